@@ -1,0 +1,75 @@
+# Needs only python3 (3.11 or newer), pip and make. Everything else is installed into .venv.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+DEMO_DIR ?= $(VENV)/demo
+
+# The checkout's folders (schedule, …) must not be importable under their bare names, here or in Spark's workers.
+export PYTHONSAFEPATH := 1
+
+# What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
+BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
+
+.PHONY: help venv demo test check bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo    put, kill, recover, read, then scan with Spark (installs what it needs into $(VENV))'
+	@echo 'make test    the test suite; more with PYTEST_ARGS="-k name --full"'
+	@echo 'make check   ruff and mypy'
+	@echo 'make bench   the benchmarks so far'
+	@echo 'make venv    $(VENV) with everything that the targets above need'
+	@echo 'make clean   remove $(VENV) and everything that was built'
+
+# Debian splits ensurepip off its python3; pip can then still fill the environment from outside.
+$(VENV)/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	    || { echo 'flightlog needs Python 3.11 or newer: name one with  make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+	    || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(PY) install -q pip; } \
+	    || { echo 'flightlog needs pip for $(PYTHON): install python3-pip or python3-venv' >&2; exit 1; }
+	@touch $@
+
+$(VENV)/.core: $(VENV)/.created $(BUILT_FROM)
+	@echo 'Installing flightlog and its core (numpy, crc32c; about 17 MB) into $(VENV) …'
+	@$(PIP) install -q -e .
+	@touch $@
+
+$(VENV)/.spark: $(VENV)/.core
+	@echo 'Now Spark: pyspark, pyarrow and a Java, about 550 MB to fetch and 750 MB on disk. This happens once.'
+	@$(PIP) install -e '.[spark]'
+	@touch $@
+
+$(VENV)/.all: $(VENV)/.core
+	@echo 'Installing everything that tests and checks need (Spark included: about 600 MB to fetch, once) …'
+	@$(PIP) install -q -e '.[all]'
+	@touch $@ $(VENV)/.spark
+
+venv: $(VENV)/.all
+
+demo: $(VENV)/.core
+	@rm -rf $(DEMO_DIR) && mkdir -p $(DEMO_DIR)
+	@$(PY) -m flightlog.tools.demo.store_stage $(DEMO_DIR)
+	@$(MAKE) --no-print-directory $(VENV)/.spark
+	@$(PY) -m flightlog.tools.demo.spark_stage $(DEMO_DIR)
+
+test: $(VENV)/.all
+	$(VENV)/bin/pytest $(PYTEST_ARGS)
+
+# mypy knows the root as `flightlog` through this link. It is not in git: it makes a recursive grep loop.
+.dev/flightlog:
+	@mkdir -p .dev && ln -sfn .. $@
+
+check: $(VENV)/.all .dev/flightlog
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(VENV)/.all
+	$(PY) -m flightlog.tools.bench
+
+clean:
+	rm -rf $(VENV) .dev build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+	rm -f store/native/*.so

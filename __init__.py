@@ -1,0 +1,57 @@
+"""flightlog: an embeddable message store whose files are Apache RocketMQ's files.
+
+    import flightlog
+
+    with flightlog.open("orders-store") as store:
+        store.put(flightlog.Message("orders", b"created", tags="create", keys="order-1"))
+        for message in store.read("orders"):
+            print(message.queue_offset, message.body)
+"""
+
+from __future__ import annotations
+
+import sys as _sys
+
+if _sys.platform == "win32":
+    raise ImportError("flightlog needs Linux (or macOS, untested): Windows has neither POSIX record locks nor fdatasync")
+
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from .engine.message_store import MessageStore
+from .engine.message_store import open_store as open
+from .engine.read_only import ReadOnlyStore, open_read_only
+from .store.errors import FlightlogError
+from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
+from .store.settings import FlushMode, StoreSettings
+
+if _TYPE_CHECKING:
+    from . import spark
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FlightlogError",
+    "FlushMode",
+    "GetResult",
+    "GetStatus",
+    "Message",
+    "MessageStore",
+    "PutResult",
+    "PutStatus",
+    "ReadOnlyStore",
+    "StoreSettings",
+    "StoredMessage",
+    "open",
+    "open_read_only",
+    "spark",
+]
+
+
+def __getattr__(name: str) -> _Any:
+    """Import on first use what most programs never use."""
+    if name == "spark":
+        import importlib
+
+        return importlib.import_module(".spark", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,1 @@
+"""One store put together: open, put, read, recover, verify, close."""

@@ -1,0 +1,200 @@
+"""Opening a store for writing: the order of things, and why.
+
+    1   the lock         before anything is looked at: a second process that recovers a live store destroys it
+    2   evidence         who wrote last; refuse what flightlog cannot write beside
+    3   geometry         adopt what exists; a contradicting setting is refused before anything is changed
+    4   survey           find the log's end; a corrupt middle is refused before anything is changed
+    5   queues           brought up to the log: they are derived, so it does no harm to be interrupted here
+    6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
+    7   sync the log     a killed writer's records may be in the page cache alone
+    8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get
+    9   progress page    a new epoch, all marks at the end
+    10  service thread   last: it works on a store that is whole
+
+Steps 5 to 9 can be interrupted anywhere: the next open finds the same end and does them again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, find_file_entries
+from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
+from ..store.clock import Clock
+from ..store.commit_log import CommitLog, LogStart
+from ..store.disk import Disk
+from ..store.errors import ClockBehindError, GeometryMismatchError, StoreNotFoundError, UnsupportedStoreError
+from ..store.lock import LOCK_FILE, StoreLock
+from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles
+from ..store.log_reader import LogReader
+from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
+from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
+from .cutting import cut_tail
+from .dispatcher import Dispatcher, sync_table
+from .dispatching import LMQ_PREFIX, dispatch_rules
+from .evidence import ABORT_FILE, abort_content, read_evidence
+from .recovery import RecoveryReport, recover_queues
+
+log = logging.getLogger("flightlog.recovery")
+
+MAX_CLOCK_LEAD_MS = 3_600_000
+"""Store times may run ahead of the clock by this much: beyond it, something is wrong with one of them."""
+
+KNOWN_NAMES = frozenset(
+    {COMMIT_LOG_FOLDER, CONSUME_QUEUE_FOLDER, FLIGHTLOG_FOLDER, CHECKPOINT_FILE, LOCK_FILE, ABORT_FILE, "abort.bak"}
+    | {"index", "config", "lost+found"}
+)
+
+
+@dataclass
+class OpenParts:
+    """What an open store consists of."""
+
+    lock: StoreLock
+    log: CommitLog
+    table: QueueTable
+    dispatcher: Dispatcher
+    progress: ProgressPage
+    checkpoint: Checkpoint
+    report: RecoveryReport
+
+
+def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenParts:
+    """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, the lock is free again."""
+    _check_folder(path, disk)
+    disk.make_folder(path)
+    lock = StoreLock.acquire(path)
+    try:
+        return _boot_locked(path, settings, disk, clock, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _check_folder(path: Path, disk: Disk) -> None:
+    """Never make a store in a folder that holds something else."""
+    names = {entry.name for entry in disk.list(path)}
+    if names and COMMIT_LOG_FOLDER not in names and not names <= KNOWN_NAMES:
+        strange = sorted(names - KNOWN_NAMES)[0]
+        raise StoreNotFoundError(
+            f"{path}: no store (no {COMMIT_LOG_FOLDER}/), and not empty either (found {strange!r}). "
+            "Name the folder of a store, or an empty or new one"
+        )
+
+
+def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, lock: StoreLock) -> OpenParts:
+    disk.make_folder(path / COMMIT_LOG_FOLDER)
+    evidence = read_evidence(disk, path, tolerant=False)
+    _refuse_unsupported(path, disk)
+    files = _adopt_segments(path, evidence.files, settings)
+    table = QueueTable(disk, path, _adopt_queue_entries(path, disk, settings), in_memory=False)
+    table.load(thorough=not (evidence.is_ours and evidence.is_clean))
+    reader = LogReader(disk, files)
+    try:
+        found, report = recover_queues(reader, table, evidence, dispatch_rules(settings), None, for_writing=True)
+        newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
+        if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
+            raise ClockBehindError(path, newest_ms, now_ms)
+        report.cut = cut_tail(disk, path, reader, found.end)
+        sync_table(disk, table)
+        _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end)
+        files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)
+    finally:
+        reader.close()
+    for line in report.log_lines():
+        log.info("%s: %s", path, line)
+    epoch = secrets.randbits(62)
+    _write_abort(disk, path, epoch)
+    if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on
+        write_checkpoint(disk, path, Checkpoint())
+    checkpoint = evidence.checkpoint or Checkpoint()
+    progress = _begin_progress(disk, path, table, files.segment_size or 0, found.end, newest_ms, epoch)
+    queue_offsets = {key: queue.end for key, queue in table.items()}
+    start = LogStart(found.end, found.end, newest_ms, queue_offsets)
+    commit_log = CommitLog(disk, files, settings, clock, progress, start)
+    dispatcher = Dispatcher(disk, commit_log, table, dispatch_rules(settings), progress, found.end)
+    return OpenParts(lock, commit_log, table, dispatcher, progress, checkpoint, report)
+
+
+def _refuse_unsupported(path: Path, disk: Disk) -> None:
+    features = {
+        "batchconsumequeue": "it has batch consume queues (batchconsumequeue/)",
+        "consumequeue_ext": "it has consume-queue extensions (consumequeue_ext/)",
+        "compaction": "it has compacted topics (compaction/)",
+    }
+    for name, feature in features.items():
+        if disk.list(path / name):
+            raise UnsupportedStoreError(path, feature)
+    if any(entry.name.startswith(LMQ_PREFIX) for entry in disk.list(path / CONSUME_QUEUE_FOLDER)):
+        raise UnsupportedStoreError(path, f"it has light message queues ({LMQ_PREFIX}...)")
+
+
+def _adopt_segments(path: Path, files: LogFiles, settings: StoreSettings) -> LogFiles:
+    found, wanted = files.segment_size, settings.segment_size
+    if found is None:
+        return LogFiles(files.folder, [], wanted or DEFAULT_SEGMENT_SIZE)
+    if wanted is not None and wanted != found:
+        raise GeometryMismatchError(path, "segment_size", wanted, found)
+    return files
+
+
+def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings) -> int:
+    found, wanted = find_file_entries(disk, path), settings.queue_file_entries
+    if found is None:
+        return wanted or DEFAULT_QUEUE_FILE_ENTRIES
+    if wanted is not None and wanted != found:
+        raise GeometryMismatchError(path, "queue_file_entries", wanted, found)
+    return found
+
+
+def _sync_log(disk: Disk, reader: LogReader, start: int, end: int) -> None:
+    for segment, _, _ in reader.segments_between(start, end):
+        file = disk.open(segment.path, writable=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+    disk.sync_folder(reader.folder)
+
+
+def _write_abort(disk: Disk, path: Path, epoch: int) -> None:
+    content = abort_content(os.getpid(), epoch)
+    file = disk.open(path / ABORT_FILE, writable=True, create=True)
+    try:
+        file.resize(len(content))
+        file.write(0, content)
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_folder(path)
+
+
+def _begin_progress(
+    disk: Disk, path: Path, table: QueueTable, segment_size: int, end: int, newest_ms: int, epoch: int
+) -> ProgressPage:
+    queues = table.items()
+    page = ProgressPage(disk, path)
+    page.begin(
+        Progress(
+            epoch=epoch,
+            pid=os.getpid(),
+            segment_size=segment_size,
+            appended=end,
+            visible=end,
+            flushed=end,
+            dispatched=end,
+            queues_flushed=end,
+            clean_close=STILL_OPEN,
+            boot=boot_number(),
+            store_timestamp_ms=newest_ms,
+            queue_count=len(queues),
+            queue_entries=sum(queue.end for _, queue in queues),
+            checkpoint=Checkpoint().words,
+        )
+    )
+    return page
+

@@ -1,0 +1,76 @@
+"""Cutting a torn tail off the log, so that its bytes never live again and are never lost either.
+
+Order: copy what is cut to `flightlog/cut-OFFSET` and sync it; remove later segments, newest first, and sync the folder; zero
+the tail and sync it. A crash in between finds the same end again and goes on.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..store.disk import Disk, DiskFile
+from ..store.log_reader import LogReader
+from ..store.progress import FLIGHTLOG_FOLDER
+from ..store.salvage import last_data
+from ..store.segment import Segment, segment_name
+
+PIECE_SIZE = 4 << 20
+
+
+def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
+    """Make the log end at `end`; returns what was done in words, nothing if only zeros lay behind it."""
+    tails = [
+        (segment, first, last_data(segment, first))
+        for segment, first, _ in reader.segments_between(end, reader.files_end)
+    ]
+    dirty = [(segment, first, last) for segment, first, last in tails if last > first]
+    if not dirty:
+        return []
+    last_segment, _, last = dirty[-1]
+    size = last_segment.base + last - end
+    kept = _free_name(disk, root / FLIGHTLOG_FOLDER, f"cut-{segment_name(end)}")
+    _copy(disk, kept, dirty, end)
+    lines = [f"cut {size} bytes of torn tail at physical offset {end}; they are kept in {kept}"]
+    for segment, first, _ in reversed(tails):
+        if first == 0 and segment.base > end:
+            segment.close()
+            disk.remove(segment.path)
+            reader.segments = [s for s in reader.segments if s is not segment]
+            lines.append(f"removed segment {segment.path.name}, which lay behind the cut")
+    disk.sync_folder(reader.folder)
+    for segment, first, last in dirty:
+        if segment in reader.segments:
+            _zero(disk, segment, first, last)
+    return lines
+
+
+def _free_name(disk: Disk, folder: Path, name: str) -> Path:
+    disk.make_folder(folder)
+    path, number = folder / name, 0
+    while disk.exists(path):
+        number += 1
+        path = folder / f"{name}.{number}"
+    return path
+
+
+def _copy(disk: Disk, kept: Path, dirty: list[tuple[Segment, int, int]], end: int) -> None:
+    target = disk.open(kept, writable=True, create=True)
+    try:
+        for segment, first, last in dirty:
+            for position in range(first, last, PIECE_SIZE):
+                piece = segment.read(position, min(PIECE_SIZE, last - position))
+                target.write(segment.base + position - end, piece)
+        target.sync()
+    finally:
+        target.close()
+    disk.sync_folder(kept.parent)
+
+
+def _zero(disk: Disk, segment: Segment, first: int, last: int) -> None:
+    file: DiskFile = disk.open(segment.path, writable=True)
+    try:
+        for position in range(first, last, PIECE_SIZE):
+            file.write(position, bytes(min(PIECE_SIZE, last - position)))
+        file.sync()
+    finally:
+        file.close()

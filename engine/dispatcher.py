@@ -1,0 +1,81 @@
+"""Live dispatch: from what the log has made visible into the queues, on demand and by the flush service.
+
+Invariants:
+- `position` moves after the entries of everything below it are in their queues.
+- Only the holder of the dispatch lock writes queues.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from ..index.consume_queue import ConsumeQueue
+from ..index.dispatch import DispatchCount, DispatchRules
+from ..index.queue_table import QueueTable
+from ..store.commit_log import CommitLog
+from ..store.disk import Disk
+from ..store.progress import DISPATCHED, ProgressPage
+from .dispatching import dispatch_range
+
+
+class Dispatcher:
+    """Brings the queues of an open store up to its log."""
+
+    def __init__(
+        self, disk: Disk, log: CommitLog, table: QueueTable, rules: DispatchRules, progress: ProgressPage, position: int
+    ) -> None:
+        self._disk, self._log, self._table, self._rules, self._progress = disk, log, table, rules, progress
+        self._lock = threading.Lock()
+        self.position = position
+        """Physical offset below which every record is in its queue."""
+
+    def catch_up(self) -> None:
+        """Dispatch everything visible. A put that returned is in its queue afterwards."""
+        if self.position >= self._log.visible:
+            return
+        with self._lock:
+            target = self._log.visible
+            if self.position < target:
+                count = DispatchCount()
+                dispatch_range(self._log.reader, self._table, self._rules, self.position, target, count, mapped=True)
+                self.position = target
+                self._progress.publish(DISPATCHED, target)
+
+    def sync_queues(self) -> tuple[int, int, int]:
+        """Sync every queue file written so far.
+
+        Returns (physical offset below which every entry is now durable, number of queues, sum of their ends). Raises
+        SyncFailedError.
+        """
+        with self._lock:
+            position = self.position
+            dirty: set[Path] = set()
+            count = entries = 0
+            for _, queue in self._table.on_disk():
+                dirty |= queue.take_dirty()
+                count += 1
+                entries += queue.end
+        sync_files(self._disk, dirty)
+        return position, count, entries
+
+
+def sync_files(disk: Disk, paths: set[Path]) -> None:
+    """Sync files and the folders that hold them. Raises SyncFailedError."""
+    for path in paths:
+        file = disk.open(path, writable=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+    for folder in {path.parent for path in paths}:
+        disk.sync_folder(folder)
+
+
+def sync_table(disk: Disk, table: QueueTable) -> None:
+    """Sync all that recovery wrote into queues."""
+    dirty: set[Path] = set()
+    for _, queue in table.on_disk():
+        assert isinstance(queue, ConsumeQueue)
+        dirty |= queue.take_dirty()
+    sync_files(disk, dirty)

@@ -1,0 +1,55 @@
+"""Bringing queues up to the log: over a range of it, and once more from further back where a queue turns out to lag."""
+
+from __future__ import annotations
+
+from ..index.dispatch import DispatchCount, DispatchRules, dispatch
+from ..index.queue_table import QueueTable
+from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ..store.log_reader import LogReader
+from ..store.settings import StoreSettings
+
+LMQ_PREFIX = "%LMQ%"
+"""Queues that list other topics' records; a dispatch of records never meets their topic."""
+
+
+def dispatch_rules(settings: StoreSettings) -> DispatchRules:
+    """The rules that these settings make."""
+    return DispatchRules(SCHEDULE_TOPIC, DelayLevels.parse(settings.delay_levels).delivery_time_ms)
+
+
+def dispatch_range(
+    reader: LogReader,
+    table: QueueTable,
+    rules: DispatchRules,
+    start: int,
+    stop: int,
+    count: DispatchCount,
+    *,
+    mapped: bool = False,
+) -> None:
+    """Put the entries of every record in physical [start, stop), a range without structural damage."""
+    for segment, first, last in reader.segments_between(start, stop):
+        for piece, rows in reader.scan(segment, first, last, check_crc=False, mapped=mapped):
+            dispatch(piece, rows, rules, table, count)
+
+
+def forget_beyond(table: QueueTable, start: int, end: int, count: DispatchCount) -> None:
+    """Drop entries from `start` on that no record stands for: stale ones, and those of a tail that was cut at `end`."""
+    for key, queue in table.items():
+        known_end = count.ends.get(key)
+        if known_end is None:
+            known_end = queue.first_at_or_after(end if key[0].startswith(LMQ_PREFIX) else start)
+        if queue.end > known_end:
+            queue.truncate(known_end)
+
+
+def lagging_from(table: QueueTable, reader: LogReader, count: DispatchCount) -> int:
+    """Physical offset of a segment from which no queue with a gap can have missed a record."""
+    lowest = reader.files_end
+    for key, end in count.gaps.items():
+        queue = table.get(key)
+        if queue is None or end <= queue.min_index or end == 0:
+            return reader.min_offset
+        lowest = min(lowest, int(queue.units(end - 1, 1)["physical_offset"][0]))
+    segment = reader.segment_at(lowest)
+    return reader.min_offset if segment is None else segment.base

@@ -1,0 +1,116 @@
+"""What the files say about the last writer: who it was, whether it closed, and what may therefore be trusted.
+
+    who wrote last     how we know
+    nobody             there is no segment
+    flightlog, closed  no `abort`; the progress page was closed, and `checkpoint` is as that close left it
+    flightlog, killed  `abort` names the epoch of the progress page
+    RocketMQ, closed   no `abort`, and the above does not hold
+    RocketMQ, killed   any other `abort` (or it is running now)
+
+RocketMQ looks at the presence of `abort` alone, never into it.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..store.checkpoint import Checkpoint, read_checkpoint
+from ..store.disk import Disk
+from ..store.lock import LOCK_FILE
+from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, list_log_files
+from ..store.progress import Progress, read_progress
+
+ABORT_FILE = "abort"
+PROC_LOCKS = Path("/proc/locks")
+
+
+class LastWriter(enum.Enum):
+    """Who wrote last, and how that ended."""
+
+    NOBODY = "nobody"
+    FLIGHTLOG_CLOSED = "flightlog, closed"
+    FLIGHTLOG_KILLED = "flightlog, killed or running"
+    ROCKETMQ_CLOSED = "RocketMQ, closed"
+    ROCKETMQ_KILLED = "RocketMQ, killed or running"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything that recovery and readers decide from, read once."""
+
+    root: Path
+    files: LogFiles
+    checkpoint: Checkpoint | None
+    progress: Progress | None
+    abort: bytes | None
+    last_writer: LastWriter
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the progress page speaks of what is there."""
+        return self.last_writer in (LastWriter.FLIGHTLOG_CLOSED, LastWriter.FLIGHTLOG_KILLED)
+
+    @property
+    def durable_below(self) -> int:
+        """Physical offset below which damage cannot be a torn tail; 0 where nobody knows."""
+        return self.progress.flushed if self.is_ours and self.progress else 0
+
+    @property
+    def is_clean(self) -> bool:
+        return self.abort is None
+
+
+def abort_content(pid: int, epoch: int) -> bytes:
+    """What `abort` holds while flightlog has the store open."""
+    return f"{pid} flightlog {epoch}".encode()
+
+
+def read_evidence(disk: Disk, root: Path, *, tolerant: bool) -> Evidence:
+    """Read it; `tolerant` as in `list_log_files`."""
+    progress = read_progress(disk, root)
+    checkpoint = read_checkpoint(disk, root)
+    abort = _read_small(disk, root / ABORT_FILE)
+    files = list_log_files(disk, root / COMMIT_LOG_FOLDER, tolerant=tolerant)
+    return Evidence(root, files, checkpoint, progress, abort, _last_writer(files, progress, checkpoint, abort))
+
+
+def _last_writer(
+    files: LogFiles, progress: Progress | None, checkpoint: Checkpoint | None, abort: bytes | None
+) -> LastWriter:
+    if not files.bases:
+        return LastWriter.NOBODY
+    if abort is not None:
+        ours = progress is not None and abort == abort_content(progress.pid, progress.epoch)
+        return LastWriter.FLIGHTLOG_KILLED if ours else LastWriter.ROCKETMQ_KILLED
+    if progress is not None and checkpoint is not None:
+        if progress.clean_close >= 0 and progress.checkpoint == checkpoint.words:
+            return LastWriter.FLIGHTLOG_CLOSED
+    return LastWriter.ROCKETMQ_CLOSED
+
+
+def _read_small(disk: Disk, path: Path) -> bytes | None:
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return file.read(0, 256)
+    finally:
+        file.close()
+
+
+def someone_holds_the_lock(root: Path) -> bool:
+    """Whether a process of this machine holds the store's lock, seen without opening the file (that could drop a lock).
+
+    Locks of processes in other containers do not show.
+    """
+    try:
+        status = os.stat(root / LOCK_FILE)
+        table = PROC_LOCKS.read_text()
+    except OSError:
+        return False
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    return any("POSIX" in line and place in line.split() for line in table.splitlines())

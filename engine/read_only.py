@@ -1,0 +1,209 @@
+"""The read-only view: no thread, no lock, no write.
+
+What queues on disk do not know yet is dispatched in memory when the view is opened and refreshed, 20 bytes a missing message.
+Beside a live flightlog writer the view ends at the progress page's *visible* word; beside a live RocketMQ, which has no such
+page, at the end of the highest queue entry whose record checks.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+from ..index.dispatch import DispatchCount
+from ..index.queue_table import QueueTable, find_file_entries
+from ..store.disk import Disk, RealDisk
+from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
+from ..store.log_files import COMMIT_LOG_FOLDER, list_log_files
+from ..store.log_reader import LogReader
+from ..store.message import GetResult, StoredMessage
+from ..store.progress import read_progress
+from ..store.queue_offsets import QueueKey
+from ..store.segment import Segment
+from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
+from .dispatching import dispatch_range, dispatch_rules
+from .evidence import Evidence, LastWriter, read_evidence, someone_holds_the_lock
+from .reading import DEFAULT_MAX_COUNT, OnCorrupt, QueueReader, queue_bounds
+from .recovery import RecoveryReport, recover_queues
+from .survey import Survey, survey
+from .verifying import VerifyReport, verify_store
+
+log = logging.getLogger("flightlog.read_only")
+
+
+class ReadOnlyStore:
+    """A store as it can be read now. Use as a context manager, or call `close`."""
+
+    def __init__(self, path: Path, disk: Disk, settings: StoreSettings) -> None:
+        self.path = path
+        self._disk = disk
+        self._rules = dispatch_rules(settings)
+        self._closed = False
+        if not disk.exists(path):
+            raise StoreNotFoundError(f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/")
+        if not disk.exists(path / COMMIT_LOG_FOLDER):
+            raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
+        self._evidence: Evidence = read_evidence(disk, path, tolerant=True)
+        self._reader = LogReader(disk, self._evidence.files)
+        entries = find_file_entries(disk, path) or DEFAULT_QUEUE_FILE_ENTRIES
+        self._table = QueueTable(disk, path, entries, in_memory=True)
+        self._table.load(thorough=not (self._evidence.is_ours and self._evidence.is_clean))
+        self._survey, self.report = self._recover()
+        self._queues = QueueReader(self._reader, self._table)
+        for line in self.report.log_lines():
+            log.info("%s: %s", path, line)
+
+    def _recover(self) -> tuple[Survey, RecoveryReport]:
+        found, report = recover_queues(
+            self._reader, self._table, self._evidence, self._rules, self._limit(), for_writing=False
+        )
+        report.damage += self._evidence.files.notes + self._table.unreadable
+        if found.torn is not None:
+            report.damage.append(
+                f"{found.torn.path}: torn tail at physical offset {found.torn.physical_offset}: {found.torn.found}; not read"
+            )
+        return found, report
+
+    def _limit(self) -> int | None:
+        """How far a writer that may be alive lets us see; None at rest."""
+        evidence = self._evidence
+        if evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and evidence.progress is not None:
+            # Within one boot the page cache outlives its process, so the page is exact whether the writer lives or not.
+            # After a reboot nobody writes, and the page may be older than the log.
+            return evidence.progress.visible if evidence.progress.is_of_this_boot else None
+        if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and someone_holds_the_lock(self.path):
+            return self._highest_proven_end()
+        return None
+
+    def _highest_proven_end(self) -> int:
+        """End of the highest queue entry whose record checks: how far RocketMQ itself has come."""
+        ends = []
+        for _, queue in self._table.items():
+            if queue.end > queue.min_index:
+                physical_offset, size, _ = queue.units(queue.end - 1, 1)[0].item()
+                ends.append((physical_offset, size))
+        for physical_offset, size in sorted(ends, reverse=True):
+            try:
+                self._reader.message(physical_offset, size)
+            except CorruptRecordError:
+                continue
+            return int(physical_offset + size)
+        return self._reader.min_offset
+
+    def refresh(self) -> None:
+        """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced meanwhile."""
+        self._check_open()
+        progress = read_progress(self._disk, self.path)
+        known = self._evidence.progress
+        same_writer = (
+            progress is not None
+            and known is not None
+            and self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED
+            and progress.epoch == known.epoch
+            and progress.is_of_this_boot
+        )
+        if same_writer and progress is not None:
+            self._follow(progress.visible)
+            return
+        reopened = ReadOnlyStore(self.path, self._disk, StoreSettings())
+        reopened._rules = self._rules
+        self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
+        self._survey, self.report, self._queues = reopened._survey, reopened.report, reopened._queues
+
+    def _follow(self, visible: int) -> None:
+        start = self._survey.end
+        if visible <= start:
+            return
+        files = list_log_files(self._disk, self._reader.folder, tolerant=True)
+        known = {segment.base: segment for segment in self._reader.segments}
+        self._reader.segment_size = files.segment_size or self._reader.segment_size
+        self._reader.segments = [
+            known.get(base) or Segment(self._disk, files.path(base), base, self._reader.segment_size) for base in files.bases
+        ]
+        found = survey(self._reader, self._evidence, start, visible, for_writing=False)
+        count = DispatchCount()
+        for extent_start, extent_stop in found.extents:
+            dispatch_range(self._reader, self._table, self._rules, extent_start, extent_stop, count)
+        self._survey.end = found.end
+        self._survey.damage += found.damage
+        self.report.end = found.end
+        self.report.records_scanned += found.records
+
+    def get(self, topic: str, queue_id: int, queue_offset: int, max_count: int = DEFAULT_MAX_COUNT) -> GetResult:
+        """As MessageStore.get."""
+        self._check_open()
+        return self._queues.get(topic, queue_id, queue_offset, max_count)
+
+    def read(
+        self, topic: str, queue_id: int = 0, queue_offset: int | None = None, *, on_corrupt: OnCorrupt = "raise"
+    ) -> Iterator[StoredMessage]:
+        """As MessageStore.read, up to the end as of the last refresh."""
+        self._check_open()
+        return self._queues.read(topic, queue_id, queue_offset, on_corrupt, self._check_open)
+
+    @property
+    def corrupt_skipped(self) -> int:
+        """Messages that `on_corrupt="skip"` has left out so far."""
+        return self._queues.corrupt_skipped
+
+    def queues(self) -> dict[QueueKey, tuple[int, int]]:
+        """(topic, queue id) -> (offset of the first message, offset one past the last)."""
+        self._check_open()
+        return {key: queue_bounds(queue) for key, queue in self._table.items()}
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._reader.min_offset
+
+    @property
+    def end_physical_offset(self) -> int:
+        """One past the last byte that this view may read."""
+        return self._survey.end
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, for readers of whole ranges."""
+        return list(self._reader.segments)
+
+    @property
+    def log_reader(self) -> LogReader:
+        """The log itself, for readers of whole ranges."""
+        return self._reader
+
+    @property
+    def evidence(self) -> Evidence:
+        """Who wrote last, and what the small files say."""
+        return self._evidence
+
+    def verify(self) -> VerifyReport:
+        """Check every byte that this view may read; see engine/verifying.py."""
+        self._check_open()
+        return verify_store(self._disk, self.path, self._reader, self._table, self._evidence, self._rules, self._survey)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.path}: this view was closed; open it again")
+
+    def close(self) -> None:
+        """Let go of every file. Calling it twice is fine; messages read before stay."""
+        self._closed = True
+        self._reader.close()
+
+    def __enter__(self) -> ReadOnlyStore:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+
+def open_read_only(
+    path: str | os.PathLike[str], settings: StoreSettings | None = None, *, disk: Disk | None = None
+) -> ReadOnlyStore:
+    """Open a store, flightlog's or RocketMQ's, live or at rest, damaged or not, without touching it.
+
+    Raises StoreNotFoundError where there is none.
+    """
+    return ReadOnlyStore(Path(path), disk or RealDisk(), settings or StoreSettings())

@@ -1,0 +1,185 @@
+"""From files to a state that can be read or written.
+
+A healthy store is not scanned: the progress page and each queue's last entry decide from where on something may be damaged
+or not dispatched. What is scanned is said in the report.
+
+    last writer          scanned from
+    flightlog, closed    nothing, if every queue's last entry meets its record; else everything
+    flightlog, killed    where queues were last synced
+    RocketMQ, closed     the segment of the highest queue entry (as RocketMQ 5.3)
+    RocketMQ, killed     the newest segment whose first record is older than the checkpoint (as RocketMQ)
+
+Where a queue then turns out to miss entries from before, the scan starts again further back.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+
+from ..index.dispatch import DispatchCount, DispatchRules
+from ..index.queue_table import QueueTable
+from ..store.errors import CorruptRecordError
+from ..store.log_reader import LogReader
+from ..store.queue_offsets import QueueKey
+from .dispatching import LMQ_PREFIX, dispatch_range, forget_beyond, lagging_from
+from .evidence import Evidence, LastWriter
+from .survey import Survey, survey
+
+log = logging.getLogger("flightlog.recovery")
+
+
+@dataclass
+class RecoveryReport:
+    """What an open found and did."""
+
+    last_writer: LastWriter
+    scanned_from: int
+    """Physical offset; equal to `end` where nothing was scanned."""
+    end: int
+    """Physical offset where the log ends."""
+    reason: str
+    """Why the scan started where it did."""
+    records_scanned: int = 0
+    entries_dispatched: int = 0
+    """Queue entries that were missing or wrong."""
+    damage: list[str] = field(default_factory=list)
+    cut: list[str] = field(default_factory=list)
+    """What was cut off the log, and where the bytes are kept."""
+    last_store_timestamp_ms: int = 0
+
+    def log_lines(self) -> list[str]:
+        """The report in words, for logs."""
+        scanned = self.end - self.scanned_from
+        lines = [
+            f"last writer: {self.last_writer.value}; scanned {scanned} bytes from {self.scanned_from} ({self.reason}): "
+            f"{self.records_scanned} records, {self.entries_dispatched} queue entries missing or wrong"
+        ]
+        return lines + self.damage + self.cut
+
+
+def recover_queues(
+    reader: LogReader,
+    table: QueueTable,
+    evidence: Evidence,
+    rules: DispatchRules,
+    limit: int | None,
+    *,
+    for_writing: bool,
+) -> tuple[Survey, RecoveryReport]:
+    """Find the log's end and bring the queues up to it, on disk or in memory as the table is made.
+
+    Raises CorruptLogError, before anything is changed, if a corrupt middle stands in a writer's way.
+    """
+    start, reason = scan_start(reader, table, evidence)
+    while True:
+        found = survey(reader, evidence, start, limit, for_writing=for_writing)
+        count = DispatchCount()
+        for extent_start, extent_stop in found.extents:
+            dispatch_range(reader, table, rules, extent_start, extent_stop, count)
+        forget_beyond(table, start, found.end, count)
+        if not count.gaps or start <= reader.min_offset:
+            break
+        start = min(start - 1, lagging_from(table, reader, count))
+        segment = reader.segment_at(start)
+        start = reader.min_offset if segment is None else segment.base
+        reason = f"{len(count.gaps)} queues missed entries from before"
+    for _, queue in table.items():
+        queue.set_min_offset(reader.min_offset)
+    report = RecoveryReport(
+        evidence.last_writer,
+        start,
+        found.end,
+        reason,
+        found.records,
+        count.entries,
+        last_store_timestamp_ms=found.last_store_timestamp_ms or _last_store_timestamp_ms(evidence),
+    )
+    for damage in found.damage:
+        report.damage.append(f"{damage.path}: physical offset {damage.physical_offset}: {damage.found}; read past")
+    return found, report
+
+
+def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tuple[int, str]:
+    """From which physical offset on the log must be walked, and why."""
+    progress = evidence.progress
+    if evidence.is_ours and progress is not None:
+        wrong = _disagreement(reader, table, progress.queue_count, progress.queue_entries)
+        if wrong is not None:
+            return reader.min_offset, wrong
+        start = max(progress.queues_flushed, reader.min_offset)
+        if evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
+            return start, "closed cleanly, every queue's last entry meets its record"
+        return start, "everything before was in synced queues"
+    if evidence.last_writer is LastWriter.ROCKETMQ_CLOSED:
+        wrong = _disagreement(reader, table, 0, 0)
+        if wrong is not None:
+            return reader.min_offset, wrong
+        return _segment_of_highest_entry(reader, table), "the segment of the highest queue entry"
+    if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and not table.unreadable:
+        return _segment_before_checkpoint(reader, evidence), "the newest segment that begins before the checkpoint"
+    return reader.min_offset, "nothing says that less would do"
+
+
+def _disagreement(reader: LogReader, table: QueueTable, queue_count: int, queue_entries: int) -> str | None:
+    """Why the queues on disk are not those that the progress page speaks of; None if they are."""
+    if table.unreadable:
+        return table.unreadable[0]
+    queues = table.items()
+    if len(queues) < queue_count:
+        return f"{queue_count - len(queues)} of {queue_count} queues are missing"
+    if sum(queue.end for _, queue in queues) < queue_entries:
+        return "queue entries are missing"
+    for key, queue in queues:
+        if queue.end > queue.min_index and not key[0].startswith(LMQ_PREFIX):
+            wrong = _entry_disagreement(reader, key, queue.end - 1, *queue.units(queue.end - 1, 1)[0].item()[:2])
+            if wrong is not None:
+                return wrong
+    return None
+
+
+def _entry_disagreement(
+    reader: LogReader, key: QueueKey, queue_offset: int, physical_offset: int, size: int
+) -> str | None:
+    if physical_offset < reader.min_offset:
+        return None  # its message expired; the queue keeps its offsets
+    try:
+        message = reader.message(physical_offset, size)
+    except CorruptRecordError as e:
+        return str(e)
+    if (message.topic, message.queue_id, message.queue_offset) != (*key, queue_offset):
+        return (
+            f"queue {key[0]} {key[1]}: its last entry {queue_offset} points at {physical_offset}, which holds "
+            f"{message.topic} {message.queue_id} {message.queue_offset}"
+        )
+    return None
+
+
+def _segment_of_highest_entry(reader: LogReader, table: QueueTable) -> int:
+    highest = reader.min_offset
+    for _, queue in table.items():
+        if queue.end > queue.min_index:
+            physical_offset = int(queue.units(queue.end - 1, 1)["physical_offset"][0])
+            if physical_offset < reader.files_end:
+                highest = max(highest, physical_offset)
+    segment = reader.segment_at(highest)
+    return reader.min_offset if segment is None else segment.base
+
+
+def _segment_before_checkpoint(reader: LogReader, evidence: Evidence) -> int:
+    checkpoint = evidence.checkpoint
+    if checkpoint is None or checkpoint.min_timestamp_ms <= 0:
+        return reader.min_offset
+    for segment in reversed(reader.segments):
+        for _, rows in reader.scan(segment, 0, segment.size, check_crc=False, mapped=False):
+            if 0 < int(rows["store_timestamp_ms"][0]) <= checkpoint.min_timestamp_ms:
+                return segment.base
+            break
+    return reader.min_offset
+
+
+def _last_store_timestamp_ms(evidence: Evidence) -> int:
+    """When nothing was scanned: what the last writer noted."""
+    if evidence.is_ours and evidence.progress is not None:
+        return evidence.progress.store_timestamp_ms
+    return evidence.checkpoint.logics_timestamp_ms if evidence.checkpoint is not None else 0

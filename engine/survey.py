@@ -1,0 +1,186 @@
+"""Where the commit log ends, and what is damaged before that.
+
+*Torn tail*: bytes above the durable mark with no intact record behind them. The log ends before them.
+*Corrupt middle*: below the durable mark, or with intact records behind. Readers go past it; a writer is refused.
+
+The durable mark is flightlog's own (the progress page). For a log that RocketMQ wrote there is none, so every problem is
+searched behind. One thing looks like a corrupt middle and is none: RocketMQ truncates in memory only, so after its recovery
+the records that it threw away still lie behind its end, intact. After a clean close they give themselves away: they are newer
+than the checkpoint's word for the newest dispatched record, or older than the record before them, or the checkpoint names the
+record before them as the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..store.errors import CorruptLogError
+from ..store.frame import WalkEnd
+from ..store.log_reader import WALK_END_TEXT, LogReader
+from ..store.salvage import next_intact
+from ..store.segment import Segment
+from .evidence import Evidence, LastWriter
+
+BAD_CRC = "a body that differs from its CRC"
+GOES_ON = (WalkEnd.BLANK, WalkEnd.END)
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A place where the log is not what it should be."""
+
+    path: Path
+    physical_offset: int
+    found: str
+    resumes_at: int | None
+    """Physical offset of the next intact record; None where nothing follows."""
+
+
+@dataclass
+class Survey:
+    """What a walk over the log found."""
+
+    start: int
+    end: int
+    """Physical offset where the log ends."""
+    records: int = 0
+    last_store_timestamp_ms: int = 0
+    last_record_offset: int = -1
+    """Physical offset of the last intact record before the first problem or the end; -1 before any."""
+    extents: list[tuple[int, int]] = field(default_factory=list)
+    """Physical [start, stop) ranges without structural damage, in order."""
+    damage: list[Damage] = field(default_factory=list)
+    """What lies before `end`."""
+    torn: Damage | None = None
+    """What lies at `end`, if bytes were found there."""
+
+
+def survey(reader: LogReader, evidence: Evidence, start: int, limit: int | None, *, for_writing: bool) -> Survey:
+    """Walk the log from `start`, a record's or a segment's first byte, checking every CRC.
+
+    `limit` is how far a live writer lets its readers see; None at rest. Raises CorruptLogError for a corrupt middle when
+    `for_writing`. Changes nothing.
+    """
+    return _Surveyor(reader, evidence, start, limit, for_writing).run()
+
+
+class _Surveyor:
+    def __init__(self, reader: LogReader, evidence: Evidence, start: int, limit: int | None, for_writing: bool) -> None:
+        self._reader, self._evidence, self._for_writing = reader, evidence, for_writing
+        self._limit = reader.files_end if limit is None else min(limit, reader.files_end)
+        self._is_bounded = limit is not None
+        self._found = Survey(start, start)
+        self._extent_start = start
+
+    def run(self) -> Survey:
+        found = self._found
+        position = found.start
+        while position < self._limit:
+            segment = self._reader.segment_at(position)
+            if segment is None:  # a missing segment; only readers get here
+                later = [s.base for s in self._reader.segments if s.base > position]
+                if not later:
+                    break
+                self._close_extent(position)
+                self._extent_start = position = later[0]
+                continue
+            stop = min(segment.size, self._limit - segment.base)
+            problem, reason = self._walk(segment, position - segment.base, stop)
+            if reason is None:
+                position = segment.base + stop
+                continue
+            resumes_at = self._judge(segment, problem, reason)
+            if resumes_at is None:
+                found.end = problem
+                self._close_extent(problem)
+                return found
+            if reason != BAD_CRC:
+                self._close_extent(problem)
+                self._extent_start = resumes_at
+            position = resumes_at
+        found.end = min(position, self._limit)
+        self._close_extent(found.end)
+        return found
+
+    def _walk(self, segment: Segment, position: int, stop: int) -> tuple[int, str | None]:
+        """(physical offset of the first problem, its description), or (_, None) if the segment is sound up to `stop`."""
+        scan = self._reader.scan(segment, position, stop, check_crc=True, mapped=False)
+        for _, rows in scan:
+            bad = np.flatnonzero(rows["crc_ok"] == 0)
+            good = rows[: bad[0]] if len(bad) else rows
+            if len(good):
+                self._found.records += len(good)
+                self._found.last_store_timestamp_ms = int(good["store_timestamp_ms"][-1])
+                self._found.last_record_offset = int(good["physical_offset"][-1])
+            if len(bad):
+                return int(rows["physical_offset"][bad[0]]), BAD_CRC
+        if scan.end in GOES_ON:
+            return 0, None
+        return segment.base + scan.position, WALK_END_TEXT[scan.end]
+
+    def _judge(self, segment: Segment, problem: int, reason: str) -> int | None:
+        """Where to go on behind a problem; None if the log ends there."""
+        evidence, found = self._evidence, self._found
+        is_empty = reason == WALK_END_TEXT[WalkEnd.EMPTY]
+        if evidence.is_ours and problem >= evidence.durable_below and not self._is_bounded:
+            if not is_empty:
+                found.torn = Damage(segment.path, problem, reason, None)
+            return None
+        resumes_at = self._next_intact(problem)
+        if resumes_at is not None and self._is_stale(resumes_at):
+            found.torn = Damage(segment.path, problem, "records that RocketMQ's recovery had thrown away", None)
+            return None
+        damage = Damage(segment.path, problem, reason, resumes_at)
+        if self._for_writing and (resumes_at is not None or problem < evidence.durable_below):
+            behind = 0 if resumes_at is None else self._count_intact(resumes_at)
+            raise CorruptLogError(segment.path, problem, reason, behind, evidence.durable_below)
+        if resumes_at is not None:
+            found.damage.append(damage)
+        elif not is_empty:
+            found.torn = damage
+        return resumes_at
+
+    def _next_intact(self, physical_offset: int) -> int | None:
+        for segment, first, stop in self._reader.segments_between(physical_offset, self._limit):
+            place = next_intact(segment, first, stop)
+            if place is not None:
+                return segment.base + place
+        return None
+
+    def _is_stale(self, physical_offset: int) -> bool:
+        """See the head of this module."""
+        checkpoint = self._evidence.checkpoint
+        if self._evidence.last_writer is not LastWriter.ROCKETMQ_CLOSED or checkpoint is None:
+            return False
+        newest = checkpoint.logics_timestamp_ms
+        if newest <= 0:
+            return False
+        stored, found = self._reader.message_at(physical_offset).store_timestamp_ms, self._found
+        if stored > newest or stored < found.last_store_timestamp_ms:
+            return True
+        # RocketMQ's own recovery noted the record before this place as the last one, and nothing was dispatched after it.
+        return found.last_record_offset == checkpoint.confirm_physical_offset and found.last_store_timestamp_ms == newest
+
+    def _count_intact(self, physical_offset: int) -> int:
+        """How many intact records lie at and behind an intact one."""
+        count = 0
+        position: int | None = physical_offset
+        while position is not None:
+            for segment, first, stop in self._reader.segments_between(position, self._limit):
+                scan = self._reader.scan(segment, first, stop, check_crc=True, mapped=False)
+                for _, rows in scan:
+                    count += int(np.count_nonzero(rows["crc_ok"]))
+                position = segment.base + scan.position
+                if scan.end not in GOES_ON:
+                    break
+            else:
+                return count
+            position = self._next_intact(position + 1)
+        return count
+
+    def _close_extent(self, stop: int) -> None:
+        if stop > self._extent_start:
+            self._found.extents.append((self._extent_start, stop))

@@ -1,0 +1,189 @@
+"""Checking a whole store against itself: log, seals, queues against the log, checkpoint, progress page.
+
+Everything is read by read calls, so a bad sector is a finding and not a signal. Nothing is changed. Beside a live writer only
+what it has made visible and dispatched is judged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ..index.consume_queue import ConsumeQueue
+from ..index.dispatch import DispatchRules, queue_entries
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, list_queue_folders
+from ..index.queue_unit import UNIT_DTYPE, same_message, valid_mask
+from ..store.checkpoint import CHECKPOINT_FILE
+from ..store.disk import Disk
+from ..store.errors import SegmentLengthError
+from ..store.log_reader import LogReader
+from ..store.progress import progress_path
+from ..store.queue_offsets import QueueKey
+from ..store.seal import broken_blocks, read_seal, seal_path
+from .dispatching import LMQ_PREFIX
+from .evidence import Evidence, LastWriter
+from .survey import Survey, survey
+
+REBUILD = "open the store for writing once: queues are rebuilt from the log"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is not as it should be."""
+
+    path: Path
+    offset: int
+    """Physical offset for the log, queue offset for a queue, position in the file for the others."""
+    meaning: str
+    mend: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.offset}: {self.meaning}. To mend: {self.mend}"
+
+
+@dataclass
+class VerifyReport:
+    """What a verify looked at and found."""
+
+    path: Path
+    last_writer: LastWriter
+    findings: list[Finding] = field(default_factory=list)
+    records: int = 0
+    segments: int = 0
+    sealed_segments: int = 0
+    queue_entries: int = 0
+    bytes_checked: int = 0
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.findings
+
+
+def verify_store(
+    disk: Disk,
+    root: Path,
+    reader: LogReader,
+    table: QueueTable,
+    evidence: Evidence,
+    rules: DispatchRules,
+    known: Survey,
+) -> VerifyReport:
+    """Check everything up to where the view ends (`known.end`)."""
+    report = VerifyReport(root, evidence.last_writer)
+    add = report.findings.append
+    restore = "restore the file from a copy"
+    for note in evidence.files.notes + table.unreadable:
+        path, _, meaning = note.partition(": ")
+        add(Finding(Path(path), 0, meaning, "see above"))
+    whole = survey(reader, evidence, reader.min_offset, known.end, for_writing=False)
+    report.records, report.segments = whole.records, len(reader.segments)
+    report.bytes_checked = whole.end - whole.start
+    for damage in whole.damage:
+        add(Finding(damage.path, damage.physical_offset, damage.found, f"{restore}; readers go past it"))
+    for torn in {known.torn, whole.torn} - {None}:
+        assert torn is not None
+        keeps = "open the store for writing: the tail is kept in flightlog/cut-OFFSET and cut"
+        add(Finding(torn.path, torn.physical_offset, f"torn tail: {torn.found}", keeps))
+    for segment in reader.segments:
+        seal = read_seal(disk, root, segment)
+        if seal is None:
+            if disk.exists(seal_path(root, segment.base)):
+                mend = "delete it: a missing seal is only a missed shortcut"
+                add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
+            continue
+        report.sealed_segments += 1
+        for position in broken_blocks(segment, seal):
+            add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
+    _QueueCheck(disk, root, reader, evidence, rules, report).run(whole)
+    _check_small_files(root, evidence, known, report)
+    return report
+
+
+class _QueueCheck:
+    """Queues on disk against the log."""
+
+    def __init__(
+        self, disk: Disk, root: Path, reader: LogReader, evidence: Evidence, rules: DispatchRules, report: VerifyReport
+    ) -> None:
+        self._reader, self._rules, self._report = reader, rules, report
+        self._evidence, self._folder = evidence, root / CONSUME_QUEUE_FOLDER
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._ends: dict[QueueKey, int] = {}
+        self._wrong: dict[QueueKey, tuple[int, int]] = {}
+        """First wrong queue offset and how many are wrong."""
+        for key, folder in list_queue_folders(disk, root):
+            sizes = {entry.size for entry in disk.list(folder) if entry.size}
+            queue = ConsumeQueue(disk, folder, max(sizes, default=20) // 20)
+            try:
+                queue.load(thorough=True)
+            except SegmentLengthError:
+                continue  # already a finding: the table could not read it either
+            self._queues[key] = queue
+
+    def run(self, whole: Survey) -> None:
+        dispatched = whole.end
+        if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and self._evidence.progress is not None:
+            if self._evidence.progress.is_of_this_boot:  # perhaps alive and a little behind
+                dispatched = min(dispatched, self._evidence.progress.dispatched)
+        for start, stop in whole.extents:
+            for segment, first, last in self._reader.segments_between(start, min(stop, dispatched)):
+                for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
+                    for key, entries in queue_entries(piece, rows, self._rules).items():
+                        self._compare(key, np.array(entries.indexes), np.array(entries.units, dtype=UNIT_DTYPE))
+        for key, (first, wrong) in sorted(self._wrong.items()):
+            queue = self._queues.get(key)
+            lags = queue is None or first >= queue.end
+            meaning = f"{wrong} messages have {'no entry yet' if lags else 'a wrong entry or none'}"
+            self._add(key, first, meaning, REBUILD)
+        for key, queue in self._queues.items():
+            self._check_end(key, queue, whole, dispatched)
+
+    def _compare(self, key: QueueKey, indexes: np.ndarray, units: np.ndarray) -> None:  # type: ignore[type-arg]
+        self._ends[key] = int(indexes[-1]) + 1
+        self._report.queue_entries += len(indexes)
+        queue = self._queues.get(key)
+        first, last = int(indexes.min()), int(indexes.max()) + 1
+        there = queue.units(first, last - first) if queue is not None and first >= 0 else np.empty(0, UNIT_DTYPE)
+        at = indexes - first
+        known = at < len(there)
+        same = np.zeros(len(indexes), dtype=bool)
+        same[known] = same_message(there[at[known]], units[known])
+        if not same.all():
+            wrong = indexes[~same]
+            before = self._wrong.get(key)
+            self._wrong[key] = (before[0], before[1] + len(wrong)) if before else (int(wrong[0]), len(wrong))
+
+    def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: Survey, dispatched: int) -> None:
+        end = self._ends.get(key)
+        if queue.end > queue.min_index:
+            units = queue.units(queue.min_index, queue.end - queue.min_index)
+            holes = np.flatnonzero(~valid_mask(units))
+            if len(holes):
+                first = queue.min_index + int(holes[0])
+                self._add(key, first, f"{len(holes)} entries without a record among real ones", REBUILD)
+        if key[0].startswith(LMQ_PREFIX) or dispatched < whole.end:
+            return
+        if end is None:
+            end = queue.first_at_or_after(self._reader.min_offset)
+        if queue.end > end:
+            meaning = f"{queue.end - end} phantom entries behind the last message: stale, or of a tail that was cut"
+            self._add(key, end, meaning, REBUILD)
+
+    def _add(self, key: QueueKey, offset: int, meaning: str, mend: str) -> None:
+        self._report.findings.append(Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend))
+
+
+def _check_small_files(root: Path, evidence: Evidence, known: Survey, report: VerifyReport) -> None:
+    add = report.findings.append
+    checkpoint, progress = evidence.checkpoint, evidence.progress
+    mend = "open the store for writing and close it: it is written anew; until then recovery scans more than it must"
+    if evidence.last_writer is not LastWriter.NOBODY and evidence.is_clean:
+        if checkpoint is None:
+            add(Finding(root / CHECKPOINT_FILE, 0, "missing or truncated, expected 4096 bytes", mend))
+        elif not any(checkpoint.words) and known.end > 0:
+            add(Finding(root / CHECKPOINT_FILE, 0, "all zero after a clean close", mend))
+    if progress is not None and evidence.is_ours and progress.flushed > known.end and not known.damage:
+        meaning = f"says that {progress.flushed} bytes were durable, the log ends at {known.end}"
+        add(Finding(progress_path(root), 0, meaning, "restore the commit log from a copy"))

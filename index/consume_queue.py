@@ -1,0 +1,194 @@
+"""A consume queue on disk: entries of 20 bytes in files of fixed length, named by their first byte in the logical queue.
+
+    consumequeue/TOPIC/QUEUE_ID/00000000000000000000, 00000000000006000000, ...
+
+Invariants:
+- Entry i stands at byte 20 * i; everything in [min_index, end) points at a record, everything from `end` on is zero.
+- Derived from the log: written by write calls, so a full disk is an error and not a signal; rebuilt where it disagrees.
+- No descriptor stays open between calls: a store may have very many queues.
+
+Indexes are queue offsets: entries, not bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from ..store.disk import Disk
+from ..store.errors import SegmentLengthError
+from ..store.segment import segment_base, segment_name
+from .queue_unit import FILLER, UNIT_DTYPE, UNIT_SIZE, Units, decode_units, filler_mask, valid_mask
+
+CHUNK_ENTRIES = 16_384
+
+
+class ConsumeQueue:
+    """One queue of one topic. Written by the dispatcher alone, under its lock; read by anybody."""
+
+    def __init__(self, disk: Disk, folder: Path, file_entries: int) -> None:
+        self._disk, self.folder, self._file_entries = disk, folder, file_entries
+        self._first_file_index = 0
+        """First entry of the oldest file."""
+        self._file_count = 0
+        self._dirty: set[Path] = set()
+        self.min_index = 0
+        """Index of the first message still there."""
+        self.end = 0
+        """Index one past the last message. Readers may use it at any time: it moves after the entries are written."""
+
+    def load(self, *, thorough: bool) -> None:
+        """Find files and end. `thorough` looks at every entry of the last three files, else it is a binary search.
+
+        Raises SegmentLengthError for a file that is not `file_entries` long.
+        """
+        file_size = self._file_entries * UNIT_SIZE
+        bases: list[int] = []
+        for entry in self._disk.list(self.folder):
+            base = segment_base(entry.name)
+            if base is None or entry.is_folder:
+                continue
+            if entry.size != file_size:
+                if entry.size == 0:
+                    continue  # died between creating the file and giving it its length
+                raise SegmentLengthError(self.folder / entry.name, entry.size, file_size)
+            bases.append(base // UNIT_SIZE)
+        if not bases:
+            return
+        # What lies behind a missing file cannot be reached by position: it is rebuilt from the log.
+        count = 1
+        while count < len(bases) and bases[count] == bases[0] + count * self._file_entries:
+            count += 1
+        self._first_file_index, self._file_count = bases[0], count
+        files_end = bases[0] + count * self._file_entries
+        self.end = self._find_end_thoroughly(files_end) if thorough else self._find_end_quickly(files_end)
+        self.min_index = self._search(lambda units: valid_mask(units), self._first_file_index, self.end)
+
+    def _find_end_quickly(self, files_end: int) -> int:
+        return self._search(lambda units: units["size"] <= 0, self._first_file_index, files_end)
+
+    def _find_end_thoroughly(self, files_end: int) -> int:
+        start = max(self._first_file_index, files_end - 3 * self._file_entries)
+        while start < files_end:
+            units = self.units(start, min(CHUNK_ENTRIES, files_end - start))
+            bad = (units["size"] <= 0) | (units["physical_offset"] < 0)
+            if bad.any():
+                return start + int(np.argmax(bad))
+            start += len(units)
+        return files_end
+
+    def _search(self, is_past: Callable[[Units], np.ndarray], low: int, high: int) -> int:  # type: ignore[type-arg]
+        """The first index in [low, high) whose entry is past a border, or `high`; the entries before it are not."""
+        while low < high:
+            middle = (low + high) // 2
+            if bool(is_past(self.units(middle, 1))[0]):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def set_min_offset(self, min_physical_offset: int) -> None:
+        """Skip entries of messages that the log no longer holds; a queue may end up empty with its offsets kept."""
+        self.min_index = self._search(
+            lambda units: valid_mask(units) & (units["physical_offset"] >= min_physical_offset), self.min_index, self.end
+        )
+
+    def first_at_or_after(self, physical_offset: int) -> int:
+        """Index of the first entry whose record starts at or after `physical_offset`; `end` if none does."""
+        return self._search(lambda units: units["physical_offset"] >= physical_offset, self.min_index, self.end)
+
+    def units(self, index: int, count: int) -> Units:
+        """Entries [index, index + count) as they are on disk, cut at the end of the files."""
+        parts: list[bytes] = []
+        while count > 0:
+            number, at = divmod(index - self._first_file_index, self._file_entries)
+            if not 0 <= number < self._file_count:
+                break
+            here = min(count, self._file_entries - at)
+            file = self._disk.open(self._path(number))
+            try:
+                parts.append(file.read(at * UNIT_SIZE, here * UNIT_SIZE))
+            finally:
+                file.close()
+            index += here
+            count -= here
+        return decode_units(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def put(self, index: int, units: Units) -> None:
+        """Write entries from `index` on, over what is there. The end moves with them; it never moves back."""
+        if not len(units):
+            return
+        if self._file_count == 0:
+            self._first_file_index = index - index % self._file_entries
+            self.min_index = index
+            filler = index - self._first_file_index
+            if filler:
+                self._write(self._first_file_index, FILLER * filler)
+        elif index > self.end:
+            self._write(self.end, FILLER * (index - self.end))
+        self._write(index, units.tobytes())
+        self.end = max(self.end, index + len(units))
+
+    def _write(self, index: int, raw: bytes) -> None:
+        view = memoryview(raw)
+        while view:
+            number, at = divmod(index - self._first_file_index, self._file_entries)
+            here = min(len(view), (self._file_entries - at) * UNIT_SIZE)
+            path = self._path(number)
+            is_new = number >= self._file_count
+            if is_new and self._file_count == 0:
+                self._disk.make_folder(self.folder)
+            file = self._disk.open(path, writable=True, create=is_new)
+            try:
+                if is_new:
+                    file.resize(self._file_entries * UNIT_SIZE)
+                file.write(at * UNIT_SIZE, view[:here])
+            finally:
+                file.close()
+            if is_new:
+                self._file_count = number + 1
+            self._dirty.add(path)
+            index += here // UNIT_SIZE
+            view = view[here:]
+
+    def truncate(self, end: int) -> None:
+        """Forget everything from index `end` on: later files are removed, newest first, and the tail is zeroed.
+
+        RocketMQ only forgets in memory, so its stale entries come back after another restart; ours are gone.
+        """
+        if self._file_count == 0:
+            return
+        keep = max(0, -(-(end - self._first_file_index) // self._file_entries))
+        for number in range(self._file_count - 1, keep - 1, -1):
+            path = self._path(number)
+            self._disk.remove(path)
+            self._dirty.discard(path)
+        if keep < self._file_count:
+            self._disk.sync_folder(self.folder)
+        self._file_count = keep
+        self.end = max(end, self._first_file_index)
+        self.min_index = min(self.min_index, self.end)
+        if keep:
+            self._zero_tail(self.end)
+
+    def _zero_tail(self, start: int) -> None:
+        files_end = self._first_file_index + self._file_count * self._file_entries
+        while start < files_end:
+            units = self.units(start, min(CHUNK_ENTRIES, files_end - start))
+            if np.any(units != np.zeros(1, UNIT_DTYPE)):
+                self._write(start, bytes(len(units) * UNIT_SIZE))
+            start += len(units)
+
+    def filler_count(self) -> int:
+        """Entries between the start of the files and the first message that are filler."""
+        return int(np.count_nonzero(filler_mask(self.units(self._first_file_index, self.min_index - self._first_file_index))))
+
+    def take_dirty(self) -> set[Path]:
+        """The files written since the last call, for the caller to sync. Called under the dispatch lock."""
+        dirty, self._dirty = self._dirty, set()
+        return dirty
+
+    def _path(self, number: int) -> Path:
+        return self.folder / segment_name((self._first_file_index + number * self._file_entries) * UNIT_SIZE)

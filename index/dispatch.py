@@ -1,0 +1,126 @@
+"""From frames of the commit log to queue entries.
+
+One rule for a live store, for recovery and for the read-only view: every record whose transaction type is none or commit
+gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..store import properties as props
+from ..store.message import tags_code
+from ..store.queue_offsets import QueueKey
+from ..store.record import is_safe_topic
+from ..store.scan import Rows
+from ..store.sys_flag import INNER_BATCH, has_queue_entry
+from .queue_table import Queue, QueueTable
+from .queue_unit import UNIT_DTYPE, Units, same_message
+
+DeliveryTime = Callable[[int, int], int]
+"""(delay level, store time in ms) -> delivery time in ms."""
+
+TAGS_MARK = f"{props.TAGS}{props.NAME_END}".encode()
+DELAY_MARK = f"{props.DELAY}{props.NAME_END}".encode()
+
+
+@dataclass
+class DispatchRules:
+    """How the third field of an entry comes about."""
+
+    schedule_topic: str
+    delivery_time_ms: DeliveryTime
+
+    def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
+        """The hash of the tag; in the topic of parked messages the time of delivery."""
+        if topic == self.schedule_topic and DELAY_MARK in properties_raw:
+            level = props.decode_properties(properties_raw).get(props.DELAY, "0")
+            if level.isascii() and level.isdigit() and int(level) > 0:
+                return self.delivery_time_ms(int(level), store_timestamp_ms)
+        if TAGS_MARK not in properties_raw:
+            return 0
+        return tags_code(props.decode_properties(properties_raw).get(props.TAGS))
+
+
+@dataclass
+class QueueEntries:
+    """Entries of one queue, in the order of the log."""
+
+    indexes: list[int] = field(default_factory=list)
+    units: list[tuple[int, int, int]] = field(default_factory=list)
+
+
+def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, QueueEntries]:
+    """The entries of the records in `rows`, by queue.
+
+    Left out: prepared and rollback records; inner batches, which have queues of another shape; and topics that cannot name
+    a folder, which only a hostile file has.
+    """
+    found: dict[QueueKey, QueueEntries] = {}
+    topics: dict[bytes, str] = {}
+    for row in rows.tolist():
+        sys_flag = row[14]
+        if not has_queue_entry(sys_flag) or sys_flag & INNER_BATCH:
+            continue
+        topic_at, properties_at = row[7], row[8]
+        topic_raw = bytes(piece[topic_at : topic_at + row[17]])
+        topic = topics.get(topic_raw)
+        if topic is None:
+            topic = topics[topic_raw] = topic_raw.decode("utf-8", "replace")
+        key = (topic, row[12])
+        entries = found.get(key)
+        if entries is None:
+            if not is_safe_topic(topic) or row[12] < 0:
+                continue
+            entries = found[key] = QueueEntries()
+        properties_raw = bytes(piece[properties_at : properties_at + row[18]])
+        entries.indexes.append(row[2])
+        entries.units.append((row[1], row[9], rules.tags_code(topic, properties_raw, row[4])))
+    return found
+
+
+@dataclass
+class DispatchCount:
+    """What a dispatch did."""
+
+    entries: int = 0
+    """Entries that were missing or wrong."""
+    ends: dict[QueueKey, int] = field(default_factory=dict)
+    """One past the last queue offset seen, by queue."""
+    gaps: dict[QueueKey, int] = field(default_factory=dict)
+    """Queues whose first record came with a later queue offset than their end, and that end."""
+
+
+def dispatch(piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount) -> None:
+    """Put the records' entries into their queues. An entry that is there and equal is left alone."""
+    for key, entries in queue_entries(piece, rows, rules).items():
+        queue = table.get_or_create(key)
+        indexes = np.array(entries.indexes, dtype=np.int64)
+        units = np.array(entries.units, dtype=UNIT_DTYPE)
+        # Runs of consecutive indexes; an ordinary log has one.
+        for run in np.split(np.arange(len(indexes)), np.flatnonzero(np.diff(indexes) != 1) + 1):
+            start = int(indexes[run[0]])
+            if start < 0:
+                continue
+            if start > queue.end:
+                count.gaps.setdefault(key, queue.end)
+            count.ends[key] = start + len(run)
+            count.entries += _put_missing(queue, start, units[run[0] : run[-1] + 1])
+
+
+def _put_missing(queue: Queue, start: int, units: Units) -> int:
+    """Put what the queue does not say already; returns how many entries that were."""
+    known = min(queue.end - start, len(units))
+    if known > 0 and start >= queue.min_index:
+        there = queue.units(start, known)
+        same = 0
+        if len(there) == known:
+            differs = np.flatnonzero(~same_message(there, units[:known]))
+            same = int(differs[0]) if len(differs) else known
+        start, units = start + same, units[same:]
+    if len(units):
+        queue.put(start, units)
+    return len(units)

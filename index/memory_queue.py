@@ -1,0 +1,82 @@
+"""A consume queue's missing end, kept in memory over the queue on disk: how a reader sees messages that a lagging or killed
+writer never dispatched, without writing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .consume_queue import ConsumeQueue
+from .queue_unit import FILLER, UNIT_DTYPE, Units, decode_units
+
+
+class MemoryQueue:
+    """Entries below `_split` come from disk, the others from memory. 20 bytes a missing entry.
+
+    Invariant: `end` moves after the entries below it can be read.
+    """
+
+    def __init__(self, below: ConsumeQueue) -> None:
+        self._below = below
+        self._split = below.end
+        self._tail: Units = np.empty(0, UNIT_DTYPE)
+        self._tail_count = 0
+        self.min_index = below.min_index
+        self.end = below.end
+
+    def set_min_offset(self, min_physical_offset: int) -> None:
+        """Skip entries of messages that the log no longer holds."""
+        self._below.set_min_offset(min_physical_offset)
+        if self._below.min_index < self._below.end or not self._tail_count:
+            self.min_index = self._below.min_index
+        else:
+            offsets = self._tail["physical_offset"][: self._tail_count]
+            self.min_index = self._split + int(np.count_nonzero(offsets < min_physical_offset))
+
+    def truncate(self, end: int) -> None:
+        """Forget, in memory only, everything from entry `end` on."""
+        end = max(end, self.min_index)
+        if end < self._split:
+            self._split, self._tail_count = end, 0
+        else:
+            self._tail_count = min(self._tail_count, end - self._split)
+        self.end = self._split + self._tail_count
+
+    def first_at_or_after(self, physical_offset: int) -> int:
+        index = self._below.first_at_or_after(physical_offset)
+        if index < self._split:
+            return index
+        return self._split + int(np.searchsorted(self._tail["physical_offset"][: self._tail_count], physical_offset))
+
+    def units(self, index: int, count: int) -> Units:
+        parts: list[Units] = []
+        if index < self._split:
+            here = min(count, self._split - index)
+            parts.append(self._below.units(index, here))
+            index += here
+            count -= here
+        if count > 0:
+            at = index - self._split
+            parts.append(self._tail[at : min(at + count, self._tail_count)])
+        return parts[0] if len(parts) == 1 else np.concatenate(parts).astype(UNIT_DTYPE, copy=False)
+
+    def put(self, index: int, units: Units) -> None:
+        """Set the entries from `index` on, which become the last ones; a hole before them becomes filler."""
+        if not len(units):
+            return
+        if index < self.end:
+            self.truncate(index)
+        if self.end == 0 and index:
+            self._split = self.min_index = self.end = index  # the first message of this queue that the log still has
+        if index > self.end:
+            self._append(decode_units(FILLER * (index - self.end)))
+        self._append(units)
+
+    def _append(self, units: Units) -> None:
+        needed = self._tail_count + len(units)
+        if needed > len(self._tail):
+            grown = np.empty(max(needed, 2 * len(self._tail), 64), UNIT_DTYPE)
+            grown[: self._tail_count] = self._tail[: self._tail_count]
+            self._tail = grown
+        self._tail[self._tail_count : needed] = units
+        self._tail_count = needed
+        self.end = self._split + needed

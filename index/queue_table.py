@@ -1,0 +1,106 @@
+"""All consume queues of a store, by topic and queue id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+from ..store.disk import Disk
+from ..store.errors import SegmentLengthError
+from ..store.queue_offsets import QueueKey
+from ..store.record import is_safe_topic
+from ..store.segment import segment_base
+from .consume_queue import ConsumeQueue
+from .memory_queue import MemoryQueue
+from .queue_unit import UNIT_SIZE, Units
+
+CONSUME_QUEUE_FOLDER = "consumequeue"
+
+
+class Queue(Protocol):
+    """What readers and the dispatcher ask of a queue, on disk or in memory."""
+
+    min_index: int
+    end: int
+
+    def units(self, index: int, count: int) -> Units: ...
+
+    def put(self, index: int, units: Units) -> None: ...
+
+    def first_at_or_after(self, physical_offset: int) -> int: ...
+
+    def truncate(self, end: int) -> None: ...
+
+    def set_min_offset(self, min_physical_offset: int) -> None: ...
+
+
+class QueueTable:
+    """The queues on disk, each one loaded when the table is.
+
+    In memory mode (a read-only view) nothing is ever written: new entries go into a MemoryQueue over the one on disk.
+    """
+
+    def __init__(self, disk: Disk, root: Path, file_entries: int, *, in_memory: bool) -> None:
+        self._disk, self._folder = disk, root / CONSUME_QUEUE_FOLDER
+        self._file_entries, self._in_memory = file_entries, in_memory
+        self._queues: dict[QueueKey, Queue] = {}
+        self.unreadable: list[str] = []
+        """Queues that memory mode left out because their files have the wrong length."""
+
+    def load(self, *, thorough: bool) -> None:
+        """Find every queue. Raises SegmentLengthError for a file of the wrong length, unless in memory mode."""
+        for key, folder in list_queue_folders(self._disk, self._folder.parent):
+            queue = ConsumeQueue(self._disk, folder, self._file_entries)
+            try:
+                queue.load(thorough=thorough)
+            except SegmentLengthError as e:
+                if not self._in_memory:
+                    raise
+                self.unreadable.append(str(e))
+                continue
+            self._queues[key] = MemoryQueue(queue) if self._in_memory else queue
+
+    def get(self, key: QueueKey) -> Queue | None:
+        return self._queues.get(key)
+
+    def get_or_create(self, key: QueueKey) -> Queue:
+        """The queue, new and without files if it was not known. The topic must be a safe folder name."""
+        queue = self._queues.get(key)
+        if queue is None:
+            topic, queue_id = key
+            assert is_safe_topic(topic), topic
+            on_disk = ConsumeQueue(self._disk, self._folder / topic / str(queue_id), self._file_entries)
+            queue = MemoryQueue(on_disk) if self._in_memory else on_disk
+            self._queues[key] = queue
+        return queue
+
+    def items(self) -> list[tuple[QueueKey, Queue]]:
+        """A copy of the table, sorted by topic and queue id."""
+        return sorted(self._queues.items())
+
+    def on_disk(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
+        """The queues of a writable table."""
+        for key, queue in self.items():
+            assert isinstance(queue, ConsumeQueue)
+            yield key, queue
+
+
+def list_queue_folders(disk: Disk, root: Path) -> Iterator[tuple[QueueKey, Path]]:
+    """(topic, queue id) and folder of every queue on disk; folders that are no queue id are skipped, as RocketMQ does."""
+    base = root / CONSUME_QUEUE_FOLDER
+    for topic in disk.list(base):
+        if not topic.is_folder:
+            continue
+        for queue in disk.list(base / topic.name):
+            if queue.is_folder and queue.name.isascii() and queue.name.isdigit():
+                yield (topic.name, int(queue.name)), base / topic.name / queue.name
+
+
+def find_file_entries(disk: Disk, root: Path) -> int | None:
+    """Entries a file of the queues that exist, by the length of the first file found; None without one."""
+    for _, folder in list_queue_folders(disk, root):
+        for entry in disk.list(folder):
+            if segment_base(entry.name) is not None and entry.size:
+                return entry.size // UNIT_SIZE
+    return None

@@ -1,0 +1,255 @@
+"""Appending to the commit log.
+
+Invariants:
+- `end` is always the end of a whole record or of a segment; it is the one commit point of an append.
+- An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent behind;
+  the next append finishes it if `end` had moved, and wipes its bytes if not. Queue offsets are therefore exact.
+- A store through the mapping never meets a hole: blocks are allocated before the bytes are placed.
+- Store times never run backwards.
+- After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more.
+
+Lock order: the append lock, then nothing. The sync lock is never held together with it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from . import native
+from .clock import Clock
+from .disk import Disk
+from .errors import DiskError, StorePoisonedError
+from .log_files import LogFiles
+from .log_reader import LogReader
+from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
+from .queue_offsets import QueueKey, QueueOffsets
+from .record import BLANK_SIZE, PreparedRecord, encode_blank
+from .segment import AppendSegment, segment_name
+from .settings import FlushMode, StoreSettings
+from .sys_flag import has_queue_entry
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """Where an opened log goes on, as recovery found it."""
+
+    end: int
+    """Physical offset of the next append."""
+    flushed: int
+    last_store_timestamp_ms: int
+    queue_offsets: QueueOffsets
+
+
+Appended = tuple[int, int, int]
+"""Queue offset, physical offset, store time in ms."""
+
+Intent = tuple[int, int, QueueKey | None, int]
+"""Start and stop of the bytes being written, the queue that advances, and its next offset."""
+
+
+class CommitLog:
+    """The writable commit log of one open store."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        files: LogFiles,
+        settings: StoreSettings,
+        clock: Clock,
+        progress: ProgressPage,
+        start: LogStart,
+    ) -> None:
+        assert files.segment_size is not None
+        self.reader = LogReader(disk, files, AppendSegment)
+        self._disk, self._folder, self._segment_size = disk, files.folder, files.segment_size
+        self._settings, self._clock, self._progress = settings, clock, progress
+        self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
+        self._append_lock = threading.Lock()
+        self._sync_lock = threading.Lock()
+        self.end = start.end
+        self.flushed = start.flushed
+        self.last_store_timestamp_ms = start.last_store_timestamp_ms
+        self.queue_offsets = start.queue_offsets
+        self.poison: BaseException | None = None
+        self._intent: Intent | None = None
+        self._active = self._find_active()
+
+    @property
+    def visible(self) -> int:
+        """Physical offset that readers may read up to: under sync flush only what is durable."""
+        return self.end if self._sees_unflushed else self.flushed
+
+    def append(self, records: Sequence[PreparedRecord]) -> list[Appended]:
+        """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
+
+        Raises DiskFullError before the record that has no room: what was appended before it stays, and stands in the
+        error's `appended`. Raises StorePoisonedError after a failed sync.
+        """
+        appended: list[Appended] = []
+        with self._append_lock:
+            if self.poison is not None:
+                raise StorePoisonedError(self._folder.parent, self.poison)
+            self.settle()
+            try:
+                for record in records:
+                    appended.append(self._append_one(record))
+            except DiskError as e:
+                e.appended = appended  # type: ignore[attr-defined]
+                raise
+            finally:
+                self._publish_end()
+        return appended
+
+    def settle_idle(self) -> None:
+        """As `settle`, for a closer."""
+        with self._append_lock:
+            self.settle()
+            self._publish_end()
+
+    @property
+    def segment_size(self) -> int:
+        return self._segment_size
+
+    def _append_one(self, record: PreparedRecord) -> Appended:
+        segment = self._segment_with_room(record.size)
+        start = self.end
+        position = start - segment.base
+        if position + record.size + BLANK_SIZE > segment.allocated:
+            segment.allocate_up_to(
+                min(position + record.size + BLANK_SIZE, segment.size), self._settings.allocate_step_size
+            )
+        now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
+        key: QueueKey | None = None
+        queue_offset = 0
+        if has_queue_entry(record.sys_flag):
+            key = (record.topic, record.queue_id)
+            queue_offset = self.queue_offsets.get(key, 0)
+        stop = start + record.size
+        self._intent = (start, stop, key, queue_offset + 1)
+        native.encode_record(
+            segment.append_mapping(),
+            position,
+            record.magic,
+            record.queue_id,
+            record.flag,
+            queue_offset,
+            start,
+            record.sys_flag,
+            now_ms if record.born_timestamp_ms is None else record.born_timestamp_ms,
+            record.born_host,
+            now_ms,
+            record.store_host,
+            record.reconsume_times,
+            record.prepared_transaction_offset,
+            record.body,
+            record.topic_raw,
+            record.properties_raw,
+        )
+        self.last_store_timestamp_ms = now_ms
+        self.end = stop  # the commit point
+        if key is not None:
+            self.queue_offsets[key] = queue_offset + 1
+        self._intent = None
+        return queue_offset, start, now_ms
+
+    def settle(self) -> None:
+        """Finish or undo the append that an exception interrupted. Called under the append lock."""
+        intent = self._intent
+        if intent is None:
+            return
+        start, stop, key, next_queue_offset = intent
+        if self.end >= stop:
+            if key is not None:
+                self.queue_offsets[key] = next_queue_offset
+        else:
+            segment = self._active
+            mapping = segment.append_mapping()
+            first = start - segment.base
+            last = min(stop - segment.base, segment.allocated)
+            mapping[first:last] = bytes(last - first)
+        self._intent = None
+
+    def _segment_with_room(self, size: int) -> AppendSegment:
+        """The active segment, after a roll if the record and a filler behind it do not fit."""
+        while True:
+            segment = self._active
+            if self.end < segment.base or self.end >= segment.end:
+                self._active = self._start_segment(self.end)
+                continue
+            remaining = segment.end - self.end
+            if size + BLANK_SIZE <= remaining:
+                return segment
+            position = self.end - segment.base
+            if position + BLANK_SIZE > segment.allocated:
+                segment.allocate_up_to(position + BLANK_SIZE, 0)
+            segment.append_mapping()[position : position + BLANK_SIZE] = encode_blank(remaining)
+            self.end = segment.end
+
+    def _start_segment(self, base: int) -> AppendSegment:
+        """Create the segment at `base`, or take the one that a halted writer prepared there."""
+        for segment in self.reader.segments:
+            if segment.base == base:
+                assert isinstance(segment, AppendSegment)
+                return segment
+        segment = AppendSegment(self._disk, self._folder / segment_name(base), base, self._segment_size)
+        segment.create()
+        self.reader.segments = [*self.reader.segments, segment]
+        return segment
+
+    def _find_active(self) -> AppendSegment:
+        """The segment that holds `end`; a placeholder without a file where the next append must make one."""
+        segment = self.reader.segment_at(self.end)
+        if segment is None:
+            return AppendSegment(self._disk, self._folder / segment_name(self.end), self.end, 0)
+        assert isinstance(segment, AppendSegment)
+        segment.allocated = self.end - segment.base
+        return segment
+
+    def _publish_end(self) -> None:
+        self._progress.publish(APPENDED, self.end)
+        if self._sees_unflushed:
+            self._progress.publish(VISIBLE, self.end)
+
+    def flush(self, timeout_s: float | None = None, up_to: int | None = None) -> bool:
+        """Sync everything appended so far, or up to `up_to`; one sync serves all who wait for it.
+
+        Returns False if another thread's sync did not end within `timeout_s`. Raises SyncFailedError in the thread whose
+        sync failed and StorePoisonedError in every later caller.
+        """
+        if not self._sync_lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            return False
+        try:
+            if self.flushed >= (self.end if up_to is None else up_to):
+                return True
+            if self.poison is not None:
+                raise StorePoisonedError(self._folder.parent, self.poison)
+            target = self.end
+            self._sync_segments(self.flushed, target)
+            self.flushed = target
+            self._progress.publish(FLUSHED, target)
+            if not self._sees_unflushed:
+                self._progress.publish(VISIBLE, target)
+            return True
+        finally:
+            self._sync_lock.release()
+
+    def _sync_segments(self, start: int, stop: int) -> None:
+        try:
+            for segment, _, _ in self.reader.segments_between(start, stop):
+                assert isinstance(segment, AppendSegment)
+                segment.sync()
+                if segment.end <= stop and segment is not self._active:
+                    segment.finish_appends()
+        except BaseException as e:
+            # An interrupt may come while the failure is being raised; the kernel reports a failed write only once.
+            failure: BaseException | None = e
+            while failure is not None and not isinstance(failure, (DiskError, OSError)):
+                failure = failure.__context__
+            self.poison = failure
+            raise
+
+    def close(self) -> None:
+        """Let go of the files. Flush before."""
+        self.reader.close()

@@ -1,0 +1,250 @@
+"""The one door to the disk.
+
+Every byte that flightlog reads or writes, every sync and every rename goes through a `Disk` that is handed in. Tests hand
+in disks that lose unsynced pages, run full, or fail; readers of remote stores hand in one that fetches ranges.
+
+Errors come out as DiskFullError (no room), SyncFailedError (a sync failed) and DiskError (everything else).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from .allocate import allocate_blocks
+from .errors import DiskError, DiskFullError, SyncFailedError
+
+FILE_MODE = 0o644
+MADV_POPULATE_WRITE = 23  # Linux 5.14; not in Python's mmap module
+NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+class FolderEntry(NamedTuple):
+    """A name in a folder."""
+
+    name: str
+    is_folder: bool
+    size: int
+    """Bytes of a file; 0 for a folder."""
+
+
+class DiskFile(Protocol):
+    """An open file."""
+
+    path: Path
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+
+    def next_data(self, position: int) -> int | None:
+        """The first position at or after `position` that may hold anything but zeros; None if only holes follow."""
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """All of `data`, or an error. Durable only after `sync`."""
+
+    def resize(self, size: int) -> None:
+        """Cut, or lengthen by a hole."""
+
+    def allocate(self, position: int, size: int) -> None:
+        """Give [position, position + size) blocks of disk, so that a store into a mapping of it cannot fail."""
+
+    def sync(self) -> None:
+        """Return once everything written or stored through a mapping so far is on the disk."""
+
+    def map_for_append(self) -> mmap.mmap:
+        """A writable mapping for small, scattered stores: advised random, see SPEED in docs."""
+
+    def map_for_read(self) -> mmap.mmap:
+        """A read-only mapping of the file's present length."""
+
+    def close(self) -> None:
+        """Close the descriptor; mappings stay alive while they are referenced."""
+
+
+class Disk(Protocol):
+    """Files and folders."""
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
+        """Raises FileNotFoundError if it is missing and `create` is not set."""
+
+    def list(self, folder: Path) -> list[FolderEntry]:
+        """The entries sorted by name; empty if the folder does not exist."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def make_folder(self, path: Path) -> None:
+        """With its parents; what was made is synced into its parent."""
+
+    def sync_folder(self, path: Path) -> None:
+        """Make creations, renames and removals in this folder durable."""
+
+    def rename(self, old: Path, new: Path) -> None: ...
+
+    def remove(self, path: Path) -> None: ...
+
+    def free_size(self, path: Path) -> int:
+        """Bytes that an ordinary user may still write on the file system of `path`."""
+
+    def allocated_size(self, path: Path) -> int:
+        """Bytes of disk that the file really occupies."""
+
+
+@contextmanager
+def disk_errors(path: Path, what: str, wanted: int = 0) -> Iterator[None]:
+    """Turn an OSError into the error that says what to do. A missing file stays a FileNotFoundError."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as e:
+        detail = f"{what}: {os.strerror(e.errno) if e.errno else e}"
+        if e.errno in NO_ROOM:
+            raise DiskFullError(path, wanted, detail) from e
+        raise DiskError(f"{path}: {detail}. Look after the disk and the permissions of this path") from e
+
+
+class RealFile:
+    """A file on a local file system."""
+
+    def __init__(self, path: Path, descriptor: int, writable: bool) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._writable = writable
+
+    def size(self) -> int:
+        return os.fstat(self._descriptor).st_size
+
+    def read(self, position: int, size: int) -> bytes:
+        with disk_errors(self.path, f"reading {size} bytes at {position}"):
+            data = os.pread(self._descriptor, size, position)
+            if len(data) in (0, size):
+                return data
+            parts = [data]
+            got = len(data)
+            while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
+                parts.append(data)
+                got += len(data)
+            return b"".join(parts)
+
+    def next_data(self, position: int) -> int | None:
+        if not hasattr(os, "SEEK_DATA"):
+            return position if position < self.size() else None
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as e:
+            if e.errno == errno.ENXIO:
+                return None
+            if e.errno == errno.EINVAL:
+                return position  # the file system does not know its holes
+            raise DiskError(f"{self.path}: looking for data at {position}: {e.strerror}") from e
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        with disk_errors(self.path, f"writing {len(data)} bytes at {position}", len(data)):
+            written = os.pwrite(self._descriptor, data, position)
+            while written < len(data):
+                written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+
+    def resize(self, size: int) -> None:
+        with disk_errors(self.path, f"setting the length to {size} bytes", size):
+            os.ftruncate(self._descriptor, size)
+
+    def allocate(self, position: int, size: int) -> None:
+        with disk_errors(self.path, f"allocating {size} bytes at {position}", size):
+            allocate_blocks(self._descriptor, position, size)
+
+    def sync(self) -> None:
+        try:
+            if sys.platform == "darwin":  # fsync alone leaves the data in the drive's cache there
+                import fcntl
+
+                fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
+            else:
+                os.fdatasync(self._descriptor)
+        except OSError as e:
+            raise SyncFailedError(self.path, os.strerror(e.errno) if e.errno else str(e)) from e
+
+    def map_for_append(self) -> mmap.mmap:
+        with disk_errors(self.path, "mapping it for appends"):
+            mapping = mmap.mmap(self._descriptor, 0)
+            if hasattr(mmap, "MADV_RANDOM"):
+                # Else page-cache folios grow along the appends, and a sync of one record writes up to a mebibyte.
+                mapping.madvise(mmap.MADV_RANDOM)
+            return mapping
+
+    def map_for_read(self) -> mmap.mmap:
+        with disk_errors(self.path, "mapping it for reads"):
+            return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class RealDisk:
+    """Local file systems."""
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        flags = os.O_RDWR if writable else os.O_RDONLY
+        with disk_errors(path, "opening it"):
+            return RealFile(path, os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE), writable)
+
+    def list(self, folder: Path) -> list[FolderEntry]:
+        try:
+            with disk_errors(folder, "listing it"), os.scandir(folder) as entries:
+                found = []
+                for entry in entries:
+                    is_folder = entry.is_dir()
+                    found.append(FolderEntry(entry.name, is_folder, 0 if is_folder else entry.stat().st_size))
+        except FileNotFoundError:
+            return []
+        return sorted(found)
+
+    def exists(self, path: Path) -> bool:
+        return path.exists()
+
+    def make_folder(self, path: Path) -> None:
+        missing = []
+        while not path.exists():
+            missing.append(path)
+            path = path.parent
+        for folder in reversed(missing):
+            with disk_errors(folder, "making the folder"):
+                folder.mkdir(exist_ok=True)
+            self.sync_folder(folder.parent)
+
+    def sync_folder(self, path: Path) -> None:
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as e:
+            raise SyncFailedError(path, os.strerror(e.errno) if e.errno else str(e)) from e
+
+    def rename(self, old: Path, new: Path) -> None:
+        with disk_errors(old, f"renaming it to {new.name}"):
+            os.rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        with disk_errors(path, "removing it"):
+            os.unlink(path)
+
+    def free_size(self, path: Path) -> int:
+        with disk_errors(path, "asking for free space"):
+            figures = os.statvfs(path)
+            return figures.f_bavail * figures.f_frsize
+
+    def allocated_size(self, path: Path) -> int:
+        with disk_errors(path, "asking for its blocks"):
+            return os.stat(path).st_blocks * 512

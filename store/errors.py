@@ -1,0 +1,247 @@
+"""Every failure that a user of flightlog can meet, as one tree.
+
+    FlightlogError
+    ├── UsageError                     the call was wrong; nothing was written
+    │   ├── InvalidSettingsError
+    │   ├── InvalidMessageError
+    │   │   ├── TopicTooLongError
+    │   │   ├── BodyTooLargeError
+    │   │   ├── PropertiesTooLargeError
+    │   │   └── RecordTooLargeError
+    │   ├── GeometryMismatchError      a setting contradicts the files that exist
+    │   ├── UnsupportedStoreError      a feature of these files that flightlog cannot write beside
+    │   ├── StoreNotFoundError
+    │   ├── StoreClosedError
+    │   ├── ForkedStoreError
+    │   ├── UnsupportedPlatformError
+    │   ├── MissingExtraError
+    │   └── MissingJavaError
+    ├── StoreLockedError               another writer holds the store
+    ├── ClockBehindError               the last record lies in the clock's future
+    ├── DamagedStoreError              the files are not what they should be
+    │   ├── StrayFileError
+    │   ├── SegmentLengthError
+    │   ├── CorruptLogError            intact records lie behind the damage: nothing was cut
+    │   ├── CorruptRecordError
+    │   └── CorruptQueueError
+    └── DiskError                      the disk said no
+        ├── DiskFullError
+        ├── SyncFailedError
+        └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
+
+Each error says what was found, where, what was expected, and what to do. `exit_code` is what the command line returns
+for it: 2 for a wrong call, 3 where a store cannot be read or written.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+EXIT_USAGE = 2
+EXIT_UNREADABLE = 3
+
+
+class FlightlogError(Exception):
+    """The base of everything that flightlog raises on purpose."""
+
+    exit_code = EXIT_UNREADABLE
+
+
+class UsageError(FlightlogError):
+    """The call was wrong; nothing was written."""
+
+    exit_code = EXIT_USAGE
+
+
+class InvalidSettingsError(UsageError):
+    """A setting has no meaning or contradicts another one."""
+
+
+class InvalidMessageError(UsageError):
+    """A message that no RocketMQ store would take. Nothing was appended."""
+
+
+class TopicTooLongError(InvalidMessageError):
+    """A topic above 127 UTF-8 bytes (255 for `%RETRY%` topics)."""
+
+
+class BodyTooLargeError(InvalidMessageError):
+    """A body above `max_message_size` bytes."""
+
+
+class PropertiesTooLargeError(InvalidMessageError):
+    """Properties above 32,767 bytes when written as RocketMQ writes them."""
+
+
+class RecordTooLargeError(InvalidMessageError):
+    """A record that does not fit into one segment, or is above `max_message_size` + 64 KiB."""
+
+
+class GeometryMismatchError(UsageError):
+    """A setting contradicts the sizes of the files that are already there."""
+
+    def __init__(self, path: Path, setting: str, wanted: int, found: int) -> None:
+        super().__init__(
+            f"{path}: {setting} was set to {wanted}, but the files here have {found}. "
+            f"Leave {setting} unset to adopt what exists, or open an empty folder"
+        )
+        self.path, self.setting, self.wanted, self.found = path, setting, wanted, found
+
+
+class UnsupportedStoreError(UsageError):
+    """The store uses a feature of RocketMQ that flightlog reads past but cannot write beside."""
+
+    def __init__(self, path: Path, feature: str) -> None:
+        super().__init__(
+            f"{path}: {feature}; flightlog would leave it behind its own appends. "
+            "Open this store with open_read_only, or let RocketMQ write it"
+        )
+        self.path, self.feature = path, feature
+
+
+class StoreNotFoundError(UsageError):
+    """There is no store at this path."""
+
+
+class StoreClosedError(UsageError):
+    """The store was closed; open it again."""
+
+
+class ForkedStoreError(UsageError):
+    """This process inherited an open store by fork; only the parent may use it."""
+
+
+class UnsupportedPlatformError(UsageError):
+    """The operating system lacks what a durable store needs."""
+
+
+class MissingExtraError(UsageError):
+    """An optional part of flightlog is not installed."""
+
+    def __init__(self, extra: str, needed_for: str) -> None:
+        super().__init__(f"{needed_for} needs the extra '{extra}': run  pip install 'flightlog[{extra}]'")
+        self.extra, self.needed_for = extra, needed_for
+
+
+class MissingJavaError(UsageError):
+    """No Java that Spark could run on."""
+
+
+class StoreLockedError(FlightlogError):
+    """Another writer, in this or in another process, holds the store."""
+
+    def __init__(self, path: Path, holder: str) -> None:
+        super().__init__(
+            f"{path}: already open for writing by {holder}. One process may write a store at a time: "
+            "close the other writer, or use open_read_only, which needs no lock"
+        )
+        self.path, self.holder = path, holder
+
+
+class ClockBehindError(FlightlogError):
+    """The newest record was stored more than an hour after what the clock says now."""
+
+    def __init__(self, path: Path, newest_store_timestamp_ms: int, now_ms: int) -> None:
+        super().__init__(
+            f"{path}: the newest record's store time is {newest_store_timestamp_ms} ms, "
+            f"{(newest_store_timestamp_ms - now_ms) / 3_600_000:.1f} hours ahead of this machine's clock ({now_ms} ms). "
+            "Set the clock right, or open with accept_future_store_time=True: "
+            "store times then stand still until the clock catches up"
+        )
+        self.path, self.newest_store_timestamp_ms, self.now_ms = path, newest_store_timestamp_ms, now_ms
+
+
+class DamagedStoreError(FlightlogError):
+    """Files of the store are not what they should be. Nothing was changed."""
+
+
+class StrayFileError(DamagedStoreError):
+    """A file that is no segment lies among the segments; RocketMQ refuses to start over it too."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: found a file that is no segment (expected a name of 20 decimal digits). Move it out of this folder"
+        )
+        self.path = path
+
+
+class SegmentLengthError(DamagedStoreError):
+    """A segment's length differs from its neighbours', or two segments overlap."""
+
+    def __init__(self, path: Path, found: int, expected: int) -> None:
+        super().__init__(
+            f"{path}: {found} bytes long, expected {expected}. A segment of the wrong length was cut off, copied "
+            "incompletely or written by other settings: restore this file from where it was copied"
+        )
+        self.path, self.found, self.expected = path, found, expected
+
+
+class CorruptLogError(DamagedStoreError):
+    """Damage with intact records behind it. Cutting would throw those away, so nothing was cut."""
+
+    def __init__(self, path: Path, physical_offset: int, found: str, records_behind: int, durable_below: int) -> None:
+        behind = f"{records_behind} intact records lie behind it" if records_behind else "it was already synced to disk"
+        super().__init__(
+            f"{path}: the commit log is damaged at physical offset {physical_offset} ({found}), and {behind}. "
+            "Nothing was changed. open_read_only and Spark read past the damage; restore the segment from a copy, "
+            "or copy the readable messages into a new store"
+        )
+        self.path, self.physical_offset, self.found = path, physical_offset, found
+        self.records_behind, self.durable_below = records_behind, durable_below
+
+
+class CorruptRecordError(DamagedStoreError):
+    """A record whose bytes are not those that were written."""
+
+    def __init__(self, path: Path, physical_offset: int, found: str, expected: str) -> None:
+        super().__init__(
+            f"{path}: record at physical offset {physical_offset}: found {found}, expected {expected}. "
+            "Skip it with on_corrupt='skip', or restore the segment from a copy"
+        )
+        self.path, self.physical_offset, self.found, self.expected = path, physical_offset, found, expected
+
+
+class CorruptQueueError(DamagedStoreError):
+    """A consume queue's entry points at something that is not its message."""
+
+    def __init__(self, path: Path, queue_offset: int, found: str, expected: str) -> None:
+        super().__init__(
+            f"{path}: entry {queue_offset}: found {found}, expected {expected}. "
+            "Queues are derived from the log: closing every writer and opening the store for writing rebuilds its end"
+        )
+        self.path, self.queue_offset, self.found, self.expected = path, queue_offset, found, expected
+
+
+class DiskError(FlightlogError):
+    """The disk or the file system refused."""
+
+
+class DiskFullError(DiskError):
+    """No room for the next blocks of the log. The message was not appended; reads go on."""
+
+    def __init__(self, path: Path, wanted: int, detail: str) -> None:
+        super().__init__(
+            f"{path}: no room for {wanted} more bytes ({detail}). Nothing of the refused message was written and reads "
+            "go on; free space on this file system and put again"
+        )
+        self.path, self.wanted = path, wanted
+
+
+class SyncFailedError(DiskError):
+    """A sync failed: what was not acknowledged before it may be lost. The store takes no more puts."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path}: the sync failed ({detail}). Nothing after the last successful sync is acknowledged, and no sync is "
+            "tried again, because a second one may succeed without having written. Close the store, look after the "
+            "disk, and open it again: it recovers what reached the disk"
+        )
+        self.path = path
+
+
+class StorePoisonedError(DiskError):
+    """A sync or a service failed before; the store refuses puts until it is opened again. Reads go on."""
+
+    def __init__(self, path: Path, cause: BaseException) -> None:
+        super().__init__(f"{path}: takes no more puts since this happened: {cause}. Reads go on; close it and open it again")
+        self.path, self.cause = path, cause

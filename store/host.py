@@ -1,0 +1,54 @@
+"""A host as a record carries it: the raw address, then the port as four bytes.
+
+    IPv4   | 4 address | 4 port |    8 bytes
+    IPv6   | 16 address         | 4 port |   20 bytes; sysFlag bit 4 (born) or 5 (store) says so
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import struct
+from functools import lru_cache
+from typing import NamedTuple
+
+from .errors import InvalidMessageError
+
+PORT = struct.Struct(">i")
+HOST_V4_SIZE = 4 + PORT.size
+HOST_V6_SIZE = 16 + PORT.size
+assert (HOST_V4_SIZE, HOST_V6_SIZE) == (8, 20)
+
+
+class Host(NamedTuple):
+    """An IP address in text and a port."""
+
+    address: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+
+@lru_cache(maxsize=4096)
+def encode_host(address: str, port: int) -> bytes:
+    """8 bytes for an IPv4 address, 20 for an IPv6 one.
+
+    Raises InvalidMessageError for anything that is not an address with a port of 0..65535.
+    """
+    try:
+        packed = ipaddress.ip_address(address).packed
+    except ValueError as e:
+        raise InvalidMessageError(
+            f"host {address!r}: expected an IPv4 or IPv6 address in digits; resolve names before the put"
+        ) from e
+    if not 0 <= port <= 65535:
+        raise InvalidMessageError(f"host {address!r}: port {port} is outside 0..65535")
+    return packed + PORT.pack(port)
+
+
+@lru_cache(maxsize=4096)
+def decode_host(raw: bytes) -> Host:
+    """The host behind 8 or 20 raw bytes. The port is taken as it is: a foreign writer may have stored any number."""
+    if len(raw) not in (HOST_V4_SIZE, HOST_V6_SIZE):
+        raise ValueError(f"a host has 8 or 20 bytes, not {len(raw)}")
+    return Host(str(ipaddress.ip_address(raw[: -PORT.size])), PORT.unpack(raw[-PORT.size :])[0])

@@ -1,0 +1,131 @@
+"""Reading the commit log: segments by physical offset, frames in order, single messages checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from . import native
+from .disk import Disk
+from .errors import CorruptRecordError, StoreClosedError
+from .frame import FRAME_DTYPE, WalkEnd
+from .log_files import LogFiles
+from .message import StoredMessage
+from .record import stored_message
+from .scan import SegmentScan
+from .segment import Segment
+
+WALK_END_TEXT = {
+    WalkEnd.END: "the end of what may be read",
+    WalkEnd.ROWS_FULL: "another record",
+    WalkEnd.BLANK: "the filler that ends a segment",
+    WalkEnd.EMPTY: "bytes that were never written",
+    WalkEnd.TRUNCATED: "a record that reaches past the end",
+    WalkEnd.BAD_MAGIC: "bytes that are no record",
+    WalkEnd.BAD_LENGTHS: "a record whose lengths do not add up",
+    WalkEnd.BAD_OFFSET: "a record that belongs elsewhere",
+}
+
+
+class LogReader:
+    """The segments of one commit log.
+
+    Invariants:
+    - `segments` is ascending and replaced as a whole, never changed in place: a reader's copy stays right.
+    - Bytes handed out are copies, or views that keep their mapping alive.
+    """
+
+    def __init__(self, disk: Disk, files: LogFiles, make: Callable[[Disk, Path, int, int], Segment] = Segment) -> None:
+        self.disk, self.folder = disk, files.folder
+        self.segment_size = files.segment_size or 0
+        self.segments: list[Segment] = [
+            make(disk, files.path(base), base, self.segment_size) for base in files.bases
+        ]
+        self._closed = False
+
+    @property
+    def min_offset(self) -> int:
+        """Physical offset of the first byte that is kept."""
+        segments = self.segments
+        return segments[0].base if segments else 0
+
+    @property
+    def files_end(self) -> int:
+        """Physical offset one past the last segment."""
+        segments = self.segments
+        return segments[-1].end if segments else 0
+
+    def segment_at(self, physical_offset: int) -> Segment | None:
+        """The segment that holds this byte."""
+        segments = self.segments
+        if not segments:
+            return None
+        i = (physical_offset - segments[0].base) // self.segment_size
+        # A gap in a foreign store makes the guess too high, never too low.
+        for segment in reversed(segments[: i + 1] if i >= 0 else []):
+            if segment.base <= physical_offset < segment.end:
+                return segment
+            if segment.end <= physical_offset:
+                return None
+        return None
+
+    def scan(self, segment: Segment, position: int, stop: int, *, check_crc: bool, mapped: bool = True) -> SegmentScan:
+        """Walk the frames in [position, stop) of a segment, through its mapping or by read calls."""
+        self._check_open()
+        if mapped:
+            view = memoryview(segment.mapping())
+            return SegmentScan(lambda at, size: view[at : at + size], segment.base, position, stop, check_crc=check_crc)
+        return SegmentScan(segment.read, segment.base, position, stop, check_crc=check_crc)
+
+    def segments_between(self, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
+        """(segment, first position, last position) of every segment that overlaps physical [start, stop)."""
+        for segment in self.segments:
+            if segment.end > start and segment.base < stop:
+                yield segment, max(start - segment.base, 0), min(stop - segment.base, segment.size)
+
+    def message(self, physical_offset: int, size: int) -> StoredMessage:
+        """The message of `size` bytes at `physical_offset`, checked: lengths, own offset, body CRC.
+
+        Raises CorruptRecordError for anything else that lies there.
+        """
+        self._check_open()
+        segment = self.segment_at(physical_offset)
+        if segment is None or physical_offset + size > segment.end:
+            raise CorruptRecordError(
+                self.folder, physical_offset, "no segment that holds it whole", f"a record of {size} bytes"
+            )
+        position = physical_offset - segment.base
+        mapping = segment.mapping()
+        row = np.empty(1, FRAME_DTYPE)
+        count, _, end = native.walk(mapping, position, position + size, segment.base, True, row)
+        if not count:
+            raise CorruptRecordError(segment.path, physical_offset, WALK_END_TEXT[WalkEnd(end)], f"a record of {size} bytes")
+        values = row[0].item()
+        if values[9] != size:
+            raise CorruptRecordError(segment.path, physical_offset, f"a record of {values[9]} bytes", f"one of {size}")
+        if not values[19]:
+            raise CorruptRecordError(
+                segment.path, physical_offset, "a body that differs from its CRC", f"CRC {values[11] & 0xFFFFFFFF:08X}"
+            )
+        return stored_message(memoryview(mapping), values)
+
+    def message_at(self, physical_offset: int) -> StoredMessage:
+        """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""
+        segment = self.segment_at(physical_offset)
+        if segment is None:
+            raise CorruptRecordError(self.folder, physical_offset, "no segment", "a record")
+        position = physical_offset - segment.base
+        size = int.from_bytes(segment.mapping()[position : position + 4], "big", signed=True)
+        return self.message(physical_offset, max(size, 8))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosedError(f"{self.folder.parent}: the store was closed; open it again")
+
+    def close(self) -> None:
+        """Let go of every file; views handed out keep theirs."""
+        self._closed = True
+        for segment in self.segments:
+            segment.close()

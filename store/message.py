@@ -1,0 +1,170 @@
+"""What goes into a store, what comes out of it, and what a put answers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from . import properties as props
+from .errors import InvalidMessageError
+from .host import Host
+from .java_hash import java_hash
+from .message_id import encode_message_id
+from .sys_flag import TRANSACTION_MASK
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to put. `tags`, `keys` and `uniq_key` are written as the properties TAGS, KEYS and UNIQ_KEY."""
+
+    topic: str
+    body: bytes
+    tags: str | None = None
+    keys: Sequence[str] | str = ()
+    """Index keys: one as a string, or several. No key is empty or contains a space, which separates them."""
+    properties: Mapping[str, str] | None = None
+    queue_id: int = 0
+    flag: int = 0
+    """An opaque signed 32-bit number of the application."""
+    uniq_key: str | None = None
+    """The sender's own id of this message."""
+    born_timestamp_ms: int | None = None
+    """When the sender made it; None = the store's clock at the put."""
+    born_host: tuple[str, int] | None = None
+    """Address and port of the sender; None = the store host."""
+    sys_flag: int = 0
+    """Compression, multi-tags and transaction bits (see store/sys_flag.py); the host bits are set by the store."""
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+
+    def all_properties(self) -> dict[str, str]:
+        """The properties as they are stored. Raises InvalidMessageError for keys that could not be told apart."""
+        found = dict(self.properties) if self.properties else {}
+        if self.keys:
+            keys = (self.keys,) if isinstance(self.keys, str) else self.keys
+            for key in keys:
+                if not key or props.KEY_SEPARATOR in key:
+                    raise InvalidMessageError(f"key {key!r}: a key is not empty and has no space, which separates keys")
+            found[props.KEYS] = props.KEY_SEPARATOR.join(keys)
+        if self.tags:
+            found[props.TAGS] = self.tags
+        if self.uniq_key:
+            found[props.UNIQ_KEY] = self.uniq_key
+        return found
+
+
+@dataclass(frozen=True)
+class StoredMessage:
+    """A message as it lies in the log. `body` and everything else are copies: they outlive the store."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    """Index in the consume queue; 0 and without meaning for prepared and rollback records."""
+    physical_offset: int
+    """Byte in the commit log where the record starts."""
+    size: int
+    """Bytes of the whole record."""
+    body: bytes
+    """As stored: compressed if `sys_flag` says so."""
+    body_crc: int
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: Host
+    store_timestamp_ms: int
+    store_host: Host
+    store_host_raw: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    properties_raw: bytes
+    magic: int
+
+    @cached_property
+    def properties(self) -> dict[str, str]:
+        """Name to value, as RocketMQ's parser reads them."""
+        return props.decode_properties(self.properties_raw)
+
+    @property
+    def tags(self) -> str | None:
+        return self.properties.get(props.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        return props.split_keys(self.properties.get(props.KEYS, ""))
+
+    @property
+    def uniq_key(self) -> str | None:
+        return self.properties.get(props.UNIQ_KEY)
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message id."""
+        return encode_message_id(self.store_host_raw, self.physical_offset)
+
+    @property
+    def transaction_type(self) -> int:
+        """0 none, 4 prepared, 8 commit, 12 rollback."""
+        return self.sys_flag & TRANSACTION_MASK
+
+
+def tags_code(tags: str | None) -> int:
+    """What a queue entry keeps of a tag: the Java hash of the whole string, 0 without one."""
+    return java_hash(tags) if tags else 0
+
+
+class PutStatus(enum.Enum):
+    """What a put that did not raise answers; both mean that the message is stored, once."""
+
+    PUT_OK = "PUT_OK"
+    """Stored; under sync flush: durable."""
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    """Stored, but its sync had not finished in time. Do not put it again: it may become durable any moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """Where a message went."""
+
+    status: PutStatus
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    size: int
+    store_timestamp_ms: int
+    store_host_raw: bytes
+
+    @property
+    def message_id(self) -> str:
+        """RocketMQ's offset message id."""
+        return encode_message_id(self.store_host_raw, self.physical_offset)
+
+
+class GetStatus(enum.Enum):
+    """RocketMQ's answers to a get; what the next offset is in each case stands in `engine/reading.py`."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class GetResult:
+    """What a get answers."""
+
+    status: GetStatus
+    next_queue_offset: int
+    """Where to go on."""
+    min_queue_offset: int
+    max_queue_offset: int
+    """One past the last message."""
+    messages: list[StoredMessage]

@@ -1,0 +1,29 @@
+"""The offset message id: where a message lies, in upper-case hexadecimal.
+
+    | store host address 4 or 16 | port i32 | physical offset i64 |      32 digits (IPv4) or 56 (IPv6)
+"""
+
+from __future__ import annotations
+
+import struct
+
+from .errors import UsageError
+from .host import HOST_V4_SIZE, HOST_V6_SIZE, Host, decode_host
+
+OFFSET = struct.Struct(">q")
+
+
+def encode_message_id(store_host: bytes, physical_offset: int) -> str:
+    """The id of the record at `physical_offset`; `store_host` as the record carries it (8 or 20 bytes)."""
+    return (store_host + OFFSET.pack(physical_offset)).hex().upper()
+
+
+def decode_message_id(message_id: str) -> tuple[Host, int]:
+    """The store host and the physical offset that an id names. Raises UsageError for anything else."""
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError as e:
+        raise UsageError(f"message id {message_id!r}: not hexadecimal") from e
+    if len(raw) not in (HOST_V4_SIZE + OFFSET.size, HOST_V6_SIZE + OFFSET.size):
+        raise UsageError(f"message id {message_id!r}: {len(message_id)} digits, expected 32 (IPv4) or 56 (IPv6)")
+    return decode_host(raw[: -OFFSET.size]), OFFSET.unpack(raw[-OFFSET.size :])[0]

@@ -1,0 +1,90 @@
+"""The few functions that touch every byte of the log: the C kernel where it can be loaded, its pure twin elsewhere.
+
+Call them through this module (`from . import native`, then `native.walk(...)`), so that `use` takes effect everywhere.
+Both do the same, byte for byte and row for row; only the words of an error may differ. `FLIGHTLOG_PURE=1` in the
+environment turns the kernel off.
+
+Arguments are positional. Integers that do not fit their field raise OverflowError, what is no integer or no buffer
+TypeError, and buffers that are not C-contiguous, or read-only where they are written to, BufferError. Any other wrong
+value raises ValueError. Whatever is raised, nothing was written. None of these functions makes anything durable.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    MaskedCrc32 = Callable[[Buffer], int]
+    Walk = Callable[[Buffer, int, int, int, bool, Buffer], tuple[int, int, int]]
+    EncodeRecord = Callable[
+        [Buffer, int, int, int, int, int, int, int, int, Buffer, int, Buffer, int, int, Buffer, Buffer, Buffer], int
+    ]
+
+__all__ = ["NAME", "KernelUnavailableError", "available", "encode_record", "masked_crc32", "use", "walk"]
+
+MODULES: Final = {"c": "._kernel", "pure": ".twin"}
+
+
+class KernelUnavailableError(ImportError):
+    """The C kernel was asked for by name and cannot be loaded here; the pure twin can do all that it does."""
+
+
+NAME: str
+"""Which of the two is at work: "c" or "pure"."""
+
+masked_crc32: MaskedCrc32
+"""(data) -> CRC-32 (IEEE, as zlib's) AND 7FFFFFFF; 0 for no bytes. RocketMQ: `UtilAll#crc32`."""
+
+walk: Walk
+"""(buffer, start, stop, physical_base, check_crc, rows) -> (rows filled, position of the first frame not consumed, end)
+
+Walks the frames in bytes [start, stop) of `buffer`. `rows` is a writable buffer of whole `frame.FRAME_DTYPE` rows; a
+numpy array is passed as it is. `end` is a `frame.WalkEnd`. A record's stored physical offset must be `physical_base`
+plus its position. With `check_crc`, a body that is not what its CRC says gets `crc_ok` 0 and does not stop the walk;
+without, bodies are not looked at and `crc_ok` is 1. ValueError unless 0 <= start <= stop <= bytes in the buffer.
+"""
+
+encode_record: EncodeRecord
+"""(buffer, position, magic, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp_ms, born_host,
+store_timestamp_ms, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties) -> size in bytes
+
+Writes one record, its CRC included, at `position` of `buffer`. Hosts are raw: 8 bytes, or 20 where bit 0x10 (born) or
+0x20 (store) of `sys_flag` says IPv6. Size and magic are written last, so a half-written record never looks like one.
+ValueError if the record does not fit, the magic is neither V1 nor V2, a host contradicts `sys_flag`, the topic exceeds
+127 bytes (V1) or 32,767 (V2), or the properties exceed 32,767.
+"""
+
+
+def available() -> tuple[str, ...]:
+    """The names that `use` accepts here; the first is the faster."""
+    try:
+        import_module(MODULES["c"], __name__)
+    except ImportError:
+        return ("pure",)
+    return ("c", "pure")
+
+
+def use(name: str) -> None:
+    """Switch to "c" or "pure", for the whole process; for tests and benches.
+
+    Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
+    began.
+    """
+    global NAME, masked_crc32, walk, encode_record
+    if name not in MODULES:
+        raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
+    try:
+        module = import_module(MODULES[name], __name__)
+    except ImportError as e:
+        raise KernelUnavailableError(
+            f"the {name!r} kernel cannot be loaded ({e}): build flightlog with a C compiler, or use 'pure'"
+        ) from e
+    masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
+
+
+use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

@@ -1,0 +1,27 @@
+from typing_extensions import Buffer
+
+def masked_crc32(data: Buffer, /) -> int: ...
+def _masked_crc32_all_ways(data: Buffer, /) -> tuple[int, ...]: ...
+def walk(
+    buffer: Buffer, start: int, stop: int, physical_base: int, check_crc: bool, rows: Buffer, /
+) -> tuple[int, int, int]: ...
+def encode_record(
+    buffer: Buffer,
+    position: int,
+    magic: int,
+    queue_id: int,
+    flag: int,
+    queue_offset: int,
+    physical_offset: int,
+    sys_flag: int,
+    born_timestamp_ms: int,
+    born_host: Buffer,
+    store_timestamp_ms: int,
+    store_host: Buffer,
+    reconsume_times: int,
+    prepared_transaction_offset: int,
+    body: Buffer,
+    topic: Buffer,
+    properties: Buffer,
+    /,
+) -> int: ...

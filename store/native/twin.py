@@ -1,0 +1,22 @@
+"""The pure twin of the C kernel, and its reference: what both do is defined here, and one test suite runs over both."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+from .twin_arguments import readable
+from .twin_encode import encode_record
+from .twin_walk import walk
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+__all__ = ["encode_record", "masked_crc32", "walk"]
+
+
+def masked_crc32(data: Buffer, /) -> int:
+    """CRC-32 of the bytes AND 7FFFFFFF. zlib releases the GIL above 5 KiB."""
+    if type(data) is bytes:
+        return zlib.crc32(data) & 0x7FFFFFFF
+    return zlib.crc32(readable(data)) & 0x7FFFFFFF

@@ -1,0 +1,149 @@
+"""Walking many frames at once: the sizes lead from frame to frame, numpy then checks and gathers all other fields.
+
+Fields lie at any position, so they are read through *windows*: an array with one overlapping item at every byte. Every
+field is read once, and what was read is what is checked and used, even if another process changes the log meanwhile.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from ..frame import MAGIC_V1, MAGIC_V2
+from .twin_frame import BORN_HOST_V6, FIXED_SIZE, HOST_V6_EXTRA, HOSTS_AT, STORE_HOST_V6
+
+SIZE: Final = struct.Struct(">i")
+LEAST_SIZE: Final = FIXED_SIZE[MAGIC_V1]
+INT64_MAX: Final = (1 << 63) - 1
+
+AFTER_SIZE_FIELDS: Final = [
+    ("magic", ">i4"),
+    ("body_crc", ">i4"),
+    ("queue_id", ">i4"),
+    ("flag", ">i4"),
+    ("queue_offset", ">i8"),
+    ("physical_offset", ">i8"),
+    ("sys_flag", ">i4"),
+    ("born_timestamp_ms", ">i8"),
+]
+AFTER_SIZE: Final = np.dtype(AFTER_SIZE_FIELDS)
+AFTER_STORE_HOST_FIELDS: Final = [
+    ("reconsume_times", ">i4"),
+    ("prepared_transaction_offset", ">i8"),
+    ("body_size", ">i4"),
+]
+AFTER_STORE_HOST: Final = np.dtype(AFTER_STORE_HOST_FIELDS)
+assert SIZE.size + AFTER_SIZE.itemsize == HOSTS_AT
+assert HOSTS_AT + 8 + 8 + 8 + AFTER_STORE_HOST.itemsize + 1 + 2 == LEAST_SIZE
+
+Columns = dict[str, NDArray[Any]]
+Integers = NDArray[np.int64]
+
+
+def walk_bulk(
+    data: memoryview, position: int, stop: int, physical_base: int, check_crc: bool, rows: NDArray[Any]
+) -> tuple[int, int]:
+    """Fill rows up to the first frame that is no whole, right record, or all of them: (rows filled, next position)."""
+    positions = _follow_sizes(data, position, stop, len(rows))
+    while len(positions) > 1:
+        columns, good = _gather(data, positions, stop, physical_base)
+        if good == len(positions) - 1:
+            if check_crc:
+                columns["crc_ok"] = _check_crcs(data, columns)
+            filled = rows[:good]
+            for name, column in columns.items():
+                filled[name] = column
+            return good, int(positions[-1])
+        positions = positions[: good + 1]
+    return 0, position
+
+
+def _follow_sizes(data: memoryview, position: int, stop: int, limit: int) -> Integers:
+    """Where up to `limit` frames would stand if every size were right, and where the last of them would end."""
+    unpack = SIZE.unpack_from
+    positions = [position]
+    add = positions.append
+    for _ in range(limit):
+        if stop - position < LEAST_SIZE:
+            break
+        (size,) = unpack(data, position)
+        if not LEAST_SIZE <= size <= stop - position:
+            break
+        position += size
+        add(position)
+    return np.array(positions, np.int64)
+
+
+def _gather(data: memoryview, bounds: Integers, stop: int, physical_base: int) -> tuple[Columns, int]:
+    """The columns of FRAME_DTYPE for the frames between these bounds, and how many of the frames are right.
+
+    The columns are complete only if all are: a field is not looked for where the fields before it make no sense.
+    """
+    position, size = bounds[:-1], np.diff(bounds)
+    columns: Columns = {"position": position, "size": size}
+    columns |= {"crc_ok": np.ones(len(size), np.int32), "reserved": np.zeros(len(size), np.int32)}
+    fields = _windows(data, stop, AFTER_SIZE)[position + SIZE.size]
+    columns |= {name: fields[name] for name, _ in AFTER_SIZE_FIELDS}
+    magic, sys_flag = fields["magic"], fields["sys_flag"]
+    v2 = magic == MAGIC_V2
+    topic_length_size = np.where(v2, 2, 1)
+    after_born = position + HOSTS_AT + np.where(sys_flag & BORN_HOST_V6, 8 + HOST_V6_EXTRA, 8)
+    after_store = after_born + 8 + np.where(sys_flag & STORE_HOST_V6, 8 + HOST_V6_EXTRA, 8)
+    body_position = after_store + AFTER_STORE_HOST.itemsize
+    variable_size = bounds[1:] - body_position - topic_length_size - 2
+    # The difference may wrap around, and then equals the base only where the place itself is beyond 64 bits.
+    in_place = (fields["physical_offset"] - position == physical_base) & (position <= INT64_MAX - max(physical_base, 0))
+    good = _leading((v2 | (magic == MAGIC_V1)) & in_place & (variable_size >= 0))
+    if good < len(position):
+        return columns, good
+
+    columns["store_timestamp_ms"] = _windows(data, stop, ">i8")[after_born]
+    fields = _windows(data, stop, AFTER_STORE_HOST)[after_store]
+    columns |= {name: fields[name] for name, _ in AFTER_STORE_HOST_FIELDS}
+    body_size = fields["body_size"].astype(np.int64)
+    good = _leading((body_size >= 0) & (body_size <= variable_size))
+    if good < len(position):
+        return columns, good
+
+    int16 = _windows(data, stop, ">i2")
+    body_end = body_position + body_size
+    topic_size = np.where(v2, int16[body_end], _windows(data, stop, "u1")[body_end]).astype(np.int64)
+    good = _leading((topic_size >= 0) & (topic_size <= variable_size - body_size))
+    if good < len(position):
+        return columns, good
+
+    topic_position = body_end + topic_length_size
+    topic_end = topic_position + topic_size
+    properties_size = int16[topic_end].astype(np.int64)
+    columns |= {
+        "body_position": body_position,
+        "topic_position": topic_position,
+        "properties_position": topic_end + 2,
+        "topic_size": topic_size,
+        "properties_size": properties_size,
+    }
+    return columns, _leading(properties_size == variable_size - body_size - topic_size)
+
+
+def _windows(data: memoryview, stop: int, dtype: DTypeLike) -> NDArray[Any]:
+    """One item at every byte before `stop` at which a whole one lies."""
+    kind = np.dtype(dtype)
+    return np.ndarray(stop - kind.itemsize + 1, kind, data, strides=(1,))
+
+
+def _leading(good: NDArray[np.bool_]) -> int:
+    """How many hold before the first that does not."""
+    return len(good) if good.all() else int(good.argmin())
+
+
+def _check_crcs(data: memoryview, columns: Columns) -> NDArray[np.bool_]:
+    first = columns["body_position"]
+    last = first + columns["body_size"]
+    crc32 = zlib.crc32
+    found = [crc32(data[i:j]) for i, j in zip(first.tolist(), last.tolist(), strict=True)]
+    checked: NDArray[np.bool_] = (np.array(found, np.int64) & 0x7FFFFFFF) == columns["body_crc"]
+    return checked

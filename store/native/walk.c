@@ -1,0 +1,90 @@
+/* The walk over record frames: what stands at a position, decided from bytes that may be hostile. */
+#include "walk.h"
+
+#include "byteorder.h"
+#include "crc32.h"
+#include "record.h"
+
+/*
+ * Examines the frame at `position`, of which `left` = stop - position >= HEAD_SIZE bytes may be read. Returns END and
+ * fills `row` if a whole record stands there; any other value says what does instead. Every length is loaded once,
+ * checked as the 64-bit number it is, and only then used.
+ */
+static enum walk_end examine(const uint8_t *data, int64_t position, int64_t left, int64_t physical_base, int check_crc,
+                             struct frame_row *row) {
+    const uint8_t *frame = data + position;
+    const int32_t size = load32_once(frame + SIZE_AT);
+    const int32_t magic = load32_once(frame + MAGIC_AT);
+    if (size == 0 && magic == 0) return EMPTY;
+    if (magic == MAGIC_BLANK) return size < HEAD_SIZE ? BAD_LENGTHS : BLANK;
+    if (magic != MAGIC_V1 && magic != MAGIC_V2) return BAD_MAGIC;
+    /* The flags lie inside any record of at least the least size, and are read once all of it is known to be here. */
+    if (size < fixed_size(magic, 0)) return BAD_LENGTHS;
+    if (size > left) return TRUNCATED;
+    const int32_t sys_flag = load32_once(frame + SYS_FLAG_AT);
+    const int64_t variable_size = (int64_t)size - fixed_size(magic, sys_flag);
+    if (variable_size < 0) return BAD_LENGTHS;
+
+    const uint8_t *after_born = frame + born_host_size(sys_flag);
+    const uint8_t *after_hosts = after_born + store_host_size(sys_flag);
+    const int32_t body_size = load32_once(after_hosts + BODY_SIZE_AT);
+    if (body_size < 0 || body_size > variable_size) return BAD_LENGTHS;
+    const uint8_t *body = after_hosts + BODY_AT;
+    const uint8_t *topic_length = body + body_size;
+    const int32_t topic_size = magic == MAGIC_V2 ? load16_once(topic_length) : load8_once(topic_length);
+    if (topic_size < 0 || topic_size > variable_size - body_size) return BAD_LENGTHS;
+    const uint8_t *topic = topic_length + topic_length_size(magic);
+    const uint8_t *properties_length = topic + topic_size;
+    const int32_t properties_size = load16_once(properties_length);
+    if (properties_size < 0 || properties_size != variable_size - body_size - topic_size) return BAD_LENGTHS;
+
+    const int64_t physical_offset = load64_once(frame + PHYSICAL_OFFSET_AT);
+    int64_t place;
+    if (__builtin_add_overflow(physical_base, position, &place) || place != physical_offset) return BAD_OFFSET;
+
+    const int32_t body_crc = load32_once(frame + BODY_CRC_AT);
+    row->position = little64((uint64_t)position);
+    row->physical_offset = little64((uint64_t)physical_offset);
+    row->queue_offset = little64((uint64_t)load64_once(frame + QUEUE_OFFSET_AT));
+    row->born_timestamp_ms = little64((uint64_t)load64_once(frame + BORN_TIMESTAMP_AT));
+    row->store_timestamp_ms = little64((uint64_t)load64_once(after_born + STORE_TIMESTAMP_AT));
+    row->prepared_transaction_offset = little64((uint64_t)load64_once(after_hosts + PREPARED_OFFSET_AT));
+    row->body_position = little64((uint64_t)(body - data));
+    row->topic_position = little64((uint64_t)(topic - data));
+    row->properties_position = little64((uint64_t)(properties_length + PROPERTIES_LENGTH_SIZE - data));
+    row->size = little32((uint32_t)size);
+    row->magic = little32((uint32_t)magic);
+    row->body_crc = little32((uint32_t)body_crc);
+    row->queue_id = little32((uint32_t)load32_once(frame + QUEUE_ID_AT));
+    row->flag = little32((uint32_t)load32_once(frame + FLAG_AT));
+    row->sys_flag = little32((uint32_t)sys_flag);
+    row->reconsume_times = little32((uint32_t)load32_once(after_hosts + RECONSUME_TIMES_AT));
+    row->body_size = little32((uint32_t)body_size);
+    row->topic_size = little32((uint32_t)topic_size);
+    row->properties_size = little32((uint32_t)properties_size);
+    row->crc_ok = little32(!check_crc || masked_crc32(body, (size_t)body_size) == (uint32_t)body_crc);
+    row->reserved = 0;
+    return END;
+}
+
+enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, int64_t physical_base, int check_crc,
+                          uint8_t *rows, size_t capacity, size_t *count) {
+    int64_t at = *position;
+    size_t filled = 0;
+    enum walk_end end = END;
+    while (stop - at >= HEAD_SIZE) {
+        struct frame_row row;
+        if (filled == capacity) {
+            end = ROWS_FULL;
+            break;
+        }
+        end = examine(data, at, stop - at, physical_base, check_crc, &row);
+        if (end != END) break;
+        memcpy(rows + filled * sizeof row, &row, sizeof row);
+        filled++;
+        at += (int32_t)little32(row.size);
+    }
+    *position = at;
+    *count = filled;
+    return end;
+}

@@ -1,0 +1,46 @@
+/* The walk over record frames: one row a record, and why it stopped. The Python side of both is frame.py. */
+#ifndef FLIGHTLOG_WALK_H
+#define FLIGHTLOG_WALK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* FRAME_DTYPE, field by field; little-endian on every host. */
+struct frame_row {
+    uint64_t position;
+    uint64_t physical_offset;
+    uint64_t queue_offset;
+    uint64_t born_timestamp_ms;
+    uint64_t store_timestamp_ms;
+    uint64_t prepared_transaction_offset;
+    uint64_t body_position;
+    uint64_t topic_position;
+    uint64_t properties_position;
+    uint32_t size;
+    uint32_t magic;
+    uint32_t body_crc;
+    uint32_t queue_id;
+    uint32_t flag;
+    uint32_t sys_flag;
+    uint32_t reconsume_times;
+    uint32_t body_size;
+    uint32_t topic_size;
+    uint32_t properties_size;
+    uint32_t crc_ok;
+    uint32_t reserved;
+};
+_Static_assert(sizeof(struct frame_row) == 120, "FRAME_DTYPE has no padding");
+
+/* frame.WalkEnd */
+enum walk_end { END, ROWS_FULL, BLANK, EMPTY, TRUNCATED, BAD_MAGIC, BAD_LENGTHS, BAD_OFFSET };
+
+/*
+ * Walks the frames of data[*position, stop) and writes at most `capacity` rows, at any alignment. The caller guarantees
+ * 0 <= *position <= stop <= bytes of data. On return *position is that of the first frame not consumed and *count the
+ * rows written. Nothing outside data[*position, stop) is read, whatever stands in it, even while another process
+ * changes it.
+ */
+enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, int64_t physical_base, int check_crc,
+                          uint8_t *rows, size_t capacity, size_t *count);
+
+#endif

@@ -1,0 +1,183 @@
+"""The progress page: how far the one writer has come, for readers in other processes and for recovery.
+
+One page, `flightlog/progress`, of 8-byte little-endian words (RocketMQ ignores the folder):
+
+    0   magic
+    1   epoch           random, drawn at each open for writing; the `abort` file names it too
+    2   pid             of the writer
+    3   segment size
+    4   appended        end of the last whole record
+    5   visible         readers never pass this
+    6   flushed         durable: everything below was synced
+    7   dispatched      every record below is in its consume queue
+    8   queues flushed  every queue entry of a record below is synced
+    9   clean close     end of the log at a clean close, -1 while open
+    10  boot            which boot of the machine wrote the page; 0 where that cannot be told
+    11  store time      ms, of the newest record when queues were last flushed
+    12  queue count     when queues were last flushed
+    13  queue entries   the sum of all queues' ends then
+    14  the five checkpoint words as the last clean close left them (14..18)
+
+Invariants:
+- A word is published after the bytes that it speaks of, by one aligned 8-byte store; where the processor promises no order
+  between stores, by a system call.
+- On disk the page may be older than the log, never ahead of it: a word only grows after its bytes are safe.
+- All words lie in the first 512 bytes, so a power cut leaves an old page or a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import platform
+import struct
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from .checkpoint import WORDS as CHECKPOINT_WORDS
+from .disk import Disk
+from .settings import PAGE_SIZE
+
+FLIGHTLOG_FOLDER = "flightlog"
+PROGRESS_FILE = "progress"
+
+MAGIC = int.from_bytes(b"FLTLOG01", "little")
+STILL_OPEN = -1
+BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
+(
+    EPOCH,
+    PID,
+    SEGMENT_SIZE,
+    APPENDED,
+    VISIBLE,
+    FLUSHED,
+    DISPATCHED,
+    QUEUES_FLUSHED,
+    CLEAN_CLOSE,
+    BOOT,
+    STORE_TIMESTAMP,
+    QUEUE_COUNT,
+    QUEUE_ENTRIES,
+    CHECKPOINT,
+) = range(1, 15)
+PAGE = struct.Struct(f"<{CHECKPOINT + CHECKPOINT_WORDS}q")
+assert PAGE.size <= 512
+
+STORES_ARE_ORDERED = sys.byteorder == "little" and platform.machine().lower() in ("x86_64", "amd64", "i686")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The words as one reader saw them."""
+
+    epoch: int
+    pid: int
+    segment_size: int
+    appended: int
+    visible: int
+    flushed: int
+    dispatched: int
+    queues_flushed: int
+    clean_close: int
+    boot: int
+    store_timestamp_ms: int
+    queue_count: int
+    queue_entries: int
+    checkpoint: tuple[int, ...]
+
+    @property
+    def is_of_this_boot(self) -> bool:
+        """Whether the page cache that this page was written into is still there: then no word of it is stale."""
+        return self.boot == boot_number()
+
+
+@cache
+def boot_number() -> int:
+    """A number for this boot of the machine, 0 where the system does not tell."""
+    try:
+        text = BOOT_ID_FILE.read_bytes()
+    except OSError:
+        return 0
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1
+
+
+def progress_path(root: Path) -> Path:
+    return root / FLIGHTLOG_FOLDER / PROGRESS_FILE
+
+
+def decode_progress(page: bytes) -> Progress | None:
+    """None for anything that is not a whole page of a store that flightlog has written."""
+    if len(page) < PAGE.size:
+        return None
+    words = PAGE.unpack_from(page)
+    if words[0] != MAGIC or words[SEGMENT_SIZE] <= 0:
+        return None
+    if not 0 <= words[QUEUES_FLUSHED] <= words[DISPATCHED] or min(words[APPENDED:DISPATCHED]) < 0:
+        return None
+    return Progress(*words[EPOCH:CHECKPOINT], checkpoint=words[CHECKPOINT:])
+
+
+def read_progress(disk: Disk, root: Path) -> Progress | None:
+    """The page as it is now, or None where there is none (a store that only RocketMQ wrote)."""
+    try:
+        file = disk.open(progress_path(root))
+    except FileNotFoundError:
+        return None
+    try:
+        return decode_progress(file.read(0, PAGE.size))
+    finally:
+        file.close()
+
+
+class ProgressPage:
+    """The writer's side of the page."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        disk.make_folder(root / FLIGHTLOG_FOLDER)
+        self._file = disk.open(progress_path(root), writable=True, create=True)
+        if self._file.size() != PAGE_SIZE:
+            self._file.resize(PAGE_SIZE)
+        self._file.allocate(0, PAGE_SIZE)  # a store into a hole on a full disk would kill the process
+        self._words: memoryview | None = None
+        if STORES_ARE_ORDERED:
+            mapping: mmap.mmap = self._file.map_for_append()
+            self._words = memoryview(mapping).cast("q")
+
+    def begin(self, words: Progress) -> None:
+        """Start a session: write the whole page and sync it."""
+        values = (
+            MAGIC,
+            words.epoch,
+            words.pid,
+            words.segment_size,
+            words.appended,
+            words.visible,
+            words.flushed,
+            words.dispatched,
+            words.queues_flushed,
+            words.clean_close,
+            words.boot,
+            words.store_timestamp_ms,
+            words.queue_count,
+            words.queue_entries,
+            *words.checkpoint,
+        )
+        self._file.write(0, PAGE.pack(*values))
+        self._file.sync()
+
+    def publish(self, word: int, value: int) -> None:
+        """Make one word visible to other processes, after everything that was stored before."""
+        if self._words is not None:
+            self._words[word] = value
+        else:
+            self._file.write(word * 8, value.to_bytes(8, "little", signed=True))
+
+    def sync(self) -> None:
+        """Make the words durable."""
+        self._file.sync()
+
+    def close(self) -> None:
+        self._words = None
+        self._file.close()

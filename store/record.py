@@ -1,0 +1,227 @@
+"""One record of the commit log.
+
+    at      field                       width
+    0       total size                  i32      the whole record
+    4       magic                       i32      V1 DAA320A7, V2 DAA320AB, filler CBD43194
+    8       body CRC                    i32      CRC-32 of the stored body AND 7FFFFFFF
+    12      queue id                    i32
+    16      flag                        i32      the application's
+    20      queue offset                i64      0 for prepared and rollback records
+    28      physical offset             i64      of byte 0 of this record
+    36      sys flag                    i32      see sys_flag.py
+    40      born timestamp              i64      ms
+    48      born host                   8 | 20   see host.py
+    +8      store timestamp             i64      ms, never runs backwards
+    ...     store host                  8 | 20
+    ...     reconsume times             i32
+    ...     prepared transaction offset i64
+    ...     body size, body             i32 + n
+    ...     topic size, topic           V1: u8 + n, V2: i16 + n      UTF-8
+    ...     properties size, properties i16 + n                      UTF-8, see properties.py
+
+All integers are big-endian. A full segment ends with a filler of at least 8 bytes: its length, then its magic; the rest of
+it keeps whatever was there. RocketMQ picks V2 by the topic's UTF-16 length and so writes a wrapped length byte for long
+non-ASCII topics; flightlog picks it by the bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from . import properties as props
+from . import sys_flag as flags
+from .errors import (
+    BodyTooLargeError,
+    InvalidMessageError,
+    PropertiesTooLargeError,
+    RecordTooLargeError,
+    TopicTooLongError,
+)
+from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from .host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
+from .message import Message, StoredMessage
+from .settings import StoreSettings
+
+BLANK = struct.Struct(">ii")
+BLANK_SIZE = BLANK.size
+assert BLANK_SIZE == 8
+
+BORN_HOST_AT = 48
+FIXED_V1_V4_SIZE = 91
+"""Bytes of a V1 record with two IPv4 hosts besides body, topic and properties."""
+HOST_V6_EXTRA_SIZE = HOST_V6_SIZE - HOST_V4_SIZE
+
+TOPIC_MAX_SIZE_V1 = 127
+TOPIC_MAX_SIZE = 127
+RETRY_TOPIC_MAX_SIZE = 255
+RETRY_TOPIC_PREFIX = "%RETRY%"
+PROPERTIES_MAX_SIZE = 32_767
+RECORD_EXTRA_SIZE = 64 << 10
+"""A record may exceed the largest body by this much (RocketMQ's encoder has this reserve)."""
+
+INT32 = range(-(1 << 31), 1 << 31)
+INT64 = range(-(1 << 63), 1 << 63)
+
+FrameRow = tuple[int, ...]
+"""A row of `frame.FRAME_DTYPE` as a tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedRecord:
+    """A checked message, encoded except for what only the append knows: offsets and the store time."""
+
+    topic: str
+    queue_id: int
+    size: int
+    magic: int
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int | None
+    born_host: bytes
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic_raw: bytes
+    properties_raw: bytes
+
+
+def encode_blank(remaining: int) -> bytes:
+    """The first 8 bytes of the filler that ends a segment with `remaining` bytes left."""
+    return BLANK.pack(remaining, MAGIC_BLANK)
+
+
+def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag: int, magic: int) -> int:
+    """Bytes of the whole record."""
+    size = FIXED_V1_V4_SIZE + topic_size + body_size + properties_size
+    if magic == MAGIC_V2:
+        size += 1
+    if sys_flag & flags.BORN_HOST_V6:
+        size += HOST_V6_EXTRA_SIZE
+    if sys_flag & flags.STORE_HOST_V6:
+        size += HOST_V6_EXTRA_SIZE
+    return size
+
+
+def prepare(message: Message, settings: StoreSettings, segment_size: int) -> PreparedRecord:
+    """Check a message against every limit and encode its texts. Nothing is written.
+
+    Raises InvalidMessageError or the one of its children that names the limit.
+    """
+    topic, body = message.topic, message.body
+    topic_raw = _encode_topic(topic)
+    if not isinstance(body, bytes):
+        raise InvalidMessageError(f"topic {topic!r}: the body is a {type(body).__name__}, expected bytes")
+    if len(body) > settings.max_message_size:
+        raise BodyTooLargeError(
+            f"topic {topic!r}: the body has {len(body)} bytes, the limit is {settings.max_message_size} (max_message_size)"
+        )
+    properties_raw = props.encode_properties(message.all_properties())
+    if len(properties_raw) > PROPERTIES_MAX_SIZE:
+        raise PropertiesTooLargeError(
+            f"topic {topic!r}: properties, keys and tags take {len(properties_raw)} bytes, the format's limit is "
+            f"{PROPERTIES_MAX_SIZE}. Move data into the body"
+        )
+    store_host = encode_host(*settings.store_host)
+    born_host = encode_host(*message.born_host) if message.born_host else store_host
+    sys_flag = message.sys_flag & ~flags.HOST_BITS
+    if len(born_host) == HOST_V6_SIZE:
+        sys_flag |= flags.BORN_HOST_V6
+    if len(store_host) == HOST_V6_SIZE:
+        sys_flag |= flags.STORE_HOST_V6
+    if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
+        raise InvalidMessageError(f"topic {topic!r}: inner batches cannot be put; put their messages")
+    _check_integers(message)
+    magic = MAGIC_V1 if len(topic_raw) <= TOPIC_MAX_SIZE_V1 else MAGIC_V2
+    size = record_size(len(topic_raw), len(body), len(properties_raw), sys_flag, magic)
+    if size > settings.max_message_size + RECORD_EXTRA_SIZE or size + BLANK_SIZE > segment_size:
+        raise RecordTooLargeError(
+            f"topic {topic!r}: the record takes {size} bytes; the limits are {settings.max_message_size + RECORD_EXTRA_SIZE} "
+            f"(max_message_size + 64 KiB) and {segment_size - BLANK_SIZE} (segment_size less its filler)"
+        )
+    return PreparedRecord(
+        topic,
+        message.queue_id,
+        size,
+        magic,
+        message.flag,
+        sys_flag,
+        message.born_timestamp_ms,
+        born_host,
+        store_host,
+        message.reconsume_times,
+        message.prepared_transaction_offset,
+        body,
+        topic_raw,
+        properties_raw,
+    )
+
+
+def _encode_topic(topic: str) -> bytes:
+    try:
+        raw = topic.encode()
+    except (UnicodeEncodeError, AttributeError) as e:
+        raise InvalidMessageError(f"topic {topic!r}: expected text that can be written as UTF-8") from e
+    if not is_safe_topic(topic):
+        raise InvalidMessageError(f"topic {topic!r}: a topic names a folder: not empty, not '.' or '..', no '/' or NUL")
+    limit = RETRY_TOPIC_MAX_SIZE if topic.startswith(RETRY_TOPIC_PREFIX) else TOPIC_MAX_SIZE
+    if len(raw) > limit:
+        raise TopicTooLongError(
+            f"topic {topic[:40]!r}...: {len(raw)} UTF-8 bytes, the limit is {limit} "
+            f"({TOPIC_MAX_SIZE}, or {RETRY_TOPIC_MAX_SIZE} after {RETRY_TOPIC_PREFIX})"
+        )
+    return raw
+
+
+def is_safe_topic(topic: str) -> bool:
+    """Whether a topic can name a folder without leaving the store."""
+    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+
+
+def _check_integers(message: Message) -> None:
+    for name, limits in (
+        ("queue_id", range(1 << 31)),
+        ("flag", INT32),
+        ("sys_flag", INT32),
+        ("reconsume_times", INT32),
+        ("prepared_transaction_offset", INT64),
+        ("born_timestamp_ms", INT64),
+    ):
+        value = getattr(message, name)
+        if value is None and name == "born_timestamp_ms":
+            continue
+        if not isinstance(value, int) or value not in limits:
+            raise InvalidMessageError(f"{name}={value!r}: expected a whole number from {limits[0]} to {limits[-1]}")
+
+
+def stored_message(buffer: bytes | memoryview, row: FrameRow) -> StoredMessage:
+    """The message that a row of a frame walk over `buffer` found. Everything in it is copied out of the buffer."""
+    (position, physical_offset, queue_offset, born_timestamp_ms, store_timestamp_ms, prepared_transaction_offset) = row[:6]
+    (body_at, topic_at, properties_at, size, magic, body_crc, queue_id, flag, sys_flag, reconsume_times) = row[6:16]
+    body_size, topic_size, properties_size = row[16:19]
+    born_host_size = HOST_V6_SIZE if sys_flag & flags.BORN_HOST_V6 else HOST_V4_SIZE
+    store_host_size = HOST_V6_SIZE if sys_flag & flags.STORE_HOST_V6 else HOST_V4_SIZE
+    born_host_at = position + BORN_HOST_AT
+    store_host_at = born_host_at + born_host_size + 8
+    store_host_raw = bytes(buffer[store_host_at : store_host_at + store_host_size])
+    return StoredMessage(
+        topic=bytes(buffer[topic_at : topic_at + topic_size]).decode("utf-8", "replace"),
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        size=size,
+        body=bytes(buffer[body_at : body_at + body_size]),
+        body_crc=body_crc,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp_ms=born_timestamp_ms,
+        born_host=decode_host(bytes(buffer[born_host_at : born_host_at + born_host_size])),
+        store_timestamp_ms=store_timestamp_ms,
+        store_host=decode_host(store_host_raw),
+        store_host_raw=store_host_raw,
+        reconsume_times=reconsume_times,
+        prepared_transaction_offset=prepared_transaction_offset,
+        properties_raw=bytes(buffer[properties_at : properties_at + properties_size]),
+        magic=magic,
+    )

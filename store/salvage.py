@@ -1,0 +1,75 @@
+"""Finding intact records behind damage.
+
+A record is looked for by its magic and accepted if its lengths add up, its body has its CRC, and it stands where it says it
+does. A hostile body can contain bytes that pass all this, so nothing but damage handling may start from such a place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from . import native
+from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from .segment import Segment
+
+PIECE_SIZE = 8 << 20
+MAGIC_AT = 4
+MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
+
+
+def next_intact(segment: Segment, position: int, stop: int) -> int | None:
+    """Position of the first intact record that starts in [position, stop), or None. Reads by read calls, skips holes."""
+    row = np.empty(1, FRAME_DTYPE)
+    for candidate in _candidates(segment, position, stop):
+        size = int.from_bytes(segment.read(candidate, 4), "big", signed=True)
+        if not 0 < size <= stop - candidate:
+            continue
+        raw = segment.read(candidate, size)
+        count, _, _ = native.walk(raw, 0, len(raw), segment.base + candidate, True, row)
+        if count and row[0]["crc_ok"]:
+            return candidate
+    return None
+
+
+def _candidates(segment: Segment, position: int, stop: int) -> Iterator[int]:
+    """Where a magic stands as a record's would, in ascending order."""
+    at: int | None = position + MAGIC_AT
+    while at is not None and at < stop:
+        at = segment.file.next_data(at)
+        if at is None or at >= stop:
+            return
+        piece = segment.read(at, min(PIECE_SIZE, stop - at))
+        if not piece:
+            return
+        found = sorted(place for magic in MAGICS for place in _places(piece, magic))
+        for place in found:
+            yield at + place - MAGIC_AT
+        # Keep three bytes: a magic may stand across two pieces.
+        at += max(len(piece) - 3, 1) if at + len(piece) < stop else len(piece)
+
+
+def _places(piece: bytes, magic: bytes) -> Iterator[int]:
+    place = piece.find(magic)
+    while place >= 0:
+        yield place
+        place = piece.find(magic, place + 1)
+
+
+def last_data(segment: Segment, position: int) -> int:
+    """One past the last byte that is not zero in [position, end of the segment); `position` if there is none."""
+    last = position
+    at: int | None = position
+    while at is not None and at < segment.size:
+        at = segment.file.next_data(at)
+        if at is None:
+            break
+        piece = segment.read(at, min(PIECE_SIZE, segment.size - at))
+        if not piece:
+            break
+        stripped = len(piece.rstrip(b"\0"))
+        if stripped:
+            last = max(last, at + stripped)
+        at += len(piece)
+    return last

@@ -1,0 +1,73 @@
+"""Walking the frames of a segment piece by piece, with bounded memory.
+
+The pieces come from a callable, so one walk serves mapped segments, read calls and remote ranges alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import native
+from .frame import FRAME_DTYPE, WalkEnd
+
+ReadPiece = Callable[[int, int], bytes | memoryview]
+"""(position, size) -> the bytes there; fewer where the file ends."""
+
+Rows = NDArray[Any]
+"""Rows of FRAME_DTYPE; their positions count from the start of the piece that they came with."""
+
+PIECE_SIZE = 4 << 20
+ROWS_A_PIECE = 8192
+FRAME_SIZE = struct.Struct(">i")
+
+
+class SegmentScan:
+    """Iterate over (piece, rows); afterwards `position` and `end` say where and why the walk stopped.
+
+    The rows are reused: take what you need before the next step. A body that differs from its CRC does not stop the walk;
+    its row has `crc_ok` 0.
+    """
+
+    def __init__(
+        self, read: ReadPiece, base: int, position: int, stop: int, *, check_crc: bool, piece_size: int = PIECE_SIZE
+    ) -> None:
+        self._read, self._base, self._stop, self._check_crc = read, base, stop, check_crc
+        self._piece_size = piece_size
+        self._rows: Rows = np.empty(ROWS_A_PIECE, FRAME_DTYPE)
+        self.position = position
+        """Position in the segment of the first frame not yet yielded."""
+        self.end = WalkEnd.END
+
+    def __iter__(self) -> Iterator[tuple[bytes | memoryview, Rows]]:
+        wanted = self._piece_size
+        while self._stop - self.position >= 8:
+            piece = self._read(self.position, min(wanted, self._stop - self.position))
+            at = 0
+            while True:
+                base = self._base + self.position - at
+                count, next_at, end = native.walk(piece, at, len(piece), base, self._check_crc, self._rows)
+                self.end = WalkEnd(end)
+                self.position += next_at - at
+                at = next_at
+                if count:
+                    yield piece, self._rows[:count]
+                if self.end is not WalkEnd.ROWS_FULL:
+                    break
+            if self.end not in (WalkEnd.END, WalkEnd.TRUNCATED):
+                return
+            if self.position + len(piece) - at >= self._stop:
+                return  # the piece reached the end of what may be read
+            if at == 0:
+                if wanted > len(piece):
+                    return  # the file is shorter than it should be
+                # One record larger than a piece: fetch all of it. Its claimed size is bounded by the segment.
+                wanted = max(self._piece_size, FRAME_SIZE.unpack_from(piece)[0])
+            else:
+                wanted = self._piece_size
+        if self.end in (WalkEnd.ROWS_FULL, WalkEnd.TRUNCATED) and self.position >= self._stop:
+            self.end = WalkEnd.END

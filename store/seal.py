@@ -1,0 +1,184 @@
+"""A seal: what a full segment held when it was finished, in one small file beside the log.
+
+`flightlog/seals/SEGMENT_NAME`, big-endian:
+
+    0    magic               8 bytes, FLSEAL01
+    8    segment base        i64
+    16   segment size        i64
+    24   end of the records  i64   position of the filler
+    32   record count        i64
+    40   first store time    i64   ms
+    48   last store time     i64   ms
+    56   block size          i32
+    60   block count         i32
+    64   boundary count      i32
+    68   topic count         i32
+    72   CRC32C of each block      u32 each, over every byte of the segment
+    ...  record boundaries         i64 each: positions where a record starts, about one a block
+    ...  topics                    u16 length, UTF-8, i64 record count
+    ...  CRC32C of all the above   u32
+
+RocketMQ's own CRC covers bodies only; a seal covers every byte, and gives readers places where a record surely starts. A
+missing or stale seal is only a missed shortcut.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from crc32c import crc32c
+
+from .disk import Disk
+from .frame import WalkEnd
+from .log_reader import LogReader
+from .progress import FLIGHTLOG_FOLDER
+from .segment import Segment, segment_name
+
+SEALS_FOLDER = "seals"
+MAGIC = b"FLSEAL01"
+HEADER = struct.Struct(">8s6q4i")
+assert HEADER.size == 72
+TOPIC_LENGTH = struct.Struct(">H")
+TOPIC_COUNT = struct.Struct(">q")
+CRC = struct.Struct(">I")
+BLOCK_SIZE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Seal:
+    """One seal, decoded."""
+
+    base: int
+    segment_size: int
+    records_end: int
+    record_count: int
+    first_store_timestamp_ms: int
+    last_store_timestamp_ms: int
+    block_crcs: tuple[int, ...]
+    boundaries: tuple[int, ...]
+    """Positions in the segment, ascending; the first is 0."""
+    topics: dict[str, int]
+    """Records a topic, prepared and rollback ones included."""
+
+    def encode(self) -> bytes:
+        parts = [
+            HEADER.pack(
+                MAGIC,
+                self.base,
+                self.segment_size,
+                self.records_end,
+                self.record_count,
+                self.first_store_timestamp_ms,
+                self.last_store_timestamp_ms,
+                BLOCK_SIZE,
+                len(self.block_crcs),
+                len(self.boundaries),
+                len(self.topics),
+            ),
+            struct.pack(f">{len(self.block_crcs)}I", *self.block_crcs),
+            struct.pack(f">{len(self.boundaries)}q", *self.boundaries),
+        ]
+        for topic, count in self.topics.items():
+            raw = topic.encode("utf-8", "surrogatepass")
+            parts += [TOPIC_LENGTH.pack(len(raw)), raw, TOPIC_COUNT.pack(count)]
+        body = b"".join(parts)
+        return body + CRC.pack(crc32c(body))
+
+
+def decode_seal(raw: bytes) -> Seal | None:
+    """None for anything that is not a whole seal."""
+    if len(raw) < HEADER.size + CRC.size or crc32c(raw[: -CRC.size]) != CRC.unpack(raw[-CRC.size :])[0]:
+        return None
+    magic, base, size, end, records, first, last, block_size, blocks, boundaries, topics = HEADER.unpack_from(raw)
+    if magic != MAGIC or block_size != BLOCK_SIZE:
+        return None
+    at = HEADER.size
+    try:
+        block_crcs = struct.unpack_from(f">{blocks}I", raw, at)
+        at += 4 * blocks
+        places = struct.unpack_from(f">{boundaries}q", raw, at)
+        at += 8 * boundaries
+        counts: dict[str, int] = {}
+        for _ in range(topics):
+            (length,) = TOPIC_LENGTH.unpack_from(raw, at)
+            at += TOPIC_LENGTH.size
+            topic = raw[at : at + length].decode("utf-8", "replace")
+            at += length
+            (counts[topic],) = TOPIC_COUNT.unpack_from(raw, at)
+            at += TOPIC_COUNT.size
+    except struct.error:
+        return None
+    return Seal(base, size, end, records, first, last, block_crcs, places, counts)
+
+
+def seal_path(root: Path, base: int) -> Path:
+    return root / FLIGHTLOG_FOLDER / SEALS_FOLDER / segment_name(base)
+
+
+def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
+    """The segment's seal, or None if it is missing, damaged or another segment's."""
+    try:
+        file = disk.open(seal_path(root, segment.base))
+    except FileNotFoundError:
+        return None
+    try:
+        seal = decode_seal(file.read(0, file.size()))
+    finally:
+        file.close()
+    return seal if seal and (seal.base, seal.segment_size) == (segment.base, segment.size) else None
+
+
+def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
+    """Read a full segment and describe it; None if it does not end in a filler as a full segment does."""
+    crcs = [
+        crc32c(segment.read(position, min(BLOCK_SIZE, segment.size - position)))
+        for position in range(0, segment.size, BLOCK_SIZE)
+    ]
+    topics: Counter[bytes] = Counter()
+    boundaries: list[int] = []
+    records = first = last = 0
+    scan = reader.scan(segment, 0, segment.size, check_crc=False, mapped=False)
+    for piece, rows in scan:
+        if not records:
+            first = int(rows["store_timestamp_ms"][0])
+        last = int(rows["store_timestamp_ms"][-1])
+        records += len(rows)
+        positions = rows["physical_offset"] - segment.base
+        starts = np.flatnonzero(np.diff(positions // BLOCK_SIZE, prepend=boundaries[-1] // BLOCK_SIZE if boundaries else -1))
+        boundaries += positions[starts].tolist()
+        for at, size in zip(rows["topic_position"].tolist(), rows["topic_size"].tolist(), strict=True):
+            topics[bytes(piece[at : at + size])] += 1
+    if scan.end is not WalkEnd.BLANK:
+        return None
+    names = {topic.decode("utf-8", "replace"): count for topic, count in topics.items()}
+    return Seal(segment.base, segment.size, scan.position, records, first, last, tuple(crcs), tuple(boundaries), names)
+
+
+def write_seal(disk: Disk, root: Path, seal: Seal) -> None:
+    """Put the seal in place at once: temporary file, sync, rename, sync of the folder."""
+    path = seal_path(root, seal.base)
+    disk.make_folder(path.parent)
+    temporary = path.with_name(path.name + ".tmp")
+    file = disk.open(temporary, writable=True, create=True)
+    try:
+        raw = seal.encode()
+        file.resize(len(raw))
+        file.write(0, raw)
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_folder(path.parent)
+
+
+def broken_blocks(segment: Segment, seal: Seal) -> list[int]:
+    """Positions of the blocks whose bytes are not those that were sealed."""
+    return [
+        i * BLOCK_SIZE
+        for i, crc in enumerate(seal.block_crcs)
+        if crc32c(segment.read(i * BLOCK_SIZE, min(BLOCK_SIZE, segment.size - i * BLOCK_SIZE))) != crc
+    ]

@@ -1,0 +1,123 @@
+"""One commit-log segment: a file of fixed length whose name is the physical offset of its first byte.
+
+    00000000000000000000   00000000001073741824   00000000002147483648
+
+Invariants:
+- Reads and appends use different mappings: appends are advised random, reads are left to the kernel's read-ahead.
+- Blocks below `allocated` exist, so a store into the append mapping below it cannot fail.
+- Bytes that were never written are zero.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+from .disk import Disk, DiskFile
+from .errors import DiskFullError
+
+NAME_DIGITS = 20
+
+
+def segment_name(base: int) -> str:
+    """The file name of the segment that starts at physical offset `base`."""
+    return f"{base:0{NAME_DIGITS}d}"
+
+
+def segment_base(name: str) -> int | None:
+    """The physical offset that a name stands for, or None if it is no segment's name."""
+    return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
+
+
+class Segment:
+    """Reads of one segment; see AppendSegment for writes."""
+
+    def __init__(self, disk: Disk, path: Path, base: int, size: int) -> None:
+        self.disk, self.path, self.base, self.size = disk, path, base, size
+        self._file: DiskFile | None = None
+        self._mapping: mmap.mmap | None = None
+
+    @property
+    def end(self) -> int:
+        """The physical offset one past the last byte."""
+        return self.base + self.size
+
+    @property
+    def file(self) -> DiskFile:
+        """The file, opened for reading at first use."""
+        if self._file is None:
+            self._file = self.disk.open(self.path)
+        return self._file
+
+    def mapping(self) -> mmap.mmap:
+        """The bytes through a read mapping: fast; a bad sector or another's truncation kills the process."""
+        if self._mapping is None:
+            self._mapping = self.file.map_for_read()
+        return self._mapping
+
+    def read(self, position: int, size: int) -> bytes:
+        """The bytes through a read call: where damage is expected, it comes back as an error."""
+        return self.file.read(position, size)
+
+    def close(self) -> None:
+        """Let go of the file. A mapping that a caller still holds lives until the caller drops it."""
+        self._mapping = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class AppendSegment(Segment):
+    """The segment that appends go to."""
+
+    def __init__(self, disk: Disk, path: Path, base: int, size: int) -> None:
+        super().__init__(disk, path, base, size)
+        self._write_file: DiskFile | None = None
+        self._append_mapping: mmap.mmap | None = None
+        self.allocated = 0
+        """Position below which blocks exist."""
+
+    @property
+    def write_file(self) -> DiskFile:
+        if self._write_file is None:
+            self._write_file = self.disk.open(self.path, writable=True)
+        return self._write_file
+
+    def create(self) -> None:
+        """Make the file at full length, as a hole, and its name durable. A file that is there already is kept."""
+        self._write_file = self.disk.open(self.path, writable=True, create=True)
+        if self._write_file.size() != self.size:
+            self._write_file.resize(self.size)
+        self._write_file.sync()
+        self.disk.sync_folder(self.path.parent)
+
+    def allocate_up_to(self, position: int, step: int) -> None:
+        """Have blocks below `position`, and a step more if there is room. Raises DiskFullError if there are none."""
+        start = self.allocated
+        wished = min(self.size, max(position, start + step))
+        try:
+            self.write_file.allocate(start, wished - start)
+        except DiskFullError:
+            self.write_file.allocate(start, position - start)
+            wished = position
+        self.allocated = wished
+
+    def append_mapping(self) -> mmap.mmap:
+        if self._append_mapping is None:
+            self._append_mapping = self.write_file.map_for_append()
+        return self._append_mapping
+
+    def sync(self) -> None:
+        """Return once all bytes of this segment are on the disk. Raises SyncFailedError."""
+        self.write_file.sync()
+
+    def finish_appends(self) -> None:
+        """Let go of what only appends and syncs need."""
+        self._append_mapping = None
+        file, self._write_file = self._write_file, None
+        if file is not None:
+            file.close()
+
+    def close(self) -> None:
+        super().close()
+        self.finish_appends()

@@ -1,0 +1,157 @@
+"""What every test may ask for, and the rules that hold for all of them.
+
+- `scale`: the sizes of a run; `--full` or FLIGHTLOG_FULL=1 asks for the real ones and for the tests marked `full`.
+- `golden`, `golden_copy`: stores that Apache RocketMQ itself wrote, unpacked from FLIGHTLOG_GOLDEN.
+- `kernel`: the test runs once over the C kernel and once over its pure twin.
+- On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
+GOLDEN = Path(os.environ.get("FLIGHTLOG_GOLDEN") or ROOT.parent / "shared" / "golden")
+COPY_CHUNK_SIZE = 1 << 20
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How large a test runs: every size stands twice where it is used, `scale.pick(ci=2_000, full=300_000)`."""
+
+    full: bool
+
+    def pick(self, *, ci: T, full: T) -> T:
+        return full if self.full else ci
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="real sizes, and the tests marked `full`")
+
+
+def _is_full(config: pytest.Config) -> bool:
+    return bool(config.getoption("--full")) or os.environ.get("FLIGHTLOG_FULL", "") not in ("", "0")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    sizes = "full" if _is_full(config) else "ci"
+    return f"sizes: {sizes}; golden stores: {GOLDEN}; {'CI: a skip is a failure' if ON_CI else 'skips allowed'}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked `full` are not part of an ordinary run: deselected and counted, not skipped."""
+    if _is_full(config):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("full")]
+
+
+def _fail_where_nothing_may_skip(report: pytest.TestReport | pytest.CollectReport) -> None:
+    expected_failure = hasattr(report, "wasxfail")
+    if not ON_CI or not (report.skipped or expected_failure):
+        return
+    if expected_failure:
+        reason = f"expected failure: {report.wasxfail}"
+        del report.wasxfail
+    else:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    report.outcome = "failed"
+    report.longrepr = f"{report.nodeid} did not run on CI, where every test must: {reason}"
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    _fail_where_nothing_may_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    _fail_where_nothing_may_skip(report)
+    return report
+
+
+@pytest.fixture(scope="session")
+def scale(pytestconfig: pytest.Config) -> Scale:
+    return Scale(full=_is_full(pytestconfig))
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """`golden("rollover")` is the unpacked folder of that set, shared by the whole run: read it, never write to it."""
+    unpacked = tmp_path_factory.mktemp("golden")
+
+    def unpack(name: str) -> Path:
+        archive = GOLDEN / f"{name}.tar.xz"
+        if not archive.is_file():
+            pytest.skip(f"{archive} is not here; FLIGHTLOG_GOLDEN names the folder of the golden stores")
+        if not (unpacked / name).exists():
+            with tarfile.open(archive) as tar:
+                tar.extractall(unpacked, filter="data")
+        return unpacked / name
+
+    return unpack
+
+
+@pytest.fixture
+def golden_copy(golden: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """`golden_copy("abort")` is a copy of that set for this test alone, holes kept."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(golden(name), tmp_path / name, copy_function=_copy_with_holes))
+
+    return copy
+
+
+def _copy_with_holes(source: str, target: str) -> None:
+    """A store of default sizes looks like gigabytes and takes megabytes; its copy must too."""
+    with open(source, "rb") as reader, open(target, "wb") as writer:
+        size = os.fstat(reader.fileno()).st_size
+        writer.truncate(size)
+        position = 0
+        while position < size:
+            try:
+                position = os.lseek(reader.fileno(), position, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno != errno.ENXIO:
+                    raise
+                break  # only a hole is left
+            end = os.lseek(reader.fileno(), position, os.SEEK_HOLE)
+            while position < end:
+                chunk = os.pread(reader.fileno(), min(COPY_CHUNK_SIZE, end - position), position)
+                position += os.pwrite(writer.fileno(), chunk, position)
+    shutil.copystat(source, target)
+
+
+@pytest.fixture(params=["c", "pure"])
+def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The name of the twin that does the work during this test: "c" or "pure"."""
+    from flightlog.store import native
+
+    name: str = request.param
+    if name not in native.available():
+        pytest.skip("the C kernel is not built here")
+    before = native.NAME
+    native.use(name)
+    yield name
+    native.use(before)

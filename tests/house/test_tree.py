@@ -1,0 +1,54 @@
+"""What lies where: the list of packages, the root without stray modules, small files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.house.conftest import House
+
+LINES_MAX = 400
+
+
+def test_packages_are_listed_as_they_are_on_disk(house: House) -> None:
+    on_disk = {
+        ".".join(["flightlog", *file.parent.parts]) for file in house.package_modules() if file.name == "__init__.py"
+    }
+    setuptools = house.pyproject()["tool"]["setuptools"]
+    assert sorted(setuptools["packages"]) == sorted({*on_disk, "pyspark_flightlog"})
+    assert (house.root / setuptools["package-dir"]["pyspark_flightlog"] / "__init__.py").is_file()
+
+
+def test_every_module_lies_in_a_package(house: House) -> None:
+    stray = [str(file) for file in house.package_modules() if not (house.root / file.parent / "__init__.py").is_file()]
+    assert not stray, "not installed, because their folders have no __init__.py"
+
+
+def test_the_root_holds_the_face_and_nothing_else(house: House) -> None:
+    assert sorted(path.name for path in house.root.glob("*.py")) == ["__init__.py", "__main__.py"]
+
+
+def test_tests_and_benches_are_no_packages(house: House) -> None:
+    # With one, pytest would import the root a second time under the checkout's name.
+    marked = [str(file) for file in house.sources(".py") if file.name == "__init__.py"]
+    assert not [file for file in marked if Path(file).parts[0] in ("tests", "benches")]
+
+
+def test_the_kernel_is_built_from_all_its_sources(house: House) -> None:
+    [extension] = house.pyproject()["tool"]["setuptools"]["ext-modules"]
+    in_c = [file for file in house.sources(".c", ".h") if file.parts[0] not in ("tests", "benches")]
+    assert sorted(extension["sources"]) == [str(file) for file in in_c if file.suffix == ".c"]
+    assert sorted(extension["depends"]) == [str(file) for file in in_c if file.suffix == ".h"]
+
+
+def test_mypy_checks_every_room(house: House) -> None:
+    rooms = {f".dev/flightlog/{file.parts[0]}" for file in house.package_modules()}
+    assert set(house.pyproject()["tool"]["mypy"]["files"]) == rooms | {"tests", "benches"}
+
+
+def test_no_source_file_is_long(house: House) -> None:
+    lengths = {
+        str(file): (house.root / file).read_bytes().count(b"\n") for file in house.sources(".py", ".c", ".h", ".java")
+    }
+    assert {file: lines for file, lines in lengths.items() if lines > LINES_MAX} == {}

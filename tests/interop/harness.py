@@ -1,0 +1,299 @@
+"""Apache RocketMQ's own message store, driven from Python: write a store with it, open one with it.
+
+The programs are our Java in `java/`, built by Maven against the released jars. They print JSON lines; a message's
+line has every field of its record as RocketMQ's decoder sees it, the SHA-1 of its body as stored (`bodySha1`) and of
+its whole record (`rawSha1`). Lines of `open_store` add the queue entry that led there (`cqTopic`, `cqQueueId`,
+`cqOffset` in entries, `cqPos` in bytes of the log, `cqSize`, `cqTagsCode`).
+
+RocketMQ needs more than three seconds for a clean shutdown; a store that is halted ends at once.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
+
+JAVA_FOLDER = Path(__file__).resolve().parent / "java"
+TARGET = JAVA_FOLDER / "target"
+MAIN_CLASS = "flightlog.interop.Main"
+BUILD_LIMIT_S = 900.0  # a first build fetches about 80 MB
+RUN_LIMIT_S = 120.0
+STDERR_SHOWN = 6_000  # characters; the end tells why
+# What an appended message is numbered from unless told, so that its keys differ from those of the first session.
+APPENDED_FIRST = 1_000_000
+UNREACHABLE = ("Could not transfer artifact", "Unknown host", "offline mode")  # no repository: no fault of ours
+DIGEST_LINE = struct.Struct(">qqi20s")  # queue offset, physical offset, record size, SHA-1 of the stored body
+
+Line = dict[str, Any]
+QueueName = tuple[str, int]
+
+
+class InteropUnavailableError(Exception):
+    """This machine lacks what it takes to run RocketMQ; the message names it."""
+
+
+class InteropError(Exception):
+    """The build or one of the programs failed; the message ends with what it said."""
+
+
+class Geometry(TypedDict, total=False):
+    """Sizes and settings of a store; RocketMQ's defaults for what is not given."""
+
+    segment_size: int  # bytes
+    queue_entries: int  # a queue file
+    index_slots: int
+    index_entries: int
+    index: bool  # whether keys are indexed at all
+    flush: Literal["ASYNC", "SYNC"]
+    config: Mapping[str, str]  # any other setting of RocketMQ's MessageStoreConfig, by its name
+
+
+class PutOptions(Geometry, total=False):
+    """What is put there besides; messages depend on these and the seed alone."""
+
+    first: int  # number of the first message
+    topics: Sequence[str]
+    queues: int  # a topic
+    body_min: int  # bytes
+    body_max: int  # bytes
+    features: Sequence[str]  # of v2, v6, unicode, empty, noprops, batch
+    orders: int  # mixed in, three messages each, on top of the count
+
+
+@dataclass(frozen=True)
+class QueueDigest:
+    """A queue too long to print; `messages_sha1` and `records_sha1` below compute the same from other sources."""
+
+    count: int
+    messages_sha1: str
+    records_sha1: str
+
+
+@dataclass(frozen=True)
+class OpenResult:
+    """What RocketMQ found in a store, and what it appended there."""
+
+    store: Line = field(default_factory=dict)
+    bounds: dict[QueueName, tuple[int, int]] = field(default_factory=dict)  # first offset, one past the last
+    messages: list[Line] = field(default_factory=list)
+    digests: dict[QueueName, QueueDigest] = field(default_factory=dict)
+    queries: dict[tuple[str, str], list[int]] = field(default_factory=dict)  # (topic, key) -> ascending log offsets
+    problems: list[Line] = field(default_factory=list)  # stretches of a queue that gave no message
+    appended: list[Line] = field(default_factory=list)
+    bounds_after: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
+    summary: Line = field(default_factory=dict)
+    closed: Line = field(default_factory=dict)
+
+
+def messages_sha1(messages: Iterable[tuple[int, int, int, bytes]]) -> str:
+    """A queue's `QueueDigest.messages_sha1` from (queue offset, physical offset, record size, stored body) in order."""
+    digest = hashlib.sha1()
+    for queue_offset, physical_offset, size, body in messages:
+        digest.update(DIGEST_LINE.pack(queue_offset, physical_offset, size, hashlib.sha1(body).digest()))
+    return digest.hexdigest()
+
+
+def records_sha1(records: Iterable[bytes]) -> str:
+    """A queue's `QueueDigest.records_sha1` from its whole records in order."""
+    digest = hashlib.sha1()
+    for record in records:
+        digest.update(record)
+    return digest.hexdigest()
+
+
+class RocketMq:
+    """RocketMQ 5.3.3's `DefaultMessageStore`, one fresh Java process a call."""
+
+    def __init__(self) -> None:
+        """Builds the programs if need be. Raises InteropUnavailableError or InteropError."""
+        self._java = _find_java()
+        _build()
+
+    def write_store(
+        self,
+        path: Path,
+        *,
+        seed: int,
+        count: int,
+        halt: bool = False,
+        lag: int = 0,
+        manifest: Path | None = None,
+        timeout_s: float = RUN_LIMIT_S,
+        **options: Unpack[PutOptions],
+    ) -> list[Line]:
+        """Makes the store, or appends to it if it exists; returns one line a message in the order of the log.
+
+        `halt` ends the process right after the last put, without flush or shutdown; then `lag` of the messages are
+        in no queue and no index. `manifest` keeps all lines: sizes first, bounds and a summary last.
+        """
+        arguments = {"path": path, "seed": seed, "count": count, "halt": halt, "lag": lag, **_options(options)}
+        with self._run("write", arguments, timeout_s) as output:
+            if manifest is not None:
+                shutil.copyfile(output, manifest)
+            return [line for line in _lines(output) if line["type"] == "msg"]
+
+    def write_digests(
+        self, path: Path, *, seed: int, count: int, timeout_s: float = RUN_LIMIT_S, **options: Unpack[PutOptions]
+    ) -> dict[QueueName, QueueDigest]:
+        """Like `write_store` with a clean end, for millions of messages: returns a digest a queue."""
+        arguments = {"path": path, "seed": seed, "count": count, "digest": True, **_options(options)}
+        with self._run("write", arguments, timeout_s) as output:
+            return {_queue(line): _digest(line) for line in _lines(output) if line["type"] == "digest"}
+
+    def open_store(
+        self,
+        path: Path,
+        *,
+        append: int = 0,
+        seed: int = 1,
+        queries: Iterable[tuple[str, str]] | Literal["all"] = (),
+        digest: bool = False,
+        timeout_s: float = RUN_LIMIT_S,
+        **options: Unpack[PutOptions],
+    ) -> OpenResult:
+        """Lets RocketMQ load, recover and start the store, reads all of it, appends, and shuts down cleanly.
+
+        This writes to the store, so hand it a copy of one that you want to keep. The sizes must be those the store
+        was written with. `queries` are (topic, key) pairs, or "all": every key of every message. `digest` gives
+        `digests` in place of `messages`. Raises InteropError also when RocketMQ refuses to load the store.
+        """
+        arguments: dict[str, object] = {"path": path, "append": append, "seed": seed, "digest": digest}
+        arguments |= _options({"first": APPENDED_FIRST, **options})
+        with tempfile.TemporaryDirectory(prefix="flightlog-keys-") as folder:
+            arguments["keys"] = "all" if queries == "all" else _write_keys(Path(folder) / "keys", queries)
+            with self._run("open", arguments, timeout_s) as output:
+                return _opened(output)
+
+    @contextmanager
+    def _run(self, program: str, arguments: Mapping[str, object], timeout_s: float) -> Iterator[Path]:
+        """Runs one program; yields the file of its JSON lines, which is gone afterwards."""
+        with tempfile.TemporaryDirectory(prefix="flightlog-java-") as home:
+            output, errors = Path(home) / "stdout", Path(home) / "stderr"
+            # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.
+            command = [self._java, "-Xmx1g", "-XX:-UsePerfData", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
+            command += ["-cp", f"{TARGET / 'classes'}{os.pathsep}{TARGET / 'dependency'}/*", MAIN_CLASS, program]
+            command += [f"{name}={_text(value)}" for name, value in arguments.items()]
+            with output.open("wb") as stdout, errors.open("wb") as stderr:
+                try:
+                    code: int | str = subprocess.run(
+                        command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=home, timeout=timeout_s
+                    ).returncode
+                except subprocess.TimeoutExpired:
+                    code = f"none: it was killed after {timeout_s} s"
+            if code != 0:
+                said = errors.read_text(errors="replace")
+                raise InteropError(f"{program} {dict(arguments)}: exit code {code}\n{said[-STDERR_SHOWN:]}")
+            yield output
+
+
+def _options(options: Mapping[str, Any]) -> dict[str, object]:
+    """Our names to the Java programs': segment_size -> segmentSize, config entries -> config.NAME."""
+    named: dict[str, object] = {}
+    for name, value in options.items():
+        if name == "config":
+            named |= {f"config.{setting}": text for setting, text in value.items()}
+        else:
+            head, *rest = name.split("_")
+            named[head + "".join(word.capitalize() for word in rest)] = value
+    return named
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (list, tuple)):
+        return ",".join(value)
+    return str(value.absolute() if isinstance(value, Path) else value)
+
+
+def _write_keys(path: Path, queries: Iterable[tuple[str, str]]) -> Path:
+    with path.open("w", encoding="utf-8") as file:
+        for topic, key in queries:
+            if "\n" in topic + key or "\t" in topic:
+                raise ValueError(f"the program's key file cannot hold topic {topic!r} with key {key!r}")
+            file.write(f"{topic}\t{key}\n")
+    return path
+
+
+def _lines(output: Path) -> Iterator[Line]:
+    with output.open(encoding="ascii") as file:
+        yield from map(json.loads, file)
+
+
+def _queue(line: Line) -> QueueName:
+    return line["topic"], line["queueId"]
+
+
+def _digest(line: Line) -> QueueDigest:
+    return QueueDigest(line["count"], line["messagesSha1"], line["recordsSha1"])
+
+
+def _opened(output: Path) -> OpenResult:
+    result = OpenResult()
+    many = {"msg": result.messages, "put": result.appended, "problem": result.problems}
+    once = {"store": result.store, "summary": result.summary, "closed": result.closed}
+    bounds = {"queue": result.bounds, "queueAfter": result.bounds_after}
+    for line in _lines(output):
+        kind = line["type"]
+        if kind in many:
+            many[kind].append(line)
+        elif kind in once:
+            once[kind].update(line)
+        elif kind in bounds:
+            bounds[kind][_queue(line)] = (line["min"], line["max"])
+        elif kind == "digest":
+            result.digests[_queue(line)] = _digest(line)
+        else:
+            result.queries[line["topic"], line["key"]] = line["offsets"]
+    return result
+
+
+def _find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME ({home})" if home else "PATH"
+        raise InteropUnavailableError(f"no java in {where}: RocketMQ needs a JDK, 11 or newer")
+    return java
+
+
+def _build() -> None:
+    """Compiles and fetches the jars once for each state of the sources, however many processes ask for it."""
+    TARGET.mkdir(exist_ok=True)
+    stamp = TARGET / "built"
+    wanted = _fingerprint()
+    with (TARGET / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+        if stamp.exists() and stamp.read_text() == wanted:
+            return
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise InteropUnavailableError("no mvn in PATH: the RocketMQ programs are built with Maven, 3.6 or newer")
+        for folder in ("classes", "dependency"):
+            shutil.rmtree(TARGET / folder, ignore_errors=True)
+        command = [maven, "-q", "-B", "compile"]
+        done = subprocess.run(command, cwd=JAVA_FOLDER, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+        said = (done.stdout + done.stderr)[-STDERR_SHOWN:]
+        if done.returncode != 0:
+            if any(words in said for words in UNREACHABLE):
+                raise InteropUnavailableError(f"Maven cannot reach its repository with RocketMQ's jars\n{said}")
+            raise InteropError(f"mvn compile in {JAVA_FOLDER} failed with exit code {done.returncode}\n{said}")
+        stamp.write_text(wanted)
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for path in [JAVA_FOLDER / "pom.xml", *sorted(p for p in (JAVA_FOLDER / "src").rglob("*") if p.is_file())]:
+        digest.update(f"{path.relative_to(JAVA_FOLDER)}\0".encode() + path.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,47 @@
+package flightlog.interop;
+
+import java.util.Arrays;
+
+/** Starts one program: {@code write} makes or extends a store, {@code open} reads one. Arguments are name=value. */
+public final class Main {
+
+    /** {@code DefaultMessageStore.load()} answered false: RocketMQ refuses this store. */
+    static final int EXIT_NOT_LOADED = 3;
+
+    private Main() {
+    }
+
+    public static void main(String[] args) throws Exception {
+        if (args.length == 0) {
+            throw new IllegalArgumentException("usage: (write | open) path=FOLDER [name=value ...]");
+        }
+        Options options = new Options(Arrays.asList(args).subList(1, args.length));
+        int exitCode;
+        try (LineOutput out = new LineOutput()) {
+            exitCode = run(args[0], options, out);
+        }
+        // RocketMQ's statistics threads are no daemons and would keep this process alive for ever.
+        System.exit(exitCode);
+    }
+
+    private static int run(String program, Options options, LineOutput out) throws Exception {
+        try {
+            switch (program) {
+                case "write":
+                    new WriteProgram(options, out).run();
+                    return 0;
+                case "open":
+                    new OpenProgram(options, out).run();
+                    return 0;
+                default:
+                    throw new IllegalArgumentException("no program is called " + program + "; there are write and open");
+            }
+        } catch (StoreSession.NotLoadedException refused) {
+            System.err.println(refused.getMessage());
+            return EXIT_NOT_LOADED;
+        } catch (Exception | Error failure) {
+            failure.printStackTrace();
+            return 1;
+        }
+    }
+}

@@ -1,0 +1,172 @@
+package flightlog.interop;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.Set;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageExtBatch;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+
+/**
+ * Puts that depend on the options alone: {@code seed}, {@code first} (number of the first message), {@code topics},
+ * {@code queues} a topic, {@code bodyMin} and {@code bodyMax} in bytes, {@code orders} (how many orders are mixed in)
+ * and {@code features}, any of
+ *
+ * <ul>
+ *   <li>v2: topics of 127, 128, 150 and 255 characters, so V1's longest and V2
+ *   <li>v6: IPv6 born and store hosts
+ *   <li>unicode: bodies, keys, tags and property names outside ASCII
+ *   <li>empty: bodies of length 0
+ *   <li>noprops: messages without any property
+ *   <li>batch: batches of 2 to 8
+ * </ul>
+ */
+final class SeededPuts {
+
+    private static final Set<String> FEATURES = Set.of("v2", "v6", "unicode", "empty", "noprops", "batch");
+    private static final int[] LONG_TOPIC_LENGTHS = {127, 128, 150, 255};
+    private static final int V1_TOPIC_LIMIT = 127;
+    private static final String[] TAGS = {"TagA", "TagB", "payment", "TagA || TagB", null};
+    private static final long FIRST_BORN_MS = 1_700_000_000_000L;
+    private static final int MAX_BATCH = 8;
+    private static final int ONE_IN = 8;
+
+    private final Random random;
+    private final List<String> topics;
+    private final int queues;
+    private final int bodyMin;
+    private final int bodyMax;
+    private final Set<String> features;
+    private final OrderStream orders;
+    private final long end;
+    private long number;
+
+    /** {@code count} messages, members of batches counted, and three more for each order. */
+    SeededPuts(Options options, long count) {
+        long seed = options.longNumber("seed", 1);
+        number = options.longNumber("first", 0);
+        end = number + count;
+        // The numbers of a second session continue the first one's, its draws do not repeat them.
+        random = new Random(31 * seed + number);
+        List<String> given = options.list("topics");
+        topics = given.isEmpty() ? List.of("T" + seed + "_0", "T" + seed + "_1", "T" + seed + "_2") : given;
+        queues = options.number("queues", 4);
+        bodyMin = options.number("bodyMin", 1);
+        bodyMax = options.number("bodyMax", 300);
+        features = new HashSet<>(options.list("features"));
+        if (!FEATURES.containsAll(features)) {
+            throw new IllegalArgumentException("features are " + FEATURES + ", found " + features);
+        }
+        orders = new OrderStream((int) number, options.number("orders", 0), queues);
+    }
+
+    boolean hasNext() {
+        return left() > 0;
+    }
+
+    /** Messages still to come. */
+    long left() {
+        return end - number + orders.left();
+    }
+
+    Put next() {
+        long ordinaryLeft = end - number;
+        if (orders.left() > 0 && random.nextDouble() * (ordinaryLeft + orders.left()) >= ordinaryLeft) {
+            MessageExtBrokerInner message = orders.next(random);
+            setCommon(message, false);
+            return Put.single("order", message);
+        }
+        if (ordinaryLeft > 1 && draw("batch")) {
+            return batch((int) Math.min(2 + random.nextInt(MAX_BATCH - 1), ordinaryLeft));
+        }
+        return single();
+    }
+
+    private Put single() {
+        String kind = "plain";
+        MessageExtBrokerInner message = new MessageExtBrokerInner();
+        message.setTopic(topics.get(random.nextInt(topics.size())));
+        if (draw("v2")) {
+            int length = LONG_TOPIC_LENGTHS[random.nextInt(LONG_TOPIC_LENGTHS.length)];
+            message.setTopic(Words.topic("long-topic-", length));
+            kind = length > V1_TOPIC_LIMIT ? "v2" : "plain";
+        }
+        message.setQueueId(random.nextInt(queues));
+        setCommon(message, features.contains("v6"));
+        message.setFlag(random.nextInt(4) == 0 ? random.nextInt() : 0);
+        message.setReconsumeTimes(random.nextInt(16) == 0 ? random.nextInt(16) : 0);
+        message.setBody(body());
+        Map<String, String> properties = properties();
+        if (draw("empty")) {
+            message.setBody(new byte[0]);
+            kind = "empty";
+        } else if (draw("noprops")) {
+            properties = new HashMap<>();
+            kind = "noprops";
+        }
+        MessageAccessor.setProperties(message, properties);
+        number++;
+        return Put.single(kind, message);
+    }
+
+    private Put batch(int size) {
+        MessageExtBatch envelope = new MessageExtBatch();
+        envelope.setTopic(topics.get(random.nextInt(topics.size())));
+        envelope.setQueueId(random.nextInt(queues));
+        setCommon(envelope, features.contains("v6"));
+        List<Message> members = new ArrayList<>();
+        for (int i = 0; i < size; i++, number++) {
+            Message member = new Message(envelope.getTopic(), body());
+            MessageAccessor.setProperties(member, properties());
+            member.setFlag(i);
+            members.add(member);
+        }
+        return Put.batch(envelope, members);
+    }
+
+    private void setCommon(MessageExtBrokerInner message, boolean ipv6) {
+        message.setBornTimestamp(FIRST_BORN_MS + 7 * (number + orders.left()));
+        Hosts.set(message, random, ipv6);
+    }
+
+    private byte[] body() {
+        return Words.body(random, bodyMin + random.nextInt(bodyMax - bodyMin + 1), draw("unicode"));
+    }
+
+    private Map<String, String> properties() {
+        Map<String, String> properties = new HashMap<>();
+        boolean unicode = draw("unicode");
+        int keys = random.nextInt(4);
+        if (keys > 0) {
+            StringBuilder text = new StringBuilder(Words.pick(random, unicode)).append('-').append(number);
+            if (keys > 1) {
+                text.append(" shared-").append(random.nextInt(5));
+            }
+            if (keys > 2) {
+                text.append("  key-").append(number);  // two blanks: the empty token between them is no key
+            }
+            properties.put("KEYS", text.toString());
+        }
+        String tag = unicode ? Words.pick(random, true) : TAGS[random.nextInt(TAGS.length)];
+        if (tag != null) {
+            properties.put("TAGS", tag);
+        }
+        if (random.nextInt(4) > 0) {
+            properties.put("UNIQ_KEY", Words.uniqueKey(random));
+        }
+        if (random.nextInt(4) == 0) {
+            properties.put("WAIT", "true");
+            properties.put(unicode ? "\u952e" : "region", Words.pick(random, unicode));
+        }
+        return properties;
+    }
+
+    private boolean draw(String feature) {
+        return features.contains(feature) && random.nextInt(ONE_IN) == 0;
+    }
+}
