@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check
+# setuptools warns that what pyproject.toml says of the kernel is young; nobody who installs can do anything about it.
+PIP := PYTHONWARNINGS=ignore $(PY) -m pip --disable-pip-version-check
 DEMO_DIR ?= $(VENV)/demo
 
 # The checkout's folders (schedule, …) must not be importable under their bare names, here or in Spark's workers.

@@ -1,11 +1,11 @@
 """flightlog: an embeddable message store whose files are Apache RocketMQ's files.
 
-    import flightlog
+import flightlog
 
-    with flightlog.open("orders-store") as store:
-        store.put(flightlog.Message("orders", b"created", tags="create", keys="order-1"))
-        for message in store.read("orders"):
-            print(message.queue_offset, message.body)
+with flightlog.open("orders-store") as store:
+    store.put(flightlog.Message("orders", b"created", tags="create", keys="order-1"))
+    for message in store.read("orders"):
+        print(message.queue_offset, message.body)
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from __future__ import annotations
 import sys as _sys
 
 if _sys.platform == "win32":
-    raise ImportError("flightlog needs Linux (or macOS, untested): Windows has neither POSIX record locks nor fdatasync")
+    raise ImportError(
+        "flightlog needs Linux (or macOS, untested): Windows has neither POSIX record locks nor fdatasync"
+    )
 
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any

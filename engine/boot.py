@@ -197,4 +197,3 @@ def _begin_progress(
         )
     )
     return page
-

@@ -1,7 +1,7 @@
 """Cutting a torn tail off the log, so that its bytes never live again and are never lost either.
 
-Order: copy what is cut to `flightlog/cut-OFFSET` and sync it; remove later segments, newest first, and sync the folder; zero
-the tail and sync it. A crash in between finds the same end again and goes on.
+Order: copy what is cut to `flightlog/cut-OFFSET` and sync it; remove later segments, newest first, and sync the folder;
+zero the tail and sync it. A crash in between finds the same end again and goes on.
 """
 
 from __future__ import annotations

@@ -85,9 +85,9 @@ def _last_writer(
     if abort is not None:
         ours = progress is not None and abort == abort_content(progress.pid, progress.epoch)
         return LastWriter.FLIGHTLOG_KILLED if ours else LastWriter.ROCKETMQ_KILLED
-    if progress is not None and checkpoint is not None:
-        if progress.clean_close >= 0 and progress.checkpoint == checkpoint.words:
-            return LastWriter.FLIGHTLOG_CLOSED
+    closed = progress is not None and progress.clean_close >= 0
+    if closed and progress is not None and checkpoint is not None and progress.checkpoint == checkpoint.words:
+        return LastWriter.FLIGHTLOG_CLOSED
     return LastWriter.ROCKETMQ_CLOSED
 
 

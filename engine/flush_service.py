@@ -1,4 +1,5 @@
-"""The one thread of an open store: it dispatches, syncs, seals and writes the checkpoint, and sleeps while nothing is new.
+"""The one thread of an open store: it dispatches, syncs, seals and writes the checkpoint, and sleeps while nothing is
+new.
 
     every flush_interval_ms after something was appended          dispatch; under async flush: sync the log
     every queue_flush_interval_ms after something was dispatched  sync queues, then checkpoint and progress page
@@ -35,7 +36,8 @@ class FlushService:
         self._clock, self._flush_log, self._flush_queues, self._failed = clock, flush_log, flush_queues, failed
         self._work = threading.Event()
         self._stop = threading.Event()
-        # A daemon: the interpreter joins other threads before `atexit` runs, which is where a forgotten store is closed.
+        # A daemon: the interpreter joins other threads before `atexit` runs, which is where a forgotten store is
+        # closed.
         self._thread = threading.Thread(target=self._run, name="flightlog-flush", daemon=True)
 
     def start(self) -> None:

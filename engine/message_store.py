@@ -1,7 +1,8 @@
 """The store that an application embeds: put, read, verify, close.
 
 Invariants:
-- A put that returned is stored once, in order, and visible to the next read of this process; under sync flush it is durable.
+- A put that returned is stored once, in order, and visible to the next read of this process; under sync flush it is
+  durable.
 - A put that raised an InvalidMessageError or a DiskFullError stored nothing of that message.
 - After a failed sync or a failed service thread, puts raise StorePoisonedError and reads go on.
 - A child made by fork can neither read nor write with this handle.
@@ -21,12 +22,13 @@ from types import TracebackType
 from ..index.queue_table import QueueTable
 from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.clock import Clock, SystemClock
+from ..store.commit_log import Appended
 from ..store.disk import Disk, RealDisk
 from ..store.errors import ForkedStoreError, StoreClosedError, StorePoisonedError
 from ..store.lock import watch_fork
 from ..store.message import GetResult, Message, PutResult, PutStatus, StoredMessage
-from ..store.progress import CLEAN_CLOSE, FLUSHED, QUEUE_COUNT, QUEUE_ENTRIES, QUEUES_FLUSHED, STORE_TIMESTAMP
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
+from ..store.progress import CLEAN_CLOSE, FLUSHED, QUEUE_COUNT, QUEUE_ENTRIES, QUEUES_FLUSHED, STORE_TIMESTAMP
 from ..store.queue_offsets import QueueKey
 from ..store.record import PreparedRecord, prepare
 from ..store.seal import make_seal, read_seal, write_seal
@@ -79,22 +81,23 @@ class MessageStore:
     def put(self, message: Message) -> PutResult:
         """Append one message.
 
-        Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on the
-        disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again.
+        Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
+        the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again.
 
-        Raises InvalidMessageError (nothing stored), DiskFullError (nothing stored), SyncFailedError and StorePoisonedError
-        (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
+        Raises InvalidMessageError (nothing stored), DiskFullError (nothing stored), SyncFailedError and
+        StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
         """
         return self.put_many((message,))[0]
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Append messages in order, with one sync for all of them under sync flush.
 
-        All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it stored: their
-        results are its `results`. Otherwise as `put`.
+        All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it
+        stored: their results are its `results`. Otherwise as `put`.
         """
         self._check_usable()
-        records = [prepare(self._divert(message), self.settings, self._log.segment_size) for message in messages]
+        divert, settings, segment_size = self._divert, self.settings, self._log.segment_size
+        records = [prepare(divert(message), settings, segment_size) for message in messages]
         results: list[PutResult] = []
         try:
             for batch in _batches(records):
@@ -107,30 +110,28 @@ class MessageStore:
         if self._is_sync and results:
             last = results[-1]
             if not self._log.flush(self._sync_timeout_s, last.physical_offset + last.size):
-                results = [_with_status(result, PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
+                results = [result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
         return results
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
-        appended = []
+        """Append one batch and add what was appended to `results`, also if the append raises."""
+        appended: list[Appended] = []
         try:
-            appended = self._log.append(records)
-        except BaseException as e:
-            appended = getattr(e, "appended", [])
-            raise
+            self._log.append(records, appended)
         finally:
-            for record, (queue_offset, physical_offset, store_timestamp_ms) in zip(records, appended, strict=False):
-                results.append(
-                    PutResult(
-                        PutStatus.PUT_OK,
-                        record.topic,
-                        record.queue_id,
-                        queue_offset,
-                        physical_offset,
-                        record.size,
-                        store_timestamp_ms,
-                        record.store_host,
-                    )
+            results += [
+                PutResult(
+                    PutStatus.PUT_OK,
+                    record.topic,
+                    record.queue_id,
+                    queue_offset,
+                    physical_offset,
+                    record.size,
+                    store_timestamp_ms,
+                    record.store_host,
                 )
+                for record, (queue_offset, physical_offset, store_timestamp_ms) in zip(records, appended, strict=False)
+            ]
 
     def flush(self) -> None:
         """Return once everything put so far is on the disk. Raises SyncFailedError or StorePoisonedError."""
@@ -153,8 +154,8 @@ class MessageStore:
     ) -> Iterator[StoredMessage]:
         """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached.
 
-        Raises CorruptRecordError or CorruptQueueError at a damaged message; `on_corrupt="skip"` leaves it out and counts it in
-        `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
+        Raises CorruptRecordError or CorruptQueueError at a damaged message; `on_corrupt="skip"` leaves it out and
+        counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
         """
         self._check_usable()
         self._dispatcher.catch_up()
@@ -219,9 +220,9 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything, mark the store as cleanly closed, let it go. Calling it twice is fine.
 
-        The order, and why: refuse new calls; stop the service thread, so that nobody else flushes; dispatch and flush, so
-        that the log and the queues are whole; write the checkpoint, then the clean-close words that rest on it; remove `abort`
-        only when all that is durable; free the lock last, so that nobody opens the store before.
+        The order, and why: refuse new calls; stop the service thread, so that nobody else flushes; dispatch and flush,
+        so that the log and the queues are whole; write the checkpoint, then the clean-close words that rest on it;
+        remove `abort` only when all that is durable; free the lock last, so that nobody opens the store before.
 
         Raises what the flush raises; the store is closed all the same, as one that was killed.
         """
@@ -275,7 +276,9 @@ class MessageStore:
     def __enter__(self) -> MessageStore:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 
@@ -296,6 +299,9 @@ def _close_at_exit(store: MessageStore) -> Callable[[], None]:
 
 def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
     """Consecutive records of about BATCH_SIZE bytes together."""
+    if len(records) == 1:
+        yield records
+        return
     batch: list[PreparedRecord] = []
     size = 0
     for record in records:
@@ -308,19 +314,6 @@ def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
         yield batch
 
 
-def _with_status(result: PutResult, status: PutStatus) -> PutResult:
-    return PutResult(
-        status,
-        result.topic,
-        result.queue_id,
-        result.queue_offset,
-        result.physical_offset,
-        result.size,
-        result.store_timestamp_ms,
-        result.store_host_raw,
-    )
-
-
 def open_store(
     path: str | os.PathLike[str],
     settings: StoreSettings | None = None,
@@ -329,12 +322,13 @@ def open_store(
     clock: Clock | None = None,
     divert: Divert | None = None,
 ) -> MessageStore:
-    """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if need be.
+    """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if need
+    be.
 
-    `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError, CorruptLogError,
-    StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError, DiskError. Durable when
-    it returns: everything that was found, and that the store is now in use (`abort`).
+    `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
+    CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError,
+    DiskError. Durable when it returns: everything that was found, and that the store is now in use (`abort`).
     """
-    return MessageStore(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert or refuse_delays)
-
-
+    return MessageStore(
+        Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert or refuse_delays
+    )

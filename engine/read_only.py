@@ -1,8 +1,8 @@
 """The read-only view: no thread, no lock, no write.
 
-What queues on disk do not know yet is dispatched in memory when the view is opened and refreshed, 20 bytes a missing message.
-Beside a live flightlog writer the view ends at the progress page's *visible* word; beside a live RocketMQ, which has no such
-page, at the end of the highest queue entry whose record checks.
+What queues on disk do not know yet is dispatched in memory when the view is opened and refreshed, 20 bytes a missing
+message. Beside a live flightlog writer the view ends at the progress page's *visible* word; beside a live RocketMQ,
+which has no such page, at the end of the highest queue entry whose record checks.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class ReadOnlyStore:
         self._rules = dispatch_rules(settings)
         self._closed = False
         if not disk.exists(path):
-            raise StoreNotFoundError(f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/")
+            raise StoreNotFoundError(
+                f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/"
+            )
         if not disk.exists(path / COMMIT_LOG_FOLDER):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
         self._evidence: Evidence = read_evidence(disk, path, tolerant=True)
@@ -63,7 +65,8 @@ class ReadOnlyStore:
         report.damage += self._evidence.files.notes + self._table.unreadable
         if found.torn is not None:
             report.damage.append(
-                f"{found.torn.path}: torn tail at physical offset {found.torn.physical_offset}: {found.torn.found}; not read"
+                f"{found.torn.path}: torn tail at physical offset {found.torn.physical_offset}: {found.torn.found}; "
+                "not read"
             )
         return found, report
 
@@ -94,7 +97,8 @@ class ReadOnlyStore:
         return self._reader.min_offset
 
     def refresh(self) -> None:
-        """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced meanwhile."""
+        """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced
+        meanwhile."""
         self._check_open()
         progress = read_progress(self._disk, self.path)
         known = self._evidence.progress
@@ -121,7 +125,8 @@ class ReadOnlyStore:
         known = {segment.base: segment for segment in self._reader.segments}
         self._reader.segment_size = files.segment_size or self._reader.segment_size
         self._reader.segments = [
-            known.get(base) or Segment(self._disk, files.path(base), base, self._reader.segment_size) for base in files.bases
+            known.get(base) or Segment(self._disk, files.path(base), base, self._reader.segment_size)
+            for base in files.bases
         ]
         found = survey(self._reader, self._evidence, start, visible, for_writing=False)
         count = DispatchCount()
@@ -195,7 +200,9 @@ class ReadOnlyStore:
     def __enter__(self) -> ReadOnlyStore:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
 

@@ -1,7 +1,7 @@
 """From files to a state that can be read or written.
 
-A healthy store is not scanned: the progress page and each queue's last entry decide from where on something may be damaged
-or not dispatched. What is scanned is said in the report.
+A healthy store is not scanned: the progress page and each queue's last entry decide from where on something may be
+damaged or not dispatched. What is scanned is said in the report.
 
     last writer          scanned from
     flightlog, closed    nothing, if every queue's last entry meets its record; else everything

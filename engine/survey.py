@@ -3,11 +3,11 @@
 *Torn tail*: bytes above the durable mark with no intact record behind them. The log ends before them.
 *Corrupt middle*: below the durable mark, or with intact records behind. Readers go past it; a writer is refused.
 
-The durable mark is flightlog's own (the progress page). For a log that RocketMQ wrote there is none, so every problem is
-searched behind. One thing looks like a corrupt middle and is none: RocketMQ truncates in memory only, so after its recovery
-the records that it threw away still lie behind its end, intact. After a clean close they give themselves away: they are newer
-than the checkpoint's word for the newest dispatched record, or older than the record before them, or the checkpoint names the
-record before them as the last.
+The durable mark is flightlog's own (the progress page). For a log that RocketMQ wrote there is none, so every problem
+is searched behind. One thing looks like a corrupt middle and is none: RocketMQ truncates in memory only, so after its
+recovery the records that it threw away still lie behind its end, intact. After a clean close they give themselves away:
+they are newer than the checkpoint's word for the newest dispatched record, or older than the record before them, or the
+checkpoint names the record before them as the last.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Survey:
 def survey(reader: LogReader, evidence: Evidence, start: int, limit: int | None, *, for_writing: bool) -> Survey:
     """Walk the log from `start`, a record's or a segment's first byte, checking every CRC.
 
-    `limit` is how far a live writer lets its readers see; None at rest. Raises CorruptLogError for a corrupt middle when
-    `for_writing`. Changes nothing.
+    `limit` is how far a live writer lets its readers see; None at rest. Raises CorruptLogError for a corrupt middle
+    when `for_writing`. Changes nothing.
     """
     return _Surveyor(reader, evidence, start, limit, for_writing).run()
 
@@ -106,7 +106,8 @@ class _Surveyor:
         return found
 
     def _walk(self, segment: Segment, position: int, stop: int) -> tuple[int, str | None]:
-        """(physical offset of the first problem, its description), or (_, None) if the segment is sound up to `stop`."""
+        """(physical offset of the first problem, its description), or (_, None) if the segment is sound up to
+        `stop`."""
         scan = self._reader.scan(segment, position, stop, check_crc=True, mapped=False)
         for _, rows in scan:
             bad = np.flatnonzero(rows["crc_ok"] == 0)
@@ -161,8 +162,11 @@ class _Surveyor:
         stored, found = self._reader.message_at(physical_offset).store_timestamp_ms, self._found
         if stored > newest or stored < found.last_store_timestamp_ms:
             return True
-        # RocketMQ's own recovery noted the record before this place as the last one, and nothing was dispatched after it.
-        return found.last_record_offset == checkpoint.confirm_physical_offset and found.last_store_timestamp_ms == newest
+        # RocketMQ's own recovery noted the record before this place as the last one, and nothing was dispatched after
+        # it.
+        return (
+            found.last_record_offset == checkpoint.confirm_physical_offset and found.last_store_timestamp_ms == newest
+        )
 
     def _count_intact(self, physical_offset: int) -> int:
         """How many intact records lie at and behind an intact one."""

@@ -1,7 +1,7 @@
 """Checking a whole store against itself: log, seals, queues against the log, checkpoint, progress page.
 
-Everything is read by read calls, so a bad sector is a finding and not a signal. Nothing is changed. Beside a live writer only
-what it has made visible and dispatched is judged.
+Everything is read by read calls, so a bad sector is a finding and not a signal. Nothing is changed. Beside a live
+writer only what it has made visible and dispatched is judged.
 """
 
 from __future__ import annotations
@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..index.consume_queue import ConsumeQueue
 from ..index.dispatch import DispatchRules, queue_entries
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, list_queue_folders
-from ..index.queue_unit import UNIT_DTYPE, same_message, valid_mask
+from ..index.queue_unit import UNIT_DTYPE, Units, same_message, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.disk import Disk
 from ..store.errors import SegmentLengthError
@@ -124,9 +125,9 @@ class _QueueCheck:
 
     def run(self, whole: Survey) -> None:
         dispatched = whole.end
-        if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and self._evidence.progress is not None:
-            if self._evidence.progress.is_of_this_boot:  # perhaps alive and a little behind
-                dispatched = min(dispatched, self._evidence.progress.dispatched)
+        progress = self._evidence.progress
+        if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
+            dispatched = min(dispatched, progress.dispatched)  # the writer may be alive and a little behind
         for start, stop in whole.extents:
             for segment, first, last in self._reader.segments_between(start, min(stop, dispatched)):
                 for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
@@ -140,7 +141,7 @@ class _QueueCheck:
         for key, queue in self._queues.items():
             self._check_end(key, queue, whole, dispatched)
 
-    def _compare(self, key: QueueKey, indexes: np.ndarray, units: np.ndarray) -> None:  # type: ignore[type-arg]
+    def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:
         self._ends[key] = int(indexes[-1]) + 1
         self._report.queue_entries += len(indexes)
         queue = self._queues.get(key)

@@ -1,4 +1,5 @@
-"""A consume queue on disk: entries of 20 bytes in files of fixed length, named by their first byte in the logical queue.
+"""A consume queue on disk: entries of 20 bytes in files of fixed length, named by their first byte in the logical
+queue.
 
     consumequeue/TOPIC/QUEUE_ID/00000000000000000000, 00000000000006000000, ...
 
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..store.disk import Disk
 from ..store.errors import SegmentLengthError
@@ -79,7 +81,7 @@ class ConsumeQueue:
             start += len(units)
         return files_end
 
-    def _search(self, is_past: Callable[[Units], np.ndarray], low: int, high: int) -> int:  # type: ignore[type-arg]
+    def _search(self, is_past: Callable[[Units], NDArray[np.bool_]], low: int, high: int) -> int:
         """The first index in [low, high) whose entry is past a border, or `high`; the entries before it are not."""
         while low < high:
             middle = (low + high) // 2
@@ -92,7 +94,9 @@ class ConsumeQueue:
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds; a queue may end up empty with its offsets kept."""
         self.min_index = self._search(
-            lambda units: valid_mask(units) & (units["physical_offset"] >= min_physical_offset), self.min_index, self.end
+            lambda units: valid_mask(units) & (units["physical_offset"] >= min_physical_offset),
+            self.min_index,
+            self.end,
         )
 
     def first_at_or_after(self, physical_offset: int) -> int:
@@ -183,7 +187,9 @@ class ConsumeQueue:
 
     def filler_count(self) -> int:
         """Entries between the start of the files and the first message that are filler."""
-        return int(np.count_nonzero(filler_mask(self.units(self._first_file_index, self.min_index - self._first_file_index))))
+        return int(
+            np.count_nonzero(filler_mask(self.units(self._first_file_index, self.min_index - self._first_file_index)))
+        )
 
     def take_dirty(self) -> set[Path]:
         """The files written since the last call, for the caller to sync. Called under the dispatch lock."""

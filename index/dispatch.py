@@ -1,7 +1,7 @@
 """From frames of the commit log to queue entries.
 
-One rule for a live store, for recovery and for the read-only view: every record whose transaction type is none or commit
-gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record.
+One rule for a live store, for recovery and for the read-only view: every record whose transaction type is none or
+commit gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class QueueEntries:
 def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, QueueEntries]:
     """The entries of the records in `rows`, by queue.
 
-    Left out: prepared and rollback records; inner batches, which have queues of another shape; and topics that cannot name
-    a folder, which only a hostile file has.
+    Left out: prepared and rollback records; inner batches, which have queues of another shape; and topics that cannot
+    name a folder, which only a hostile file has.
     """
     found: dict[QueueKey, QueueEntries] = {}
     topics: dict[bytes, str] = {}
@@ -94,7 +94,9 @@ class DispatchCount:
     """Queues whose first record came with a later queue offset than their end, and that end."""
 
 
-def dispatch(piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount) -> None:
+def dispatch(
+    piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount
+) -> None:
     """Put the records' entries into their queues. An entry that is there and equal is left alone."""
     for key, entries in queue_entries(piece, rows, rules).items():
         queue = table.get_or_create(key)

@@ -1,5 +1,5 @@
-"""A consume queue's missing end, kept in memory over the queue on disk: how a reader sees messages that a lagging or killed
-writer never dispatched, without writing."""
+"""A consume queue's missing end, kept in memory over the queue on disk: how a reader sees messages that a lagging or
+killed writer never dispatched, without writing."""
 
 from __future__ import annotations
 

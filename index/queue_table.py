@@ -87,7 +87,8 @@ class QueueTable:
 
 
 def list_queue_folders(disk: Disk, root: Path) -> Iterator[tuple[QueueKey, Path]]:
-    """(topic, queue id) and folder of every queue on disk; folders that are no queue id are skipped, as RocketMQ does."""
+    """(topic, queue id) and folder of every queue on disk; folders that are no queue id are skipped, as RocketMQ
+    does."""
     base = root / CONSUME_QUEUE_FOLDER
     for topic in disk.list(base):
         if not topic.is_folder:

@@ -5,8 +5,8 @@
     12   tags code         i64   Java hash of the tag, sign-extended; 0 without a tag.
                                  In SCHEDULE_TOPIC_XXXX: the time of delivery in ms
 
-Entry i of a queue stands at byte 20 * i of the logical file. (0, 7FFFFFFF, 0) is filler: RocketMQ writes it into the first
-file of a queue that does not start at a file's first entry.
+Entry i of a queue stands at byte 20 * i of the logical file. (0, 7FFFFFFF, 0) is filler: RocketMQ writes it into the
+first file of a queue that does not start at a file's first entry.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class QueueUnit(NamedTuple):
     @property
     def is_valid(self) -> bool:
         """Whether the entry points at a record: never-written bytes are zero, and filler is none."""
-        return self.physical_offset >= 0 and 0 < self.size and not self.is_filler
+        return self.physical_offset >= 0 and self.size > 0 and not self.is_filler
 
     @property
     def is_filler(self) -> bool:

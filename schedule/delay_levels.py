@@ -1,7 +1,7 @@
 """RocketMQ's delay levels: level 1 waits 1 s, level 18 waits 2 h.
 
-A message with a level is parked in `SCHEDULE_TOPIC_XXXX`, one queue a level; its queue entry carries the time of delivery
-where other entries carry the hash of the tag.
+A message with a level is parked in `SCHEDULE_TOPIC_XXXX`, one queue a level; its queue entry carries the time of
+delivery where other entries carry the hash of the tag.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Disk blocks for a range of a file, for real.
 
-Storing into a hole of a mapped file on a full disk kills the process with SIGBUS. `os.posix_fallocate` is no way out: where
-a file system has no fallocate, glibc's emulation writes into the file behind our back, one byte a block.
+Storing into a hole of a mapped file on a full disk kills the process with SIGBUS. `os.posix_fallocate` is no way out:
+where a file system has no fallocate, glibc's emulation writes into the file behind our back, one byte a block.
 """
 
 from __future__ import annotations

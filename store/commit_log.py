@@ -2,8 +2,8 @@
 
 Invariants:
 - `end` is always the end of a whole record or of a segment; it is the one commit point of an append.
-- An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent behind;
-  the next append finishes it if `end` had moved, and wipes its bytes if not. Queue offsets are therefore exact.
+- An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
+  behind; the next append finishes it if `end` had moved, and wipes its bytes if not. Queue offsets are therefore exact.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed.
 - Store times never run backwards.
 - After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more.
@@ -81,13 +81,12 @@ class CommitLog:
         """Physical offset that readers may read up to: under sync flush only what is durable."""
         return self.end if self._sees_unflushed else self.flushed
 
-    def append(self, records: Sequence[PreparedRecord]) -> list[Appended]:
+    def append(self, records: Sequence[PreparedRecord], appended: list[Appended]) -> None:
         """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
 
-        Raises DiskFullError before the record that has no room: what was appended before it stays, and stands in the
-        error's `appended`. Raises StorePoisonedError after a failed sync.
+        What was appended is added to `appended` one by one, so that it is known if this raises: DiskFullError before
+        the record that has no room, StorePoisonedError after a failed sync.
         """
-        appended: list[Appended] = []
         with self._append_lock:
             if self.poison is not None:
                 raise StorePoisonedError(self._folder.parent, self.poison)
@@ -95,12 +94,8 @@ class CommitLog:
             try:
                 for record in records:
                     appended.append(self._append_one(record))
-            except DiskError as e:
-                e.appended = appended  # type: ignore[attr-defined]
-                raise
             finally:
                 self._publish_end()
-        return appended
 
     def settle_idle(self) -> None:
         """As `settle`, for a closer."""
@@ -215,8 +210,8 @@ class CommitLog:
     def flush(self, timeout_s: float | None = None, up_to: int | None = None) -> bool:
         """Sync everything appended so far, or up to `up_to`; one sync serves all who wait for it.
 
-        Returns False if another thread's sync did not end within `timeout_s`. Raises SyncFailedError in the thread whose
-        sync failed and StorePoisonedError in every later caller.
+        Returns False if another thread's sync did not end within `timeout_s`. Raises SyncFailedError in the thread
+        whose sync failed and StorePoisonedError in every later caller.
         """
         if not self._sync_lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
             return False

@@ -1,7 +1,7 @@
 """The one door to the disk.
 
-Every byte that flightlog reads or writes, every sync and every rename goes through a `Disk` that is handed in. Tests hand
-in disks that lose unsynced pages, run full, or fail; readers of remote stores hand in one that fetches ranges.
+Every byte that flightlog reads or writes, every sync and every rename goes through a `Disk` that is handed in. Tests
+hand in disks that lose unsynced pages, run full, or fail; readers of remote stores hand in one that fetches ranges.
 
 Errors come out as DiskFullError (no room), SyncFailedError (a sync failed) and DiskError (everything else).
 """
@@ -196,7 +196,9 @@ class RealDisk:
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         flags = os.O_RDWR if writable else os.O_RDONLY
         with disk_errors(path, "opening it"):
-            return RealFile(path, os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE), writable)
+            return RealFile(
+                path, os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE), writable
+            )
 
     def list(self, folder: Path) -> list[FolderEntry]:
         try:

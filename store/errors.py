@@ -144,8 +144,8 @@ class ClockBehindError(FlightlogError):
     def __init__(self, path: Path, newest_store_timestamp_ms: int, now_ms: int) -> None:
         super().__init__(
             f"{path}: the newest record's store time is {newest_store_timestamp_ms} ms, "
-            f"{(newest_store_timestamp_ms - now_ms) / 3_600_000:.1f} hours ahead of this machine's clock ({now_ms} ms). "
-            "Set the clock right, or open with accept_future_store_time=True: "
+            f"{(newest_store_timestamp_ms - now_ms) / 3_600_000:.1f} hours ahead of this machine's clock "
+            f"({now_ms} ms). Set the clock right, or open with accept_future_store_time=True: "
             "store times then stand still until the clock catches up"
         )
         self.path, self.newest_store_timestamp_ms, self.now_ms = path, newest_store_timestamp_ms, now_ms
@@ -160,7 +160,8 @@ class StrayFileError(DamagedStoreError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(
-            f"{path}: found a file that is no segment (expected a name of 20 decimal digits). Move it out of this folder"
+            f"{path}: found a file that is no segment (expected a name of 20 decimal digits). "
+            "Move it out of this folder"
         )
         self.path = path
 
@@ -232,8 +233,8 @@ class SyncFailedError(DiskError):
 
     def __init__(self, path: Path, detail: str) -> None:
         super().__init__(
-            f"{path}: the sync failed ({detail}). Nothing after the last successful sync is acknowledged, and no sync is "
-            "tried again, because a second one may succeed without having written. Close the store, look after the "
+            f"{path}: the sync failed ({detail}). Nothing after the last successful sync is acknowledged, and no sync "
+            "is tried again, because a second one may succeed without having written. Close the store, look after the "
             "disk, and open it again: it recovers what reached the disk"
         )
         self.path = path
@@ -243,5 +244,7 @@ class StorePoisonedError(DiskError):
     """A sync or a service failed before; the store refuses puts until it is opened again. Reads go on."""
 
     def __init__(self, path: Path, cause: BaseException) -> None:
-        super().__init__(f"{path}: takes no more puts since this happened: {cause}. Reads go on; close it and open it again")
+        super().__init__(
+            f"{path}: takes no more puts since this happened: {cause}. Reads go on; close it and open it again"
+        )
         self.path, self.cause = path, cause

@@ -1,7 +1,7 @@
 """A host as a record carries it: the raw address, then the port as four bytes.
 
-    IPv4   | 4 address | 4 port |    8 bytes
-    IPv6   | 16 address         | 4 port |   20 bytes; sysFlag bit 4 (born) or 5 (store) says so
+IPv4   | 4 address | 4 port |    8 bytes
+IPv6   | 16 address         | 4 port |   20 bytes; sysFlag bit 4 (born) or 5 (store) says so
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One writer a store: RocketMQ's `lock` file, and a register of the stores that this process has open.
 
-A POSIX record lock on byte 0 excludes other processes, flightlog's and RocketMQ's. It does not exclude a second open in the
-same process, and closing *any* descriptor of the file drops it: hence the register, and nothing but this module may ever
-open `lock`.
+A POSIX record lock on byte 0 excludes other processes, flightlog's and RocketMQ's. It does not exclude a second open in
+the same process, and closing *any* descriptor of the file drops it: hence the register, and nothing but this module may
+ever open `lock`.
 
 Lock order: `_REGISTER_LOCK` is held for a few instructions and nothing is called under it.
 """

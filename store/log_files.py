@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from .disk import Disk, FolderEntry
@@ -36,8 +37,8 @@ class LogFiles:
 def list_log_files(disk: Disk, folder: Path, *, tolerant: bool = False) -> LogFiles:
     """The segments in `folder`.
 
-    Raises StrayFileError, SegmentLengthError, or DamagedStoreError for a gap; `tolerant` (for reading) notes a stray file
-    and a gap instead and goes on, and leaves out a segment of the wrong length.
+    Raises StrayFileError, SegmentLengthError, or DamagedStoreError for a gap; `tolerant` (for reading) notes a stray
+    file and a gap instead and goes on, and leaves out a segment of the wrong length.
     """
     notes: list[str] = []
     entries: list[tuple[int, FolderEntry]] = []
@@ -82,5 +83,5 @@ def _segment_size(entries: list[tuple[int, FolderEntry]]) -> int | None:
     if not entries:
         return None
     votes = Counter(entry.size for _, entry in entries if entry.size)
-    votes.update(after - before for (before, _), (after, _) in zip(entries, entries[1:], strict=False))
+    votes.update(after - before for (before, _), (after, _) in pairwise(entries))
     return max(votes, key=lambda size: (votes[size], size)) if votes else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +41,7 @@ class LogReader:
     def __init__(self, disk: Disk, files: LogFiles, make: Callable[[Disk, Path, int, int], Segment] = Segment) -> None:
         self.disk, self.folder = disk, files.folder
         self.segment_size = files.segment_size or 0
-        self.segments: list[Segment] = [
-            make(disk, files.path(base), base, self.segment_size) for base in files.bases
-        ]
+        self.segments: list[Segment] = [make(disk, files.path(base), base, self.segment_size) for base in files.bases]
         self._closed = False
 
     @property
@@ -98,10 +97,12 @@ class LogReader:
             )
         position = physical_offset - segment.base
         mapping = segment.mapping()
-        row = np.empty(1, FRAME_DTYPE)
+        row: Any = np.empty(1, FRAME_DTYPE)
         count, _, end = native.walk(mapping, position, position + size, segment.base, True, row)
         if not count:
-            raise CorruptRecordError(segment.path, physical_offset, WALK_END_TEXT[WalkEnd(end)], f"a record of {size} bytes")
+            raise CorruptRecordError(
+                segment.path, physical_offset, WALK_END_TEXT[WalkEnd(end)], f"a record of {size} bytes"
+            )
         values = row[0].item()
         if values[9] != size:
             raise CorruptRecordError(segment.path, physical_offset, f"a record of {values[9]} bytes", f"one of {size}")

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from . import properties as props
 from .errors import InvalidMessageError
@@ -124,8 +125,7 @@ class PutStatus(enum.Enum):
     """Stored, but its sync had not finished in time. Do not put it again: it may become durable any moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
+class PutResult(NamedTuple):
     """Where a message went."""
 
     status: PutStatus

@@ -1,6 +1,6 @@
 """The offset message id: where a message lies, in upper-case hexadecimal.
 
-    | store host address 4 or 16 | port i32 | physical offset i64 |      32 digits (IPv4) or 56 (IPv6)
+| store host address 4 or 16 | port i32 | physical offset i64 |      32 digits (IPv4) or 56 (IPv6)
 """
 
 from __future__ import annotations

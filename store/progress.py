@@ -19,8 +19,8 @@ One page, `flightlog/progress`, of 8-byte little-endian words (RocketMQ ignores 
     14  the five checkpoint words as the last clean close left them (14..18)
 
 Invariants:
-- A word is published after the bytes that it speaks of, by one aligned 8-byte store; where the processor promises no order
-  between stores, by a system call.
+- A word is published after the bytes that it speaks of, by one aligned 8-byte store; where the processor promises no
+  order between stores, by a system call.
 - On disk the page may be older than the log, never ahead of it: a word only grows after its bytes are safe.
 - All words lie in the first 512 bytes, so a power cut leaves an old page or a new one.
 """
@@ -116,7 +116,7 @@ def decode_progress(page: bytes) -> Progress | None:
         return None
     if not 0 <= words[QUEUES_FLUSHED] <= words[DISPATCHED] or min(words[APPENDED:DISPATCHED]) < 0:
         return None
-    return Progress(*words[EPOCH:CHECKPOINT], checkpoint=words[CHECKPOINT:])
+    return Progress(*words[EPOCH:CHECKPOINT], words[CHECKPOINT:])
 
 
 def read_progress(disk: Disk, root: Path) -> Progress | None:

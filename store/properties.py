@@ -2,8 +2,8 @@ r"""A message's properties as one piece of text.
 
     name 0x01 value 0x02 name 0x01 value 0x02 ...
 
-Nothing is escaped, so neither byte may stand in a name or a value. Writers differ in the last 0x02 (left out by RocketMQ
-4.9.1 to 5.1.4), and the order is that of a Java HashMap: never compare property texts byte by byte.
+Nothing is escaped, so neither byte may stand in a name or a value. Writers differ in the last 0x02 (left out by
+RocketMQ 4.9.1 to 5.1.4), and the order is that of a Java HashMap: never compare property texts byte by byte.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
             raise InvalidMessageError(f"property {name!r}={value!r}: RocketMQ's readers drop an empty name or value")
         parts += (name, NAME_END, value, VALUE_END)
     text = "".join(parts)
-    # One count over the whole text instead of a search in every part: a separator inside a part makes the counts differ.
+    # One count over the whole text instead of a search in every part: a separator inside a part makes the counts
+    # differ.
     if text.count(NAME_END) != len(properties) or text.count(VALUE_END) != len(properties):
         raise InvalidMessageError("a property contains the byte 0x01 or 0x02, which separates properties")
     try:

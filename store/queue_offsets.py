@@ -6,4 +6,5 @@ QueueKey = tuple[str, int]
 """Topic and queue id."""
 
 QueueOffsets = dict[QueueKey, int]
-"""Next queue offset by queue; a queue that is not there starts at 0. Filled by recovery, advanced by the append alone."""
+"""Next queue offset by queue; a queue that is not there starts at 0. Filled by recovery, advanced by the append
+alone."""

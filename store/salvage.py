@@ -1,12 +1,14 @@
 """Finding intact records behind damage.
 
-A record is looked for by its magic and accepted if its lengths add up, its body has its CRC, and it stands where it says it
-does. A hostile body can contain bytes that pass all this, so nothing but damage handling may start from such a place.
+A record is looked for by its magic and accepted if its lengths add up, its body has its CRC, and it stands where it
+says it does. A hostile body can contain bytes that pass all this, so nothing but damage handling may start from such a
+place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +22,9 @@ MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, M
 
 
 def next_intact(segment: Segment, position: int, stop: int) -> int | None:
-    """Position of the first intact record that starts in [position, stop), or None. Reads by read calls, skips holes."""
-    row = np.empty(1, FRAME_DTYPE)
+    """Position of the first intact record that starts in [position, stop), or None. Reads by read calls, skips
+    holes."""
+    row: Any = np.empty(1, FRAME_DTYPE)
     for candidate in _candidates(segment, position, stop):
         size = int.from_bytes(segment.read(candidate, 4), "big", signed=True)
         if not 0 < size <= stop - candidate:

@@ -29,8 +29,8 @@ FRAME_SIZE = struct.Struct(">i")
 class SegmentScan:
     """Iterate over (piece, rows); afterwards `position` and `end` say where and why the walk stopped.
 
-    The rows are reused: take what you need before the next step. A body that differs from its CRC does not stop the walk;
-    its row has `crc_ok` 0.
+    The rows are reused: take what you need before the next step. A body that differs from its CRC does not stop the
+    walk; its row has `crc_ok` 0.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class SegmentScan:
     ) -> None:
         self._read, self._base, self._stop, self._check_crc = read, base, stop, check_crc
         self._piece_size = piece_size
-        self._rows: Rows = np.empty(ROWS_A_PIECE, FRAME_DTYPE)
+        self._rows: Any = np.empty(ROWS_A_PIECE, FRAME_DTYPE)
         self.position = position
         """Position in the segment of the first frame not yet yielded."""
         self.end = WalkEnd.END

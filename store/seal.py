@@ -18,8 +18,8 @@
     ...  topics                    u16 length, UTF-8, i64 record count
     ...  CRC32C of all the above   u32
 
-RocketMQ's own CRC covers bodies only; a seal covers every byte, and gives readers places where a record surely starts. A
-missing or stale seal is only a missed shortcut.
+RocketMQ's own CRC covers bodies only; a seal covers every byte, and gives readers places where a record surely starts.
+A missing or stale seal is only a missed shortcut.
 """
 
 from __future__ import annotations
@@ -148,7 +148,9 @@ def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
         last = int(rows["store_timestamp_ms"][-1])
         records += len(rows)
         positions = rows["physical_offset"] - segment.base
-        starts = np.flatnonzero(np.diff(positions // BLOCK_SIZE, prepend=boundaries[-1] // BLOCK_SIZE if boundaries else -1))
+        starts = np.flatnonzero(
+            np.diff(positions // BLOCK_SIZE, prepend=boundaries[-1] // BLOCK_SIZE if boundaries else -1)
+        )
         boundaries += positions[starts].tolist()
         for at, size in zip(rows["topic_position"].tolist(), rows["topic_size"].tolist(), strict=True):
             topics[bytes(piece[at : at + size])] += 1

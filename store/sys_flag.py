@@ -1,13 +1,13 @@
 """The bits of a record's `sysFlag` (RocketMQ's `MessageSysFlag`).
 
-    bit 0       body is compressed
-    bit 1       multi-tags topic (informational)
-    bits 2-3    transaction: 0 none, 4 prepared, 8 commit, 12 rollback
-    bit 4       born host is IPv6
-    bit 5       store host is IPv6
-    bit 6       consumers must unwrap an inner batch
-    bit 7       body is an inner batch
-    bits 8-10   compression: 0 or 3 zlib, 1 LZ4, 2 zstd (only with bit 0)
+bit 0       body is compressed
+bit 1       multi-tags topic (informational)
+bits 2-3    transaction: 0 none, 4 prepared, 8 commit, 12 rollback
+bit 4       born host is IPv6
+bit 5       store host is IPv6
+bit 6       consumers must unwrap an inner batch
+bit 7       body is an inner batch
+bits 8-10   compression: 0 or 3 zlib, 1 LZ4, 2 zstd (only with bit 0)
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ DEMO_COPY = ROOT / "tools" / "data" / "rocketmq-5.3.3-orders.tar.xz"  # the clea
 TOGETHER_LIMIT_SIZE = 200_000  # bytes: they stay in the history for ever
 DEMO_LIMIT_SIZE = 100_000
 FEATURES = ("v2", "v6", "unicode", "empty", "noprops", "batch")
-SIZES: Geometry = {"segment_size": 1 << 16, "queue_entries": 100, "index_slots": 100, "index_entries": 400}
+SIZES: Geometry = {"segment_size": 1 << 16, "queue_entries": 20, "index_slots": 100, "index_entries": 400}
 STORES: dict[str, dict[str, Any]] = {
     "rocketmq-clean": {"seed": 533, "count": 300, "orders": 40, "topics": ("stock", "parcels"), "body_max": 1200},
     "rocketmq-halted": {

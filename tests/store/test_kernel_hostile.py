@@ -1,0 +1,431 @@
+"""What the kernel and its twin do with bytes, arguments and neighbours that mean harm; and that both do the same."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flightlog.store import native
+from flightlog.store.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
+from flightlog.store.native import twin
+
+ONE_BY_ONE = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MUTATIONS = 20_000
+HOST, HOST_V6 = bytes(range(8)), bytes(range(20))
+
+PLAIN: dict[str, Any] = {
+    "position": 0,
+    "magic": MAGIC_V1,
+    "queue_id": 1,
+    "flag": 2,
+    "queue_offset": 3,
+    "physical_offset": 4,
+    "sys_flag": 0,
+    "born_timestamp_ms": 5,
+    "born_host": HOST,
+    "store_timestamp_ms": 6,
+    "store_host": HOST,
+    "reconsume_times": 7,
+    "prepared_transaction_offset": 8,
+    "body": b"body",
+    "topic": b"topic",
+    "properties": b"properties",
+}
+INT64_FIELDS = ("position", "queue_offset", "physical_offset", "born_timestamp_ms", "store_timestamp_ms")
+INT32_FIELDS = ("magic", "queue_id", "flag", "sys_flag", "reconsume_times")
+
+
+def encode(buffer: Any, **changes: Any) -> int:
+    return native.encode_record(buffer, *{**PLAIN, **changes}.values())
+
+
+def logs(source: random.Random) -> bytes:
+    """A small log of records of every kind, perhaps ending in a filler."""
+    out = bytearray()
+    for _ in range(source.choice([1, 3, 8, 30, 60])):
+        buffer, flags = bytearray(2000), source.choice([0, 0, 0x10, 0x20, 0x30])
+        size = twin.encode_record(
+            buffer,
+            0,
+            source.choice([MAGIC_V1, MAGIC_V1, MAGIC_V2]),
+            source.getrandbits(31),
+            -source.getrandbits(31),
+            source.getrandbits(63),
+            len(out),
+            flags,
+            source.getrandbits(63),
+            HOST_V6 if flags & 0x10 else HOST,
+            source.getrandbits(63),
+            HOST_V6 if flags & 0x20 else HOST,
+            0,
+            -source.getrandbits(60),
+            source.randbytes(source.choice([0, 1, 15, 16, 17, 90, 300])),
+            source.randbytes(source.choice([0, 1, 9, 127])),
+            source.randbytes(source.choice([0, 1, 60])),
+        )
+        out += buffer[:size]
+    if source.random() < 0.3:
+        out += (100).to_bytes(4, "big") + MAGIC_BLANK.to_bytes(4, "big", signed=True) + bytes(92)
+    return bytes(out)
+
+
+# ---- both do the same ----
+
+
+@pytest.fixture
+def c() -> ModuleType:
+    """The C kernel itself."""
+    if "c" not in native.available():
+        pytest.skip("the C kernel is not built here")
+    from flightlog.store.native import _kernel
+
+    return _kernel
+
+
+def outcome(module: ModuleType, data: Any, start: int, stop: int, base: int, check: bool, capacity: int) -> object:
+    rows = np.full(capacity * FRAME_DTYPE.itemsize, 0xA5, np.uint8)
+    return module.walk(data, start, stop, base, check, rows), rows.tobytes()
+
+
+def agree(c: ModuleType, data: bytes, start: int, stop: int, base: int, check: bool, capacity: int) -> None:
+    # An array of its own: the bytes end where the allocation does, so that a sanitizer sees any step beyond.
+    own = np.frombuffer(data, np.uint8).copy()
+    results = [outcome(module, own, start, stop, base, check, capacity) for module in (c, twin)]
+    assert results[0] == results[1], (data.hex(), start, stop, base, check, capacity)
+    (count, position, end), raw = results[0]  # type: ignore[misc]
+    assert end in list(WalkEnd)
+    assert start <= position <= stop
+    assert raw[count * FRAME_DTYPE.itemsize :] == b"\xa5" * (len(raw) - count * FRAME_DTYPE.itemsize)
+    rows = np.frombuffer(raw, FRAME_DTYPE, count)
+    assert rows["size"].sum() == position - start
+    assert (rows["position"] == start + np.cumsum(rows["size"]) - rows["size"]).all()
+    for part, behind in (("body", 1), ("topic", 2), ("properties", 0)):
+        at, size = rows[f"{part}_position"], rows[f"{part}_size"]
+        assert ((at >= rows["position"] + 88) & (at + size + behind <= rows["position"] + rows["size"])).all()
+
+
+INTERESTING = (0, 1, -1, 7, 8, 90, 91, 92, 103, 115, 127, 128, 255, 0x7FFF, 0x7FFFFFFF, -0x80000000, MAGIC_V1, MAGIC_V2)
+
+
+def mutated(source: random.Random, data: bytes, other: bytes) -> bytes:
+    out = bytearray(data)
+    for _ in range(source.choice([0, 1, 1, 1, 2, 5])):
+        at = source.randrange(len(out) + 1)
+        if source.random() < 0.5:  # where the lengths, magics and flags are
+            at = source.choice([0, 4, 8, 28, 36, 84, 96, 108]) + (0 if source.random() < 0.5 else at)
+        match source.randrange(6):
+            case 0:
+                out[at : at + 1] = source.randbytes(1)
+            case 1:
+                out[at : at + 4] = (source.choice(INTERESTING) & 0xFFFFFFFF).to_bytes(4, "big")
+            case 2:
+                field = int.from_bytes(out[at : at + 4], "big") + source.choice([-12, -2, -1, 1, 2, 12, 256])
+                out[at : at + 4] = (field & 0xFFFFFFFF).to_bytes(4, "big")
+            case 3:
+                del out[at:]
+            case 4:
+                cut = source.randrange(len(other))
+                out[at:] = other[cut : cut + source.randrange(400)]
+            case _:
+                out[at : at + source.randrange(40)] = bytes(source.randrange(40))
+    return bytes(out)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_twins_agree_on_mutated_logs(seed: int, c: ModuleType) -> None:
+    source = random.Random(seed)
+    whole = [logs(source) for _ in range(40)]
+    for _ in range(MUTATIONS // 4):
+        data = mutated(source, source.choice(whole), source.choice(whole))
+        start = 0 if source.random() < 0.8 else source.randrange(len(data) + 1)
+        stop = len(data) if source.random() < 0.8 else source.randint(start, len(data))
+        base = 0 if source.random() < 0.9 else source.choice([1, -1, (1 << 63) - 1, -(1 << 63), (1 << 63) - 500])
+        agree(c, data, start, stop, base, source.random() < 0.5, source.choice([0, 1, 5, 24, 25, 26, 100]))
+
+
+@ONE_BY_ONE
+@given(
+    data=st.binary(max_size=300), magic=st.sampled_from([MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0]), size=st.integers(0, 310)
+)
+def test_twins_agree_on_noise(c: ModuleType, data: bytes, magic: int, size: int) -> None:
+    agree(c, data, 0, len(data), 0, True, 3)
+    headed = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True) + data
+    agree(c, headed, 0, len(headed), 0, True, 3)
+
+
+@ONE_BY_ONE
+@given(
+    seed=st.integers(0, 1 << 32),
+    cut=st.integers(0, 4000),
+    hits=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255))),
+)
+def test_twins_agree_on_what_hypothesis_thinks_of(
+    c: ModuleType, seed: int, cut: int, hits: list[tuple[int, int]]
+) -> None:
+    data = bytearray(logs(random.Random(seed)))
+    for at, value in hits:
+        if at < len(data):
+            data[at] = value
+    del data[cut:]
+    agree(c, bytes(data), 0, len(data), 0, True, 70)
+
+
+@ONE_BY_ONE
+@given(
+    changes=st.fixed_dictionaries(
+        {},
+        optional={
+            **dict.fromkeys(INT64_FIELDS, st.integers(-(1 << 64), 1 << 64) | st.integers(-5, 300)),
+            **dict.fromkeys(INT32_FIELDS, st.integers(-(1 << 32), 1 << 32) | st.sampled_from([MAGIC_V2, 0x10, 0x30])),
+            "born_host": st.sampled_from([HOST, HOST_V6, b"", b"1234567", None]),
+            "store_host": st.sampled_from([HOST, HOST_V6, bytearray(8), 8]),
+            "body": st.binary(max_size=200),
+            "topic": st.binary(max_size=130) | st.just(b"t" * 32_768),
+            "properties": st.just(b"p" * 32_767) | st.just(b"p" * 32_768) | st.just("p"),
+        },
+    ),
+    room=st.sampled_from([0, 1, 91, 118, 119, 300, 70_000]),
+)
+def test_twins_encode_the_same_or_refuse_alike(c: ModuleType, changes: dict[str, Any], room: int) -> None:
+    results = []
+    for module in (c, twin):
+        buffer = np.full(room, 0xEE, np.uint8)
+        before, found = buffer.tobytes(), None
+        try:
+            found = module.encode_record(memoryview(buffer), *{**PLAIN, **changes}.values())
+        except (TypeError, ValueError, OverflowError) as e:
+            found = type(e)
+            assert buffer.tobytes() == before, "something was written by a call that failed"
+        results.append((found, buffer.tobytes()))
+    assert results[0] == results[1]
+
+
+# ---- nothing outside the buffer is touched ----
+
+
+@pytest.fixture
+def fenced() -> memoryview:
+    """One page between two that kill the process when touched."""
+    page = mmap.PAGESIZE
+    pages = mmap.mmap(-1, 3 * page)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(pages))
+    protect = ctypes.CDLL(None, use_errno=True).mprotect
+    protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    for fence in (start, start + 2 * page):
+        assert protect(fence, page, 0) == 0, os.strerror(ctypes.get_errno())
+    return memoryview(pages)[page : 2 * page]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_crc_stays_inside(fenced: memoryview) -> None:
+    fenced[:] = random.Random(5).randbytes(len(fenced))
+    for size in range(600):
+        for piece in (fenced[:size], fenced[len(fenced) - size :]):
+            assert native.masked_crc32(piece) == zlib.crc32(piece) & 0x7FFFFFFF
+
+
+@pytest.mark.usefixtures("kernel")
+def test_walk_and_encode_stay_inside(fenced: memoryview) -> None:
+    source, rows = random.Random(6), np.zeros(80, FRAME_DTYPE)
+    for _ in range(400):
+        data = mutated(source, logs(source), b"\xff" * 400)[: source.randrange(len(fenced))]
+        for at in (0, len(fenced) - len(data)):
+            fenced[at : at + len(data)] = data
+            _, position, _ = native.walk(fenced[at : at + len(data)], 0, len(data), 0, True, rows)
+            assert 0 <= position <= len(data)
+    size = encode(fenced)
+    assert encode(fenced, position=len(fenced) - size) == size
+    with pytest.raises(ValueError):
+        encode(fenced, position=len(fenced) - size + 1)
+
+
+# ---- wrong arguments ----
+
+REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
+    *[({name: value}, OverflowError) for name in INT64_FIELDS for value in (1 << 63, -(1 << 63) - 1, 1 << 80)],
+    *[({name: value}, OverflowError) for name in INT32_FIELDS for value in (1 << 31, -(1 << 31) - 1, 1 << 80)],
+    *[({name: value}, TypeError) for name in (*INT64_FIELDS, *INT32_FIELDS) for value in (1.0, "1", None)],
+    *[({name: "text"}, TypeError) for name in ("born_host", "store_host", "body", "topic", "properties")],
+    *[({name: np.zeros(16, np.uint8)[::2]}, BufferError) for name in ("born_host", "body", "topic")],
+    *[({name: 7}, TypeError) for name in ("born_host", "body", "topic")],
+    ({"magic": 0}, ValueError),
+    ({"magic": MAGIC_BLANK}, ValueError),
+    ({"magic": float(MAGIC_V1)}, TypeError),
+    ({"position": -1}, ValueError),
+    ({"position": 4096}, ValueError),
+    ({"position": (1 << 63) - 1}, ValueError),
+    ({"topic": b"t" * 128}, ValueError),
+    ({"magic": MAGIC_V2, "topic": b"t" * 32_768}, ValueError),
+    ({"properties": b"p" * 32_768}, ValueError),
+    ({"body": b"b" * 4096}, ValueError),
+    ({"born_host": HOST_V6}, ValueError),
+    ({"store_host": HOST_V6}, ValueError),
+    ({"sys_flag": 0x10}, ValueError),
+    ({"sys_flag": 0x20, "born_host": HOST_V6}, ValueError),
+    ({"sys_flag": 0x30, "born_host": HOST_V6}, ValueError),
+    ({"born_host": b"1234567"}, ValueError),
+    # Integers are looked at first, then buffers, then values.
+    ({"queue_id": 1 << 31, "body": "text", "magic": 0}, OverflowError),
+    ({"body": "text", "magic": 0}, TypeError),
+    ({"topic": "text", "prepared_transaction_offset": 1 << 63}, OverflowError),
+]
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize(("changes", "error"), REFUSED, ids=str)
+def test_encode_refuses(changes: dict[str, Any], error: type[Exception]) -> None:
+    buffer = bytearray(b"\xee" * 4096)
+    with pytest.raises(error) as caught:
+        encode(buffer, **changes)
+    assert caught.type is error
+    assert buffer == b"\xee" * 4096
+
+
+@pytest.mark.usefixtures("kernel")
+def test_buffers_that_cannot_be_written_to() -> None:
+    read_only = mmap.mmap(-1, 4096, access=mmap.ACCESS_READ)
+    closed = mmap.mmap(-1, 4096)
+    closed.close()
+    released = memoryview(bytearray(4096))
+    released.release()
+    fixed = np.zeros(4096, np.uint8)
+    fixed.flags.writeable = False
+    for buffer in (bytes(4096), memoryview(bytes(4096)), read_only, closed, released, fixed):
+        with pytest.raises(BufferError):
+            encode(buffer)
+    for buffer in (memoryview(bytearray(4096))[::2], np.zeros((64, 64), np.uint8).T):
+        with pytest.raises(BufferError):
+            encode(buffer)
+        with pytest.raises(BufferError):
+            native.walk(buffer, 0, 0, 0, True, np.zeros(1, FRAME_DTYPE))
+        with pytest.raises(BufferError):
+            native.masked_crc32(buffer)
+    for wrong in (None, "text", 5, [0] * 4096):
+        with pytest.raises(TypeError):
+            encode(wrong)
+        with pytest.raises(TypeError):
+            native.masked_crc32(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_walk_refuses() -> None:
+    data, rows = bytes(100), np.zeros(3, FRAME_DTYPE)
+    fixed = rows.copy()
+    fixed.flags.writeable = False
+    for start, stop in ((-1, 50), (51, 50), (0, 101), (101, 101), (0, -1), (0, (1 << 63) - 1)):
+        with pytest.raises(ValueError):
+            native.walk(data, start, stop, 0, True, rows)
+    for wrong in ((1 << 63, 0, 0), (0, 1 << 63, 0), (0, 0, 1 << 63), (0, 0, -(1 << 63) - 1)):
+        with pytest.raises(OverflowError):
+            native.walk(data, *wrong, True, rows)
+    for odd in ((0.0, 9, 0), (0, "9", 0), (0, 9, None)):
+        with pytest.raises(TypeError):
+            native.walk(data, *odd, True, rows)  # type: ignore[arg-type]
+    with pytest.raises(ValueError):
+        native.walk(data, 0, 100, 0, True, bytearray(119))
+    for table in (bytes(120), fixed, rows[::2]):
+        with pytest.raises(BufferError):
+            native.walk(data, 0, 100, 0, True, table)
+    with pytest.raises(TypeError):
+        native.walk(data, 0, 100, 0, True)  # type: ignore[call-arg]
+    assert native.walk(data, 100, 100, 0, True, bytearray()) == (0, 100, WalkEnd.END)
+    assert native.walk(data, 0, 100, 0, True, bytearray()) == (0, 0, WalkEnd.ROWS_FULL)
+
+
+# ---- process life ----
+
+
+def test_buffers_are_let_go() -> None:
+    for buffer in (mmap.mmap(-1, 4096), bytearray(4096)):
+        rows = np.zeros(100, FRAME_DTYPE)
+        size = encode(buffer, physical_offset=0)
+        native.walk(buffer, 0, 4096, 0, True, rows)
+        native.masked_crc32(buffer)
+        for wrong in ({"topic": b"t" * 128}, {"topic": "text"}, {"position": 4096 - size + 1}):
+            with pytest.raises((ValueError, TypeError)):
+                encode(buffer, **wrong)
+        with pytest.raises(ValueError):
+            native.walk(buffer, 0, 5000, 0, True, rows)
+        buffer.close() if isinstance(buffer, mmap.mmap) else buffer.clear()  # BufferError if anything still holds it
+
+
+@pytest.mark.parametrize("work", ["walk", "crc", "encode"])
+def test_other_threads_run_during_long_work(work: str) -> None:
+    """With a switch interval of minutes, only work that gives the GIL away lets this thread run in the midst of it."""
+    body = bytes(48 << 20)
+    data, rows = bytearray(len(body) + 200), np.zeros(1, FRAME_DTYPE)
+    size = encode(data, physical_offset=0, body=body)
+    jobs: dict[str, Callable[[], object]] = {
+        "walk": lambda: native.walk(data, 0, size, 0, True, rows),
+        "crc": lambda: native.masked_crc32(data),
+        "encode": lambda: encode(data, body=body),
+    }
+    spans: list[tuple[float, float]] = []
+
+    ticks: list[float] = []
+
+    def seen() -> bool:
+        return any(begin < tick < end for begin, end in spans for tick in ticks)
+
+    def run() -> None:
+        for _ in range(30):
+            if not seen():
+                begin = time.perf_counter()
+                jobs[work]()
+                spans.append((begin, time.perf_counter()))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(600)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+        while thread.is_alive():
+            ticks.append(time.perf_counter())
+            time.sleep(0.0002)
+    finally:
+        sys.setswitchinterval(before)
+    assert seen()
+
+
+def run_python(code: str, **environment: str) -> str:
+    env = {**os.environ, **environment}
+    return subprocess.run(
+        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
+    ).stdout.strip()
+
+
+def test_choice(kernel: str) -> None:
+    assert kernel == native.NAME
+    assert "pure" in native.available()
+    with pytest.raises(ValueError, match="'c' or 'pure'"):
+        native.use("fortran")
+    assert kernel == native.NAME
+    code = "from flightlog.store import native; print(native.NAME, *native.available())"
+    assert run_python(code, FLIGHTLOG_PURE="1") == " ".join(["pure", *native.available()])
+    assert run_python(code, FLIGHTLOG_PURE="0") == " ".join([native.available()[0], *native.available()])
+
+
+def test_absent_kernel_is_named_when_asked_for() -> None:
+    code = (
+        "import sys; sys.modules['flightlog.store.native._kernel'] = None\n"
+        "from flightlog.store import native\n"
+        "print(native.NAME, native.available())\n"
+        "try: native.use('c')\n"
+        "except ImportError as e: print(type(e).__name__, 'C compiler' in str(e), native.NAME)\n"
+    )
+    assert run_python(code) == "pure ('pure',)\nKernelUnavailableError True pure"
