@@ -36,7 +36,7 @@ from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, S
 from .cutting import cut_tail
 from .dispatcher import Dispatcher, sync_table
 from .dispatching import LMQ_PREFIX, dispatch_rules
-from .evidence import ABORT_FILE, abort_content, read_evidence
+from .evidence import ABORT_FILE, LastWriter, abort_content, read_evidence
 from .recovery import RecoveryReport, recover_queues
 
 log = logging.getLogger("flightlog.recovery")
@@ -99,7 +99,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
-        report.cut = cut_tail(disk, path, reader, found.end)
+        if found.torn is not None or evidence.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
+            report.cut = cut_tail(disk, path, reader, found.end)
         sync_table(disk, table)
         _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end)
         files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)
@@ -124,7 +125,7 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
     features = {
         "batchconsumequeue": "it has batch consume queues (batchconsumequeue/)",
         "consumequeue_ext": "it has consume-queue extensions (consumequeue_ext/)",
-        "compaction": "it has compacted topics (compaction/)",
+        "compaction/compactionLog": "it has compacted topics (compaction/)",
     }
     for name, feature in features.items():
         if disk.list(path / name):

@@ -116,7 +116,22 @@ def decode_progress(page: bytes) -> Progress | None:
         return None
     if not 0 <= words[QUEUES_FLUSHED] <= words[DISPATCHED] or min(words[APPENDED:DISPATCHED]) < 0:
         return None
-    return Progress(*words[EPOCH:CHECKPOINT], words[CHECKPOINT:])
+    return Progress(
+        epoch=words[EPOCH],
+        pid=words[PID],
+        segment_size=words[SEGMENT_SIZE],
+        appended=words[APPENDED],
+        visible=words[VISIBLE],
+        flushed=words[FLUSHED],
+        dispatched=words[DISPATCHED],
+        queues_flushed=words[QUEUES_FLUSHED],
+        clean_close=words[CLEAN_CLOSE],
+        boot=words[BOOT],
+        store_timestamp_ms=words[STORE_TIMESTAMP],
+        queue_count=words[QUEUE_COUNT],
+        queue_entries=words[QUEUE_ENTRIES],
+        checkpoint=words[CHECKPOINT:],
+    )
 
 
 def read_progress(disk: Disk, root: Path) -> Progress | None:

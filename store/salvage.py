@@ -71,8 +71,7 @@ def last_data(segment: Segment, position: int) -> int:
         piece = segment.read(at, min(PIECE_SIZE, segment.size - at))
         if not piece:
             break
-        stripped = len(piece.rstrip(b"\0"))
-        if stripped:
-            last = max(last, at + stripped)
+        if np.frombuffer(piece, np.uint8).any():
+            last = max(last, at + len(piece.rstrip(b"\0")))
         at += len(piece)
     return last
