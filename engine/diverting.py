@@ -20,6 +20,7 @@ def refuse_delays(message: Message) -> Message:
             if asked.get(name, "0") != "0":
                 raise InvalidMessageError(
                     f"topic {message.topic!r}: the property {name} asks for a later delivery, which this "
-                    "version of flightlog does not do: it would wait for ever. Put it without the property, or let RocketMQ deliver it"
+                    "version of flightlog does not do: it would wait for ever. Put it without the property, or let "
+                    "RocketMQ deliver it"
                 )
     return message

@@ -90,7 +90,7 @@ class Progress:
     @property
     def is_of_this_boot(self) -> bool:
         """Whether the page cache that this page was written into is still there: then no word of it is stale."""
-        return self.boot == boot_number()
+        return self.boot != 0 and self.boot == boot_number()
 
 
 @cache

@@ -1,0 +1,54 @@
+"""The command line, put together: one command a file in `commands/`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from .commands.bench import bench
+from .commands.demo import demo
+from .commands.info import info
+from .commands.verify import verify
+from .program import run_program
+
+app = typer.Typer(
+    name="flightlog",
+    help="An embeddable message store whose files are Apache RocketMQ's files.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (demo, info, verify, bench):
+    app.command()(command)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        package = import_module("..", __package__)
+        print("flightlog", package.__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """An embeddable message store whose files are Apache RocketMQ's files."""
+
+
+def run() -> int:
+    """Run the command that the arguments name; returns its exit code."""
+
+    def program() -> int:
+        try:
+            app(prog_name="flightlog")
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 0
+        return 0
+
+    return run_program(program)

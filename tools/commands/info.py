@@ -1,0 +1,170 @@
+"""`flightlog info PATH`: what a store holds and how it was left."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...store.progress import STILL_OPEN, Progress
+from ..inspecting import StoreInfo, inspect
+from ..output import Column, Output
+from ..program import end_when_nobody_reads
+from ..words import count_text, printable, size_text, time_text
+
+
+def info(
+    path: Annotated[Path, typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Show segments, topics, queues, sizes, and who wrote last. Takes no lock and changes nothing."""
+    end_when_nobody_reads()
+    found = inspect(path)
+    if as_json:
+        print(json.dumps(as_object(found), indent=2))
+    else:
+        _show(found, Output())
+
+
+def _show(found: StoreInfo, output: Output) -> None:
+    output.facts(_facts(found))
+    number = Column
+    output.table(
+        "Topics",
+        [Column("topic"), number("queues", True), number("messages", True)],
+        [[printable(topic), f"{queues:,}", f"{messages:,}"] for topic, (queues, messages) in found.topics.items()],
+    )
+    output.table(
+        "Queues (offsets: one a message; the end is one past the last)",
+        [Column("topic"), number("queue", True), number("first", True), number("end", True), number("messages", True)],
+        [
+            [printable(queue.topic), str(queue.queue_id), f"{queue.first:,}", f"{queue.end:,}", f"{queue.messages:,}"]
+            for queue in found.queues
+        ],
+    )
+    output.table(
+        "Segments of the commit log",
+        [Column("file"), number("used", True), number("on disk", True), number("records", True)],
+        [
+            [
+                segment.name,
+                size_text(segment.used_size),
+                size_text(segment.allocated_size),
+                "not sealed" if segment.records is None else f"{segment.records:,}",
+            ]
+            for segment in found.segments
+        ],
+    )
+    output.table(
+        "Files",
+        [Column("folder"), number("files", True), number("length", True), number("on disk", True)],
+        [
+            [printable(folder.name), f"{folder.files:,}", size_text(folder.size), size_text(folder.allocated_size)]
+            for folder in found.folders
+        ],
+    )
+    progress = found.evidence.progress
+    if progress is not None:
+        output.table("Progress page", [Column("word"), Column("value"), Column("meaning")], _progress_rows(progress))
+    for note in found.notes:
+        output.line(f"note: {printable(note)}")
+    if found.notes:
+        output.line("`flightlog verify` checks every byte and says what to do.")
+
+
+def _facts(found: StoreInfo) -> list[tuple[str, str]]:
+    log_size = found.end_physical_offset - found.min_physical_offset
+    segments = count_text(len(found.segments), "segment")
+    of_size = f" of {size_text(found.segment_size)}" if found.segment_size else ""
+    facts = [
+        ("store", printable(str(found.path))),
+        ("last writer", found.writer_text),
+        ("closed cleanly", "yes" if found.is_closed_cleanly else "no"),
+        (
+            "commit log",
+            f"{size_text(log_size)} in {segments}{of_size}, physical offsets "
+            f"{found.min_physical_offset:,} to {found.end_physical_offset:,}",
+        ),
+        (
+            "messages",
+            f"{found.messages:,} in {count_text(len(found.queues), 'queue')} of {count_text(len(found.topics), 'topic')}",
+        ),
+        ("newest message", time_text(found.last_store_timestamp_ms)),
+        (
+            "files",
+            f"{size_text(sum(folder.size for folder in found.folders))} long, "
+            f"{size_text(sum(folder.allocated_size for folder in found.folders))} on disk",
+        ),
+        ("dispatch lag", _lag_text(found)),
+        ("read to open it", _scan_text(found)),
+    ]
+    if found.evidence.progress is None:
+        facts.append(("progress page", "none: only flightlog writes one"))
+    return facts
+
+
+def _lag_text(found: StoreInfo) -> str:
+    parts = []
+    if found.undispatched:
+        parts.append(f"{count_text(found.undispatched, 'message')} in the log and not in the queues on disk")
+    if found.lag_size:
+        parts.append(f"{size_text(found.lag_size)} visible and not dispatched")
+    return "; ".join(parts) or "none"
+
+
+def _scan_text(found: StoreInfo) -> str:
+    if not found.scanned_size:
+        return f"nothing of the log ({printable(found.scan_reason)})"
+    return f"{size_text(found.scanned_size)} of the log ({printable(found.scan_reason)})"
+
+
+def _progress_rows(progress: Progress) -> list[list[str]]:
+    clean_close = "open" if progress.clean_close == STILL_OPEN else f"{progress.clean_close:,}"
+    return [
+        ["epoch", f"{progress.epoch}", "this number was drawn when the store was opened for writing"],
+        ["pid", f"{progress.pid}", "the writer's process"],
+        ["appended", f"{progress.appended:,}", "end of the last whole record"],
+        ["visible", f"{progress.visible:,}", "readers go no further"],
+        ["flushed", f"{progress.flushed:,}", "durable: everything below was synced"],
+        ["dispatched", f"{progress.dispatched:,}", "everything below is in its queue"],
+        ["queues flushed", f"{progress.queues_flushed:,}", "every queue entry of a record below is synced"],
+        ["clean close", clean_close, "end of the log when it was closed"],
+        ["boot", "this one" if progress.is_of_this_boot else "an earlier one", "which start of the machine wrote this page"],
+        ["store time", time_text(progress.store_timestamp_ms), "newest record when queues were last flushed"],
+        ["queues", f"{progress.queue_count:,}", "when queues were last flushed"],
+        ["queue entries", f"{progress.queue_entries:,}", "sum of all queues' ends then"],
+    ]
+
+
+def as_object(found: StoreInfo) -> dict[str, Any]:
+    """What `--json` prints. Offsets are physical (bytes of the log) or queue offsets as their names say; sizes are bytes."""
+    progress = found.evidence.progress
+    return {
+        "path": str(found.path),
+        "last_writer": found.evidence.last_writer.name,
+        "is_closed_cleanly": found.is_closed_cleanly,
+        "is_open_for_writing": found.is_held,
+        "min_physical_offset": found.min_physical_offset,
+        "end_physical_offset": found.end_physical_offset,
+        "segment_size": found.segment_size,
+        "messages": found.messages,
+        "newest_store_timestamp_ms": found.last_store_timestamp_ms,
+        "scanned_size": found.scanned_size,
+        "scan_reason": found.scan_reason,
+        "undispatched_messages": found.undispatched,
+        "undispatched_size": found.lag_size,
+        "topics": [
+            {"topic": topic, "queues": queues, "messages": messages}
+            for topic, (queues, messages) in found.topics.items()
+        ],
+        "queues": [
+            {"topic": queue.topic, "queue_id": queue.queue_id, "first_queue_offset": queue.first, "end_queue_offset": queue.end}
+            for queue in found.queues
+        ],
+        "segments": [vars(segment) for segment in found.segments],
+        "folders": [vars(folder) for folder in found.folders],
+        "progress": None if progress is None else vars(progress),
+        "notes": found.notes,
+    }

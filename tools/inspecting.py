@@ -1,0 +1,199 @@
+"""What `flightlog info` tells of a store, collected without a lock, a write or a scan of what is healthy."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..engine.evidence import Evidence, LastWriter, someone_holds_the_lock
+from ..engine.read_only import ReadOnlyStore, open_read_only
+from ..store.disk import Disk, RealDisk
+from ..store.errors import StoreNotFoundError
+from ..store.progress import STILL_OPEN
+from ..store.seal import read_seal
+
+OTHER_FILES = "(other files)"
+
+
+@dataclass(frozen=True)
+class SegmentInfo:
+    """One file of the commit log."""
+
+    name: str
+    physical_offset: int
+    size: int
+    allocated_size: int
+    """Bytes of disk that it occupies; holes take none."""
+    used_size: int
+    """Bytes from its start to its last record, the filler included."""
+    records: int | None
+    """From its seal; None for a segment that is not sealed (not full yet, or written by RocketMQ)."""
+
+
+@dataclass(frozen=True)
+class QueueInfo:
+    """One queue's bounds, in queue offsets."""
+
+    topic: str
+    queue_id: int
+    first: int
+    end: int
+    """One past the last message."""
+
+    @property
+    def messages(self) -> int:
+        return self.end - self.first
+
+
+@dataclass(frozen=True)
+class FolderInfo:
+    """How much the files of one folder of the store hold and occupy."""
+
+    name: str
+    files: int
+    size: int
+    allocated_size: int
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """A store as it was when it was looked at."""
+
+    path: Path
+    evidence: Evidence
+    is_held: bool
+    """Whether a process of this machine holds the store's lock now."""
+    min_physical_offset: int
+    end_physical_offset: int
+    segment_size: int
+    segments: list[SegmentInfo]
+    queues: list[QueueInfo]
+    folders: list[FolderInfo]
+    scanned_size: int
+    """Bytes of the log that had to be read to know its end."""
+    scan_reason: str
+    undispatched: int
+    """Messages in the log that their queues on disk do not have, or have wrongly, as far as the log was read."""
+    notes: list[str]
+    """Damage and other things that were read past."""
+    last_store_timestamp_ms: int
+
+    @property
+    def messages(self) -> int:
+        return sum(queue.messages for queue in self.queues)
+
+    @property
+    def topics(self) -> dict[str, tuple[int, int]]:
+        """Topic -> (queues, messages)."""
+        counts, messages = Counter[str](), Counter[str]()
+        for queue in self.queues:
+            counts[queue.topic] += 1
+            messages[queue.topic] += queue.messages
+        return {topic: (counts[topic], messages[topic]) for topic in counts}
+
+    @property
+    def lag_size(self) -> int | None:
+        """Bytes visible and not dispatched by flightlog's own word; None where it has said none."""
+        progress = self.evidence.progress
+        if progress is None or not self.evidence.is_ours:
+            return None
+        return max(progress.visible - progress.dispatched, 0)
+
+    @property
+    def writer_text(self) -> str:
+        """Who wrote last, and how that ended or goes on."""
+        evidence = self.evidence
+        match evidence.last_writer:
+            case LastWriter.FLIGHTLOG_KILLED if self.is_held:
+                return f"flightlog, process {evidence.progress.pid if evidence.progress else '?'}, open for writing now"
+            case LastWriter.FLIGHTLOG_KILLED:
+                return "flightlog, which did not close it (killed?); the next open for writing recovers it"
+            case LastWriter.FLIGHTLOG_CLOSED:
+                return "flightlog, closed cleanly"
+            case LastWriter.ROCKETMQ_KILLED if self.is_held:
+                return "RocketMQ, open for writing now"
+            case LastWriter.ROCKETMQ_KILLED:
+                return "RocketMQ, which did not shut down (killed, or running elsewhere)"
+            case LastWriter.ROCKETMQ_CLOSED:
+                return "RocketMQ, shut down cleanly"
+            case LastWriter.NOBODY:
+                return "nobody: there is no segment"
+
+    @property
+    def is_closed_cleanly(self) -> bool:
+        progress = self.evidence.progress
+        return self.evidence.is_clean and (progress is None or progress.clean_close != STILL_OPEN)
+
+
+def open_to_inspect(path: Path, disk: Disk | None = None) -> ReadOnlyStore:
+    """Open a store read-only. Raises StoreNotFoundError, with what was found there instead."""
+    if path.exists() and not path.is_dir():
+        raise StoreNotFoundError(f"{path}: a file; expected the folder that holds a store's commitlog/")
+    return open_read_only(path, disk=disk)
+
+
+def inspect(path: Path) -> StoreInfo:
+    """Look at the store at `path`. Raises StoreNotFoundError or DiskError."""
+    disk = RealDisk()
+    with open_to_inspect(path, disk) as view:
+        report, end = view.report, view.end_physical_offset
+        segments = []
+        for segment in view.segments:
+            seal = read_seal(disk, path, segment)
+            segments.append(
+                SegmentInfo(
+                    segment.path.name,
+                    segment.base,
+                    segment.size,
+                    disk.allocated_size(segment.path),
+                    min(max(end - segment.base, 0), segment.size),
+                    seal.record_count if seal is not None else None,
+                )
+            )
+        return StoreInfo(
+            path=path,
+            evidence=view.evidence,
+            is_held=someone_holds_the_lock(path),
+            min_physical_offset=view.min_physical_offset,
+            end_physical_offset=end,
+            segment_size=view.log_reader.segment_size,
+            segments=segments,
+            queues=[QueueInfo(*key, first, end) for key, (first, end) in view.queues().items()],
+            folders=_folders(disk, path),
+            scanned_size=max(report.end - report.scanned_from, 0),
+            scan_reason=report.reason,
+            undispatched=report.entries_dispatched,
+            notes=report.damage,
+            last_store_timestamp_ms=report.last_store_timestamp_ms,
+        )
+
+
+def _folders(disk: RealDisk, root: Path) -> list[FolderInfo]:
+    found: list[FolderInfo] = []
+    for entry in disk.list(root):
+        if entry.is_folder:
+            found.append(_folder(disk, entry.name, _files_below(disk, root / entry.name)))
+    found.append(_folder(disk, OTHER_FILES, (root / entry.name for entry in disk.list(root) if not entry.is_folder)))
+    return found
+
+
+def _folder(disk: RealDisk, name: str, paths: Iterator[Path]) -> FolderInfo:
+    files = size = allocated_size = 0
+    for path in paths:
+        try:
+            size += path.stat().st_size
+            allocated_size += disk.allocated_size(path)
+        except FileNotFoundError:
+            continue  # a live writer renames and removes
+        files += 1
+    return FolderInfo(name, files, size, allocated_size)
+
+
+def _files_below(disk: RealDisk, folder: Path) -> Iterator[Path]:
+    for entry in disk.list(folder):
+        if entry.is_folder:
+            yield from _files_below(disk, folder / entry.name)
+        else:
+            yield folder / entry.name

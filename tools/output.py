@@ -1,0 +1,78 @@
+"""Facts and tables on stdout: drawn by rich on a terminal, plain aligned text where another program or a file reads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+TERMINAL_ROWS_MAX = 40
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    is_number: bool = False
+
+
+class Output:
+    """Writes to stdout. A terminal gets the head and the tail of a long table, everybody else all of it."""
+
+    def __init__(self) -> None:
+        self.is_terminal = sys.stdout.isatty()
+
+    def line(self, text: str = "") -> None:
+        print(text)
+
+    def facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        """One 'name  value' a line."""
+        width = max(len(name) for name, _ in facts)
+        if not self.is_terminal:
+            for name, value in facts:
+                print(f"{name:<{width}}  {value}")
+            return
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 2))
+        for name, value in facts:
+            grid.add_row(Text(name, style="dim"), Text(value, overflow="fold"))
+        Console(highlight=False).print(grid)
+
+    def table(self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """A table under its title. An empty one is left out."""
+        if not rows:
+            return
+        if self.is_terminal:
+            self._draw(title, columns, rows)
+            return
+        print(f"\n{title}")
+        widths = [max(len(row[i]) for row in [[column.title for column in columns], *rows]) for i in range(len(columns))]
+        for row in [[column.title for column in columns], *rows]:
+            cells = [
+                f"{cell:>{width}}" if column.is_number else f"{cell:<{width}}"
+                for cell, width, column in zip(row, widths, columns, strict=True)
+            ]
+            print("  ".join(cells).rstrip())
+
+    def _draw(self, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        from rich import box
+        from rich.console import Console
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        for column in columns:
+            justify = "right" if column.is_number else "left"
+            table.add_column(column.title, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+        left_out = len(rows) - TERMINAL_ROWS_MAX
+        shown = list(rows) if left_out <= 0 else [*rows[: TERMINAL_ROWS_MAX // 2], *rows[-TERMINAL_ROWS_MAX // 2 :]]
+        for row in shown:
+            table.add_row(*[Text(cell) for cell in row])
+        console = Console(highlight=False)
+        console.print(table)
+        if left_out > 0:
+            console.print(Text(f"{left_out:,} rows from the middle are left out; a pipe or --json gets all", style="dim"))
