@@ -75,8 +75,10 @@ class LogReader:
         self._check_open()
         if mapped:
             view = memoryview(segment.mapping())
-            return SegmentScan(lambda at, size: view[at : at + size], segment.base, position, stop, check_crc=check_crc)
-        return SegmentScan(segment.read, segment.base, position, stop, check_crc=check_crc)
+            return SegmentScan(
+                lambda at, size: view[at : at + size], segment.base, segment.size, position, stop, check_crc=check_crc
+            )
+        return SegmentScan(segment.read, segment.base, segment.size, position, stop, check_crc=check_crc)
 
     def segments_between(self, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
         """(segment, first position, last position) of every segment that overlaps physical [start, stop)."""

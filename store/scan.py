@@ -30,13 +30,22 @@ class SegmentScan:
     """Iterate over (piece, rows); afterwards `position` and `end` say where and why the walk stopped.
 
     The rows are reused: take what you need before the next step. A body that differs from its CRC does not stop the
-    walk; its row has `crc_ok` 0.
+    walk; its row has `crc_ok` 0. A filler that does not reach exactly to the end of the segment is none: BAD_LENGTHS.
     """
 
     def __init__(
-        self, read: ReadPiece, base: int, position: int, stop: int, *, check_crc: bool, piece_size: int = PIECE_SIZE
+        self,
+        read: ReadPiece,
+        base: int,
+        segment_size: int,
+        position: int,
+        stop: int,
+        *,
+        check_crc: bool,
+        piece_size: int = PIECE_SIZE,
     ) -> None:
         self._read, self._base, self._stop, self._check_crc = read, base, stop, check_crc
+        self._segment_size = segment_size
         self._piece_size = piece_size
         self._rows: Any = np.empty(ROWS_A_PIECE, FRAME_DTYPE)
         self.position = position
@@ -58,16 +67,17 @@ class SegmentScan:
                     yield piece, self._rows[:count]
                 if self.end is not WalkEnd.ROWS_FULL:
                     break
+            if self.end is WalkEnd.BLANK and FRAME_SIZE.unpack_from(piece, at)[0] != self._segment_size - self.position:
+                self.end = WalkEnd.BAD_LENGTHS
             if self.end not in (WalkEnd.END, WalkEnd.TRUNCATED):
                 return
             if self.position + len(piece) - at >= self._stop:
                 return  # the piece reached the end of what may be read
             if at == 0:
-                if wanted > len(piece):
-                    return  # the file is shorter than it should be
+                if len(piece) < min(wanted, self._stop - self.position):
+                    self.end = WalkEnd.TRUNCATED  # the file is shorter than it should be
+                    return
                 # One record larger than a piece: fetch all of it. Its claimed size is bounded by the segment.
                 wanted = max(self._piece_size, FRAME_SIZE.unpack_from(piece)[0])
             else:
                 wanted = self._piece_size
-        if self.end in (WalkEnd.ROWS_FULL, WalkEnd.TRUNCATED) and self.position >= self._stop:
-            self.end = WalkEnd.END

@@ -1,0 +1,251 @@
+"""What the tests of the engine share.
+
+- `clock`: time that a test holds, steps and turns back.
+- `golden_set`: what RocketMQ wrote into a golden store, and what it read from it, as Python objects.
+- `fingerprint`, `watch_opens`: proof that a folder was not touched.
+- `copy_as_killed`: what a killed writer would have left behind, while the real one lives on.
+- `assert_clean`: how every test that wrote a store ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+if TYPE_CHECKING:
+    from flightlog import ReadOnlyStore, StoredMessage
+    from flightlog.engine.verifying import VerifyReport
+
+    AssertClean = Callable[[Path], VerifyReport]
+    Fingerprint = dict[str, tuple[int, int, str]]
+    WatchOpens = Callable[[], AbstractContextManager[list[tuple[str, int]]]]
+
+LATER_MS = 1_900_000_000_000
+"""A time after that of every golden store, whatever the machine's clock says."""
+
+Key = tuple[str, int]
+"""Topic and queue id."""
+
+
+@dataclass
+class ManualClock:
+    """A clock that moves only when a test moves it; `step_ms` makes it move at every look."""
+
+    at_ms: int = LATER_MS
+    step_ms: int = 0
+
+    def now_ms(self) -> int:
+        self.at_ms += self.step_ms
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return self.at_ms / 1000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@dataclass
+class GoldenSet:
+    """One golden store: the files, what was put (`manifest`), and what RocketMQ read from a copy (`java`)."""
+
+    root: Path
+    manifest: list[dict[str, Any]] = field(init=False)
+    java: list[dict[str, Any]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        lines = [line for name in ("manifest-1.jsonl", "manifest.jsonl") for line in self._lines(name)]
+        self.manifest = lines
+        self.java = self._lines("java-read.jsonl")
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        path = self.root / name
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    @property
+    def store(self) -> Path:
+        """The files as RocketMQ left them."""
+        return self.root / "store"
+
+    @property
+    def after_java(self) -> Path:
+        """A copy of them that RocketMQ opened, recovered and closed once more."""
+        return self.root / "store-after-java-open"
+
+    @cached_property
+    def put(self) -> list[dict[str, Any]]:
+        """The messages that RocketMQ stored, in the order of the log."""
+        stored = [line for line in self.manifest if line["type"] == "msg" and line["status"] == "PUT_OK"]
+        return sorted(stored, key=lambda line: cast(int, line["commitLogOffset"]))
+
+    @cached_property
+    def java_read(self) -> dict[tuple[str, int, int], dict[str, Any]]:
+        """What RocketMQ read from the queues: (queue's topic, queue id, queue offset) -> message."""
+        return {(m["cqTopic"], m["cqQueueId"], m["cqOffset"]): m for m in self.java if m["type"] == "msg"}
+
+    @cached_property
+    def java_bounds(self) -> dict[Key, tuple[int, int]]:
+        """Bounds of the ordinary queues as RocketMQ read them; queues that hold nothing and never did are left out."""
+        lines = [line for line in self.java if line["type"] == "queue" and line["cqType"] == "SimpleCQ"]
+        return {(q["topic"], q["queueId"]): (q["min"], q["max"]) for q in lines if q["max"] > 0}
+
+    @cached_property
+    def put_bounds(self) -> dict[Key, tuple[int, int]]:
+        """Bounds as the process that wrote the store saw them at its end."""
+        (summary,) = [line for line in self._lines("manifest.jsonl") if line["type"] == "summary"]
+        lines = [line for line in summary["queues"] if line["cqType"] == "SimpleCQ"]
+        return {(q["topic"], q["queueId"]): (q["min"], q["max"]) for q in lines if q["max"] > 0}
+
+    def note(self, name: str) -> dict[str, int]:
+        """`torn.json`, `crcflip.json` or `cqlag.json`."""
+        found: dict[str, int] = json.loads((self.root / name).read_text())
+        return found
+
+    def spec(self, name: str) -> int:
+        """A size of the set: `cl`, `cqBytes`, ..."""
+        return cast(int, self.manifest[0][name])
+
+
+@pytest.fixture(scope="session")
+def golden_set(golden: Callable[[str], Path]) -> Callable[[str], GoldenSet]:
+    """`golden_set("abort")`: shared and read-only, as `golden` is."""
+    known: dict[str, GoldenSet] = {}
+
+    def get(name: str) -> GoldenSet:
+        if name not in known:
+            known[name] = GoldenSet(golden(name))
+        return known[name]
+
+    return get
+
+
+DESCRIBED = (
+    *("commitLogOffset", "size", "magic", "topic", "queueId", "queueOffset", "flag", "sysFlag", "bornTimestamp"),
+    *("bornHost", "storeTimestamp", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "bodyLen", "bodyCRC"),
+    *("bodySha1", "keys", "tags", "uniqKey", "msgId", "properties"),
+)
+"""The fields of a manifest's message that tell what is stored."""
+
+
+def _describe(message: StoredMessage) -> dict[str, Any]:
+    properties = message.properties
+    values = (
+        *(message.physical_offset, message.size, f"0x{message.magic & 0xFFFFFFFF:08x}", message.topic),
+        *(message.queue_id, message.queue_offset, message.flag, message.sys_flag, message.born_timestamp_ms),
+        *(str(message.born_host), message.store_timestamp_ms, str(message.store_host), message.reconsume_times),
+        *(message.prepared_transaction_offset, len(message.body), message.body_crc),
+        *(hashlib.sha1(message.body).hexdigest(), properties.get("KEYS"), message.tags, message.uniq_key),
+        *(message.message_id, properties),
+    )
+    return dict(zip(DESCRIBED, values, strict=True))
+
+
+@pytest.fixture(scope="session")
+def describe() -> Callable[[StoredMessage], dict[str, Any]]:
+    """A message in the words of a manifest."""
+    return _describe
+
+
+@pytest.fixture(scope="session")
+def described() -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """Of a manifest's line, what `describe` says of a message."""
+    return lambda line: {name: line[name] for name in DESCRIBED}
+
+
+@pytest.fixture(scope="session")
+def read_all() -> Callable[..., dict[Key, list[StoredMessage]]]:
+    """Every message of every queue of an open store."""
+
+    def read(store: ReadOnlyStore, **how: Any) -> dict[Key, list[StoredMessage]]:
+        return {key: list(store.read(*key, **how)) for key in store.queues()}
+
+    return read
+
+
+def _fingerprint(folder: Path) -> Fingerprint:
+    found: Fingerprint = {}
+    for path in sorted([folder, *folder.rglob("*")]):
+        status = path.stat()
+        is_read = path.is_file() and path.name != "lock"  # whoever opens `lock` may drop a lock
+        digest = hashlib.sha256(path.read_bytes()).hexdigest() if is_read else ""
+        found[str(path.relative_to(folder))] = (status.st_size, status.st_mtime_ns, digest)
+    return found
+
+
+@pytest.fixture(scope="session")
+def fingerprint() -> Callable[[Path], Fingerprint]:
+    """Length, time of change and SHA-256 of every file; of `lock` not the content. Compare two of them."""
+    return _fingerprint
+
+
+_watchers: list[list[tuple[str, int]]] = []
+
+
+def _note_open(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and _watchers:
+        path, _, flags = arguments
+        for watcher in _watchers:
+            watcher.append((os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path), flags))
+
+
+@pytest.fixture(scope="session")
+def watch_opens() -> WatchOpens:
+    """`with watch_opens() as opened:` lists (path, flags) of every open that this process makes meanwhile."""
+    sys.addaudithook(_note_open)  # stays for the life of the process, as audit hooks do
+
+    @contextmanager
+    def watch() -> Iterator[list[tuple[str, int]]]:
+        opened: list[tuple[str, int]] = []
+        _watchers.append(opened)
+        try:
+            yield opened
+        finally:
+            _watchers.remove(opened)
+
+    return watch
+
+
+@pytest.fixture(scope="session")
+def copy_as_killed() -> Callable[[Path, Path], Path]:
+    """`copy_as_killed(live, target)`: the files as they are now. Within one boot that is what a SIGKILL leaves."""
+
+    def copy(live: Path, target: Path) -> Path:
+        shutil.copytree(live, target, ignore=shutil.ignore_patterns("lock"))
+        (target / "lock").write_bytes(b"lock")
+        return target
+
+    return copy
+
+
+@pytest.fixture(scope="session")
+def assert_clean() -> AssertClean:
+    """Verify a store that nobody has open, and return the report for more questions."""
+    import flightlog
+
+    def check(path: Path) -> VerifyReport:
+        with flightlog.open_read_only(path) as view:
+            report = view.verify()
+        assert report.is_clean, "\n".join(map(str, report.findings))
+        return report
+
+    return check
+
+
+@pytest.fixture(scope="session")
+def put_order() -> Callable[[list[dict[str, Any]]], Counter[Key]]:
+    """How many messages each queue got."""
+    return lambda lines: Counter((line["topic"], line["queueId"]) for line in lines)

@@ -1,0 +1,92 @@
+"""`flightlog verify PATH`: check every byte of a store against itself."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ...engine.evidence import someone_holds_the_lock
+from ...engine.read_only import ReadOnlyStore
+from ...engine.verifying import VerifyReport
+from ...store.disk import RealDisk
+from ...store.seal import seal_path
+from ..bar import Bar
+from ..counting_disk import CountingDisk
+from ..inspecting import open_to_inspect
+from ..output import Output
+from ..program import EXIT_FINDINGS, end_when_nobody_reads
+from ..words import count_text, printable, seconds_text, size_text
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
+) -> None:
+    """Check log, seals, queues, checkpoint and progress page. Takes no lock and changes nothing.
+
+    Exit code: 0 clean, 1 findings, 2 wrong call, 3 cannot be read.
+    """
+    end_when_nobody_reads()
+    started_s = time.monotonic()
+    disk = CountingDisk()
+    with open_to_inspect(path, disk) as view:
+        disk.read_size = 0
+        with Bar("verifying", _size_to_read(view), lambda: disk.read_size):
+            report = view.verify()
+    is_held = someone_holds_the_lock(path)
+    if as_json:
+        print(json.dumps(as_object(report, is_held), indent=2))
+    else:
+        _show(report, is_held, time.monotonic() - started_s, Output())
+    if not report.is_clean:
+        raise typer.Exit(EXIT_FINDINGS)
+
+
+def _size_to_read(view: ReadOnlyStore) -> int:
+    """About how many bytes a verify reads: the log for its records, again for its queues, and again what is sealed."""
+    log_size = view.end_physical_offset - view.min_physical_offset
+    disk = RealDisk()
+    sealed = sum(segment.size for segment in view.segments if disk.exists(seal_path(view.path, segment.base)))
+    return 2 * log_size + sealed
+
+
+def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) -> None:
+    path = printable(str(report.path))
+    for number, finding in enumerate(report.findings, 1):
+        output.line(f"{number}. {printable(str(finding.path))}, offset {finding.offset:,}")
+        output.line(f"   found    {printable(finding.meaning)}")
+        output.line(f"   to mend  {printable(finding.mend)}")
+    if report.findings:
+        output.line()
+    result = "clean" if report.is_clean else count_text(len(report.findings), "finding")
+    segments = count_text(report.segments, "segment")
+    sealed = f" ({report.sealed_segments:,} sealed)" if report.sealed_segments else ""
+    output.line(
+        f"{path}: {result}. Checked {count_text(report.records, 'record')} in {segments}{sealed}, "
+        f"{count_text(report.queue_entries, 'queue entry', 'queue entries')}, {size_text(report.bytes_checked)} of log "
+        f"in {seconds_text(passed_s)}."
+    )
+    if is_held:
+        output.line("It is open for writing now: this is the state as of a moment ago, up to what its writer had published.")
+
+
+def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
+    """What `--json` prints. A finding's offset: physical in the log, a queue offset in a queue, else a position in the file."""
+    return {
+        "path": str(report.path),
+        "last_writer": report.last_writer.name,
+        "is_clean": report.is_clean,
+        "is_open_for_writing": is_held,
+        "findings": [
+            {"path": str(f.path), "offset": f.offset, "meaning": f.meaning, "mend": f.mend} for f in report.findings
+        ],
+        "records": report.records,
+        "segments": report.segments,
+        "sealed_segments": report.sealed_segments,
+        "queue_entries": report.queue_entries,
+        "bytes_checked": report.bytes_checked,
+    }
