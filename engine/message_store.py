@@ -87,7 +87,15 @@ class MessageStore:
         Raises InvalidMessageError (nothing stored), DiskFullError (nothing stored), SyncFailedError and
         StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
         """
-        return self.put_many((message,))[0]
+        self._check_usable()
+        record = prepare(self._divert(message), self.settings, self._log.segment_size)
+        results: list[PutResult] = []
+        try:
+            self._append((record,), results)
+        finally:
+            self._service.wake()
+        self._await_sync(results)
+        return results[0]
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Append messages in order, with one sync for all of them under sync flush.
@@ -107,11 +115,15 @@ class MessageStore:
             raise
         finally:
             self._service.wake()
+        self._await_sync(results)
+        return results
+
+    def _await_sync(self, results: list[PutResult]) -> None:
+        """Under sync flush: return once all of them are durable, or mark them as not known to be."""
         if self._is_sync and results:
             last = results[-1]
             if not self._log.flush(self._sync_timeout_s, last.physical_offset + last.size):
-                results = [result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
-        return results
+                results[:] = [result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
         """Append one batch and add what was appended to `results`, also if the append raises."""
@@ -299,9 +311,6 @@ def _close_at_exit(store: MessageStore) -> Callable[[], None]:
 
 def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
     """Consecutive records of about BATCH_SIZE bytes together."""
-    if len(records) == 1:
-        yield records
-        return
     batch: list[PreparedRecord] = []
     size = 0
     for record in records:

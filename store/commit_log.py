@@ -67,7 +67,7 @@ class CommitLog:
         self._settings, self._clock, self._progress = settings, clock, progress
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
-        self._sync_lock = threading.Lock()
+        self._sync_lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
         self.end = start.end
         self.flushed = start.flushed
         self.last_store_timestamp_ms = start.last_store_timestamp_ms
@@ -213,9 +213,10 @@ class CommitLog:
         Returns False if another thread's sync did not end within `timeout_s`. Raises SyncFailedError in the thread
         whose sync failed and StorePoisonedError in every later caller.
         """
-        if not self._sync_lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
-            return False
+        lock = self._sync_lock
         try:
+            if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
+                return False
             if self.flushed >= (self.end if up_to is None else up_to):
                 return True
             if self.poison is not None:
@@ -228,7 +229,12 @@ class CommitLog:
                 self._progress.publish(VISIBLE, target)
             return True
         finally:
-            self._sync_lock.release()
+            # An interrupt may come right after the lock was taken, before anything could be noted: so always let it go.
+            # (contextlib.suppress is Python code, in which an interrupt could come before the release.)
+            try:  # noqa: SIM105
+                lock.release()
+            except RuntimeError:
+                pass  # not held: the wait for it timed out or was interrupted
 
     def _sync_segments(self, start: int, stop: int) -> None:
         try:

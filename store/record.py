@@ -111,6 +111,8 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
     Raises InvalidMessageError or the one of its children that names the limit.
     """
     topic, body = message.topic, message.body
+    if not isinstance(topic, str):
+        raise InvalidMessageError(f"topic {topic!r}: a {type(topic).__name__}, expected text")
     topic_raw = _encode_topic(topic)
     if not isinstance(body, bytes):
         raise InvalidMessageError(f"topic {topic!r}: the body is a {type(body).__name__}, expected bytes")
@@ -165,7 +167,7 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
 def _encode_topic(topic: str) -> bytes:
     try:
         raw = topic.encode()
-    except (UnicodeEncodeError, AttributeError) as e:
+    except UnicodeEncodeError as e:
         raise InvalidMessageError(f"topic {topic!r}: expected text that can be written as UTF-8") from e
     if not is_safe_topic(topic):
         raise InvalidMessageError(f"topic {topic!r}: a topic names a folder: not empty, not '.' or '..', no '/' or NUL")

@@ -3,18 +3,22 @@
 - `scale`: the sizes of a run; `--full` or FLIGHTLOG_FULL=1 asks for the real ones and for the tests marked `full`.
 - `golden`, `golden_copy`: stores that Apache RocketMQ itself wrote, unpacked from FLIGHTLOG_GOLDEN.
 - `kernel`: the test runs once over the C kernel and once over its pure twin.
+- `support`: the modules in tests/support/; the programs there are run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
 """
 
 from __future__ import annotations
 
 import errno
+import importlib.util
 import os
 import shutil
+import sys
 import tarfile
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TypeVar
 
 import pytest
@@ -155,3 +159,20 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     native.use(name)
     yield name
     native.use(before)
+
+
+@pytest.fixture(scope="session")
+def support() -> Callable[[str], ModuleType]:
+    """`support("disks")` is the module tests/support/disks.py: no folder of the tests is on the path."""
+
+    def load(name: str) -> ModuleType:
+        full_name = f"flightlog_tests_support_{name}"
+        if full_name not in sys.modules:
+            spec = importlib.util.spec_from_file_location(full_name, ROOT / "tests" / "support" / f"{name}.py")
+            assert spec is not None and spec.loader is not None
+            module = importlib.util.module_from_spec(spec)
+            sys.modules[full_name] = module  # dataclasses look their module up while it is executed
+            spec.loader.exec_module(module)
+        return sys.modules[full_name]
+
+    return load

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-
-
+from .commands.bench import bench
+from .commands.demo import demo
 from .commands.info import info
 from .commands.verify import verify
 from .program import run_program
@@ -21,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (info, verify):
+for command in (demo, info, verify, bench):
     app.command()(command)
 
 

@@ -11,7 +11,6 @@ from ..engine.evidence import Evidence, LastWriter, someone_holds_the_lock
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..store.disk import Disk, RealDisk
 from ..store.errors import StoreNotFoundError
-from ..store.progress import STILL_OPEN
 from ..store.seal import read_seal
 
 OTHER_FILES = "(other files)"
@@ -120,11 +119,6 @@ class StoreInfo:
                 return "RocketMQ, shut down cleanly"
             case LastWriter.NOBODY:
                 return "nobody: there is no segment"
-
-    @property
-    def is_closed_cleanly(self) -> bool:
-        progress = self.evidence.progress
-        return self.evidence.is_clean and (progress is None or progress.clean_close != STILL_OPEN)
 
 
 def open_to_inspect(path: Path, disk: Disk | None = None) -> ReadOnlyStore:

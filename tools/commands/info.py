@@ -31,22 +31,23 @@ def info(
 def _show(found: StoreInfo, output: Output) -> None:
     output.facts(_facts(found))
     number = Column
+    # Names come last: a topic may be 255 bytes long.
     output.table(
         "Topics",
-        [Column("topic"), number("queues", True), number("messages", True)],
-        [[printable(topic), f"{queues:,}", f"{messages:,}"] for topic, (queues, messages) in found.topics.items()],
+        [Column("messages", True), Column("queues", True), Column("topic")],
+        [[f"{messages:,}", f"{queues:,}", printable(topic)] for topic, (queues, messages) in found.topics.items()],
     )
     output.table(
-        "Queues (offsets: one a message; the end is one past the last)",
-        [Column("topic"), number("queue", True), number("first", True), number("end", True), number("messages", True)],
+        "Queues (offsets count messages; the end is one past the last)",
+        [Column("messages", True), Column("first", True), Column("end", True), Column("queue", True), Column("topic")],
         [
-            [printable(queue.topic), str(queue.queue_id), f"{queue.first:,}", f"{queue.end:,}", f"{queue.messages:,}"]
+            [f"{queue.messages:,}", f"{queue.first:,}", f"{queue.end:,}", str(queue.queue_id), printable(queue.topic)]
             for queue in found.queues
         ],
     )
     output.table(
         "Segments of the commit log",
-        [Column("file"), number("used", True), number("on disk", True), number("records", True)],
+        [Column("file"), Column("used", True), Column("on disk", True), Column("records", True)],
         [
             [
                 segment.name,
@@ -59,15 +60,16 @@ def _show(found: StoreInfo, output: Output) -> None:
     )
     output.table(
         "Files",
-        [Column("folder"), number("files", True), number("length", True), number("on disk", True)],
+        [Column("files", True), Column("length", True), Column("on disk", True), Column("folder")],
         [
-            [printable(folder.name), f"{folder.files:,}", size_text(folder.size), size_text(folder.allocated_size)]
+            [f"{folder.files:,}", size_text(folder.size), size_text(folder.allocated_size), printable(folder.name)]
             for folder in found.folders
         ],
     )
     progress = found.evidence.progress
     if progress is not None:
-        output.table("Progress page", [Column("word"), Column("value"), Column("meaning")], _progress_rows(progress))
+        title = "Progress page" if found.evidence.is_ours else "Progress page (stale: RocketMQ has written since)"
+        output.table(title, [Column("word"), Column("value"), Column("meaning")], _progress_rows(progress))
     for note in found.notes:
         output.line(f"note: {printable(note)}")
     if found.notes:
@@ -81,7 +83,7 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
     facts = [
         ("store", printable(str(found.path))),
         ("last writer", found.writer_text),
-        ("closed cleanly", "yes" if found.is_closed_cleanly else "no"),
+        ("closed cleanly", "yes" if found.evidence.is_clean else "no"),
         (
             "commit log",
             f"{size_text(log_size)} in {segments}{of_size}, physical offsets "
@@ -123,7 +125,7 @@ def _scan_text(found: StoreInfo) -> str:
 def _progress_rows(progress: Progress) -> list[list[str]]:
     clean_close = "open" if progress.clean_close == STILL_OPEN else f"{progress.clean_close:,}"
     return [
-        ["epoch", f"{progress.epoch}", "this number was drawn when the store was opened for writing"],
+        ["epoch", f"{progress.epoch}", "drawn when the store was opened for writing"],
         ["pid", f"{progress.pid}", "the writer's process"],
         ["appended", f"{progress.appended:,}", "end of the last whole record"],
         ["visible", f"{progress.visible:,}", "readers go no further"],
@@ -144,7 +146,7 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
     return {
         "path": str(found.path),
         "last_writer": found.evidence.last_writer.name,
-        "is_closed_cleanly": found.is_closed_cleanly,
+        "is_closed_cleanly": found.evidence.is_clean,
         "is_open_for_writing": found.is_held,
         "min_physical_offset": found.min_physical_offset,
         "end_physical_offset": found.end_physical_offset,

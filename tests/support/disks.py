@@ -1,0 +1,171 @@
+"""Disk doors for tests: a real disk that runs full, fails, or hangs where it is told to.
+
+    disk = FaultyDisk()
+    disk.fail("allocate", "commitlog/", errno.ENOSPC, skip=2)   # the third and every later one, until heal()
+    disk.hold("sync", "commitlog/")                             # syncs hang until release()
+
+Operations: open, create (open of a file that is not there yet), read, write, resize, allocate, sync, sync_folder, rename,
+remove, make_folder. A path matches if it contains the given part.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from flightlog.store.disk import RealDisk, RealFile, disk_errors
+from flightlog.store.errors import SyncFailedError
+
+
+@dataclass
+class Fault:
+    """What is to happen at operations that match."""
+
+    operation: str
+    part: str
+    error: int
+    """An errno; 0 to hold the operation instead."""
+    skip: int = 0
+    """How many matching operations pass before."""
+    times: int | None = None
+    """How many are hit; None: all."""
+    hits: int = 0
+    released: threading.Event = field(default_factory=threading.Event)
+
+
+class FaultyFile(RealFile):
+    """A real file whose operations ask the disk first."""
+
+    def __init__(self, disk: FaultyDisk, file: RealFile, writable: bool) -> None:
+        super().__init__(file.path, os.dup(file._descriptor), writable)
+        file.close()
+        self._disk = disk
+
+    def read(self, position: int, size: int) -> bytes:
+        with disk_errors(self.path, f"reading {size} bytes at {position}"):
+            self._disk.meet("read", self.path)
+        return super().read(position, size)
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        with disk_errors(self.path, f"writing {len(data)} bytes at {position}", len(data)):
+            try:
+                self._disk.meet("write", self.path)
+            except OSError as e:
+                if e.errno == errno.ENOSPC:  # a disk that runs full takes what it can
+                    os.pwrite(self._descriptor, data[: len(data) // 2], position)
+                raise
+        super().write(position, data)
+
+    def resize(self, size: int) -> None:
+        with disk_errors(self.path, f"setting the length to {size} bytes", size):
+            self._disk.meet("resize", self.path)
+        super().resize(size)
+
+    def allocate(self, position: int, size: int) -> None:
+        with disk_errors(self.path, f"allocating {size} bytes at {position}", size):
+            self._disk.meet("allocate", self.path)
+        super().allocate(position, size)
+
+    def sync(self) -> None:
+        self._disk.meet_sync("sync", self.path)
+        super().sync()
+
+
+class FaultyDisk(RealDisk):
+    """A local disk with failures on order; counts every operation."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """(operation, name of the file or folder) -> how often."""
+        self.held = threading.Semaphore(0)
+        """Released once for every operation that begins to hang."""
+        self.sync_delay_s = 0.0
+        self._faults: list[Fault] = []
+        self._lock = threading.Lock()
+
+    def fail(self, operation: str, part: str, error: int, *, skip: int = 0, times: int | None = None) -> Fault:
+        fault = Fault(operation, part, error, skip, times)
+        self._faults.append(fault)
+        return fault
+
+    def hold(self, operation: str, part: str, *, times: int | None = None) -> Fault:
+        """Let matching operations hang until `release`."""
+        return self.fail(operation, part, 0, times=times)
+
+    def release(self) -> None:
+        """Let go of everything that hangs, and stop holding."""
+        for fault in self._faults:
+            fault.released.set()
+        self._faults = [fault for fault in self._faults if fault.error]
+
+    def heal(self) -> None:
+        """No more failures."""
+        self.release()
+        self._faults = []
+
+    def count(self, operation: str, part: str = "") -> int:
+        """How many operations there were on paths that contain `part`."""
+        with self._lock:
+            return sum(n for (name, path), n in self.counts.items() if name == operation and part in path)
+
+    def meet(self, operation: str, path: Path) -> None:
+        """Called before every operation. Raises the OSError that is on order."""
+        with self._lock:
+            self.counts[operation, str(path)] += 1
+            fault = self._next_fault(operation, str(path))
+        if fault is None:
+            return
+        if fault.error:
+            raise OSError(fault.error, os.strerror(fault.error))
+        self.held.release()
+        assert fault.released.wait(60), f"{operation} of {path} was held and never released"
+
+    def _next_fault(self, operation: str, path: str) -> Fault | None:
+        for fault in self._faults:
+            if fault.operation != operation or fault.part not in path:
+                continue
+            if fault.skip:
+                fault.skip -= 1
+            elif fault.times is None or fault.hits < fault.times:
+                fault.hits += 1
+                return fault
+        return None
+
+    def meet_sync(self, operation: str, path: Path) -> None:
+        """As `meet`, for syncs, which fail in their own way."""
+        if self.sync_delay_s:
+            time.sleep(self.sync_delay_s)
+        try:
+            self.meet(operation, path)
+        except OSError as e:
+            raise SyncFailedError(path, os.strerror(e.errno or 0)) from e
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> FaultyFile:
+        with disk_errors(path, "opening it"):
+            self.meet("create" if create and not path.exists() else "open", path)
+        return FaultyFile(self, super().open(path, writable=writable, create=create), writable)
+
+    def sync_folder(self, path: Path) -> None:
+        self.meet_sync("sync_folder", path)
+        super().sync_folder(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        with disk_errors(old, f"renaming it to {new.name}"):
+            self.meet("rename", new)
+        super().rename(old, new)
+
+    def remove(self, path: Path) -> None:
+        with disk_errors(path, "removing it"):
+            self.meet("remove", path)
+        super().remove(path)
+
+    def make_folder(self, path: Path) -> None:
+        if not path.exists():
+            with disk_errors(path, "making the folder"):
+                self.meet("make_folder", path)
+        super().make_folder(path)

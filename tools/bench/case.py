@@ -1,0 +1,62 @@
+"""One thing to measure, and how it is measured once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...store import native
+
+Work = Callable[[], object]
+"""What is timed. Called once."""
+
+Prepare = Callable[[Path, int, int], AbstractContextManager[Work]]
+"""(folder, body size, count) -> the work, ready to be timed. What is made in `folder` is gone or reusable afterwards."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload at one body size, over one twin of the kernel."""
+
+    name: str
+    body_size: int
+    """Bytes."""
+    record_size: int
+    """Bytes of one record in the log."""
+    count: int
+    """Messages that one round handles."""
+    prepare: Prepare
+    kernel: str | None = None
+    """"c" or "pure"; None for what does not use it."""
+    against: str | None = None
+    """The name of the reference that it is compared with."""
+    writes: bool = True
+    """Whether it writes its bytes to the folder in every round."""
+    needs_disk: bool = False
+    """Whether it measures the disk, so that a file system in memory would give a figure that means nothing."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of records that one round handles."""
+        return self.count * self.record_size
+
+    @contextmanager
+    def prepared(self, folder: Path) -> Iterator[Work]:
+        """The work, with the case's twin of the kernel at work until the context ends."""
+        before = native.NAME
+        native.use(self.kernel or before)
+        try:
+            with self.prepare(folder, self.body_size, self.count) as work:
+                yield work
+        finally:
+            native.use(before)
+
+    def measure(self, folder: Path) -> float:
+        """One round, in seconds."""
+        with self.prepared(folder) as work:
+            started_s = time.perf_counter()
+            work()
+            return time.perf_counter() - started_s

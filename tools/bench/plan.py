@@ -1,0 +1,57 @@
+"""Which cases a run consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...store import native
+from . import references, workloads
+from .case import Case, Prepare
+from .references import FALLOCATED, MEMCPY, ZEROED
+from .workloads import record_size
+
+BODY_SIZES = (100, 1024)
+COUNTS = {100: 40_000, 1024: 20_000}
+SYNC_COUNT = 400
+QUICK_PART = 10
+
+MEMORY_CASES: dict[str, tuple[Prepare, bool]] = {
+    "put": (workloads.put, True),
+    f"put_many({workloads.BATCH})": (workloads.put_many, True),
+    "dispatch": (workloads.dispatch, True),
+    "read": (workloads.read, False),
+    "recover": (workloads.recover, True),
+}
+SYNC_PUT = "put, sync"
+
+
+def message_count(body_size: int, *, quick: bool = False) -> int:
+    """How many messages one round of an ordinary case handles."""
+    return COUNTS.get(body_size, COUNTS[1024]) // (QUICK_PART if quick else 1)
+
+
+def make_cases(
+    *,
+    body_sizes: Iterable[int] = BODY_SIZES,
+    kernels: Iterable[str] | None = None,
+    quick: bool = False,
+) -> list[Case]:
+    """The cases of a run: at each body size the references, then every workload over every twin."""
+    kernels = tuple(kernels or native.available())
+    sync_count = SYNC_COUNT // (QUICK_PART if quick else 1)
+    cases = []
+    for body_size in body_sizes:
+        size = record_size(body_size)
+        count = message_count(body_size, quick=quick)
+        cases.append(Case(MEMCPY, body_size, size, count, references.memcpy))
+        for name, (prepare, writes) in MEMORY_CASES.items():
+            cases += [
+                Case(name, body_size, size, count, prepare, kernel, against=MEMCPY, writes=writes) for kernel in kernels
+            ]
+        loops = {FALLOCATED: references.fdatasync_fallocated, ZEROED: references.fdatasync_zeroed}
+        cases += [Case(name, body_size, size, sync_count, loop, needs_disk=True) for name, loop in loops.items()]
+        cases += [
+            Case(SYNC_PUT, body_size, size, sync_count, workloads.put_sync, kernel, against=FALLOCATED, needs_disk=True)
+            for kernel in kernels
+        ]
+    return cases

@@ -1,0 +1,99 @@
+"""A run's figures: as a table for people, as an object for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ..output import Column, Output
+from .case import Case
+from .machine import Machine
+from .plan import SYNC_PUT
+from .references import FALLOCATED, MEMCPY, ZEROED
+from .runner import Result
+
+KERNEL_NAMES = {"c": "C", "pure": "pure", None: ""}
+NOTES = {
+    MEMCPY: "the same bytes into a file mapping whose pages are there already, 256 KiB at a time: the limit",
+    "put": "append alone, a call a message, async flush; dispatch is held back",
+    "dispatch": "from the log into the consume queues, in one go",
+    "read": "every message as an object, its CRC checked, from the page cache",
+    "recover": "open after a kill with nothing synced or dispatched: everything is checked and dispatched anew",
+    "Spark scan": "all columns into Spark's no-op sink, by the clock; planning included",
+    FALLOCATED: "pwrite of one record, fdatasync; the file has its blocks by fallocate, as a segment has",
+    ZEROED: "the same on a file written full of zeros and synced before: the best case",
+    SYNC_PUT: "one thread, each put acknowledged after its own sync; beside the fallocated loop",
+}
+
+
+def find_reference(result: Result, results: Sequence[Result]) -> Result | None:
+    """What this result is compared with; None for a reference."""
+    for other in results:
+        if (other.case.name, other.case.body_size) == (result.case.against, result.case.body_size):
+            return other
+    return None
+
+
+def show(results: Sequence[Result], output: Output) -> None:
+    """One table a body size, then what the names mean."""
+    columns = [
+        Column("what"),
+        Column("kernel"),
+        Column("thousand/s", True),
+        Column("µs each", True),
+        Column("spread", True),
+        Column("of the limit", True),
+    ]
+    for body_size in sorted({result.case.body_size for result in results}):
+        here = [result for result in results if result.case.body_size == body_size]
+        title = f"Bodies of {body_size:,} bytes (records of {here[0].case.record_size:,} bytes)"
+        output.table(title, columns, [_row(result, results) for result in here])
+    output.line()
+    for name in dict.fromkeys(result.case.name for result in results):
+        if name in NOTES:
+            output.line(f"{name}: {NOTES[name]}")
+
+
+def _row(result: Result, results: Sequence[Result]) -> list[str]:
+    each_us = result.per_message_s * 1e6
+    reference = find_reference(result, results)
+    return [
+        result.case.name,
+        KERNEL_NAMES[result.case.kernel],
+        _figure(1e3 / each_us),
+        _figure(each_us),
+        f"{result.spread:.0%}",
+        "" if reference is None else f"{result.part_of(reference):.1%}",
+    ]
+
+
+def _figure(value: float) -> str:
+    """Three digits that mean something."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def as_object(results: Sequence[Result], machine: Machine, rounds: int) -> dict[str, Any]:
+    """What `--json` prints; times in seconds, `part_of_reference` 1.0 = as fast as it."""
+    return {
+        "machine": asdict(machine),
+        "rounds": rounds,
+        "results": [_result_object(result, find_reference(result, results)) for result in results],
+    }
+
+
+def _result_object(result: Result, reference: Result | None) -> dict[str, Any]:
+    case: Case = result.case
+    return {
+        "name": case.name,
+        "kernel": case.kernel,
+        "body_size": case.body_size,
+        "record_size": case.record_size,
+        "messages": case.count,
+        "seconds": result.seconds,
+        "median_s": result.median_s,
+        "per_message_s": result.per_message_s,
+        "messages_per_s": 1 / result.per_message_s,
+        "reference": case.against,
+        "part_of_reference": None if reference is None else result.part_of(reference),
+    }

@@ -1,0 +1,105 @@
+"""One run of the bench: says what it is about to do, does it, tells what came of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...store import native
+from ...store.errors import DiskFullError, UsageError
+from ..bar import Bar
+from ..output import Output
+from ..words import seconds_text, size_text
+from . import spark_scan
+from .case import Case
+from .machine import Machine, this_machine
+from .plan import BODY_SIZES, make_cases
+from .report import as_object, show
+from .runner import Result, measure, pilot
+
+ROUNDS = 5
+QUICK_ROUNDS = 2
+SPARK_START_S = 12
+"""About what it takes to start Spark and its workers, for the estimate."""
+ROOM = 3
+"""The folder must have so many times the bytes of the largest round free."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    quick: bool = False
+    rounds: int | None = None
+    no_spark: bool = False
+    folder: Path | None = None
+    """Whose file system is measured; a folder of our own is made in it, and removed."""
+    as_json: bool = False
+
+
+def run(options: Options) -> int:
+    """Measure and print. Raises UsageError, DiskFullError, and whatever the store raises."""
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    if rounds < 1:
+        raise UsageError(f"--rounds {rounds}: expected at least 1")
+    if options.folder is not None and not options.folder.is_dir():
+        raise UsageError(f"--folder {options.folder}: no such folder")
+    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
+    try:
+        results, machine = _measure_all(options, rounds, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    if options.as_json:
+        print(json.dumps(as_object(results, machine, rounds), indent=2))
+    else:
+        show(results, Output())
+    return 0
+
+
+def _measure_all(options: Options, rounds: int, folder: Path) -> tuple[list[Result], Machine]:
+    machine = this_machine(folder)
+    cases = [case for case in make_cases(quick=options.quick) if not (case.needs_disk and machine.is_in_memory)]
+    _say(f"{machine}; kernels: {', '.join(native.available())}")
+    if machine.is_in_memory:
+        _say(f"{folder} is on {machine.file_system}: no sync figures from there; name a disk's folder with --folder")
+    _check_room(cases, folder)
+    kernels = native.available() if spark_scan.is_possible() and not options.no_spark else ()
+    if not kernels and not options.no_spark:
+        _say("no Spark scan: pip install 'flightlog[spark]'")
+    round_s = pilot(cases, folder)
+    whole_s = rounds * round_s + len(kernels) * SPARK_START_S
+    written = rounds * sum(case.size for case in cases if case.writes)
+    _say(f"{rounds} rounds, about {seconds_text(max(whole_s, 1))}, writing {size_text(written)} below {folder}")
+    with Bar("measuring", rounds * len(cases)) as bar:
+
+        def done(count: int) -> None:
+            bar.done = count
+
+        results = measure(cases, rounds, folder, done)
+    for kernel in kernels:
+        results += _measure_spark(kernel, options, rounds, folder)
+    return results, machine
+
+
+def _measure_spark(kernel: str, options: Options, rounds: int, folder: Path) -> list[Result]:
+    with spark_scan.SparkProcess(kernel) as spark, Bar(f"Spark scan, {kernel} kernel"):
+        cases = [spark.case(body_size, quick=options.quick) for body_size in BODY_SIZES]
+        for case in cases:
+            case.measure(folder)
+        return measure(cases, rounds, folder, lambda count: None)
+
+
+def _check_room(cases: Sequence[Case], folder: Path) -> None:
+    wanted = ROOM * spark_scan.MORE_MESSAGES * max(case.size for case in cases)
+    free = shutil.disk_usage(folder).free
+    if free < wanted:
+        raise DiskFullError(folder, wanted, f"{size_text(free)} are free")
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,183 @@
+"""What is measured of the store. Messages are made beforehand; opening and closing are not timed, unless they are the point.
+
+    put              one message a call, async flush
+    put_many(256)    256 messages a call, async flush
+    dispatch         from the log into the consume queues; the two above leave it to the flush service, which is held back
+    read             every message of every queue, body copied and checked, from the page cache
+    recover          open a store whose writer was killed before it had synced or dispatched anything
+    put, sync        one message a call, each acknowledged after its own fdatasync, one thread
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ...engine.message_store import MessageStore, open_store
+from ...engine.read_only import open_read_only
+from ...store.message import Message
+from ...store.record import prepare
+from ...store.settings import FlushMode, StoreSettings
+from .case import Work
+
+TOPIC = "bench"
+QUEUES = 4
+BATCH = 256
+SEED = 1
+SEGMENT_SIZE = 64 << 20
+HELD_BACK_MS = 3_600_000
+"""A flush interval that no round lives to see."""
+
+ASYNC = StoreSettings(
+    segment_size=SEGMENT_SIZE,
+    queue_file_entries=100_000,
+    flush_interval_ms=HELD_BACK_MS,
+    queue_flush_interval_ms=HELD_BACK_MS,
+)
+SYNC = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=100_000, flush_mode=FlushMode.SYNC)
+
+
+def make_messages(body_size: int, count: int) -> list[Message]:
+    """The same ones in every run."""
+    body = random.Random(SEED).randbytes(body_size)
+    return [Message(TOPIC, body, tags="tag", keys=f"key-{i:08d}", queue_id=i % QUEUES) for i in range(count)]
+
+
+def record_size(body_size: int) -> int:
+    """Bytes of one of these messages in the log."""
+    return prepare(make_messages(body_size, 1)[0], ASYNC, SEGMENT_SIZE).size
+
+
+@contextmanager
+def _new_store(folder: Path, settings: StoreSettings) -> Iterator[MessageStore]:
+    path = folder / "store"
+    try:
+        with open_store(path, settings) as store:
+            yield store
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _batches(messages: Sequence[Message]) -> list[Sequence[Message]]:
+    return [messages[i : i + BATCH] for i in range(0, len(messages), BATCH)]
+
+
+@contextmanager
+def put(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    with _new_store(folder, ASYNC) as store:
+        yield _puts(store, make_messages(body_size, count))
+
+
+@contextmanager
+def put_sync(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    with _new_store(folder, SYNC) as store:
+        yield _puts(store, make_messages(body_size, count))
+
+
+def _puts(store: MessageStore, messages: Sequence[Message]) -> Work:
+    def work() -> None:
+        put = store.put
+        for message in messages:
+            put(message)
+
+    return work
+
+
+@contextmanager
+def put_many(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    with _new_store(folder, ASYNC) as store:
+        batches = _batches(make_messages(body_size, count))
+
+        def work() -> None:
+            for batch in batches:
+                store.put_many(batch)
+
+        yield work
+
+
+@contextmanager
+def dispatch(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    with _new_store(folder, ASYNC) as store:
+        for batch in _batches(make_messages(body_size, count)):
+            store.put_many(batch)
+        yield store.queues  # the first one to ask for queues waits until they are up to date
+
+
+@contextmanager
+def read(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    with open_read_only(kept_store(folder, body_size, count)) as view:
+
+        def work() -> None:
+            found = 0
+            for queue_id in range(QUEUES):
+                for message in view.read(TOPIC, queue_id):
+                    found += len(message.body)
+            if found != body_size * count:
+                raise RuntimeError(f"read {found} bytes of bodies, expected {body_size * count}")
+
+        yield work
+
+
+@contextmanager
+def recover(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    path = folder / "recovered"
+    shutil.copytree(_killed_store(folder, body_size, count), path)
+    for file in path.rglob("*"):
+        if file.is_file():  # else the open would wait for the disk to take the copy
+            with open(file, "rb") as opened:
+                os.fsync(opened.fileno())
+    opened_stores: list[MessageStore] = []
+    try:
+        yield lambda: opened_stores.append(open_store(path, ASYNC))
+        for store in opened_stores:
+            if store.recovery_report.records_scanned != count:
+                raise RuntimeError(f"recovered {store.recovery_report.records_scanned} records, expected {count}")
+    finally:
+        for store in opened_stores:
+            store.close()
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def kept_store(folder: Path, body_size: int, count: int) -> Path:
+    """A closed store with these messages, made at the first call."""
+    path = folder / f"read-{body_size}-{count}"
+    if not path.exists():
+        with open_store(path, ASYNC) as store:
+            for batch in _batches(make_messages(body_size, count)):
+                store.put_many(batch)
+    return path
+
+
+def _killed_store(folder: Path, body_size: int, count: int) -> Path:
+    """The same messages as their killed writer left them, made at the first call."""
+    path = folder / f"killed-{body_size}-{count}"
+    if path.exists():
+        return path
+    command = [sys.executable, "-P", "-m", __name__, str(path), str(body_size), str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        told = writer.stdout.readline()
+        writer.send_signal(signal.SIGKILL)
+    if told != b"put\n":
+        raise RuntimeError(f"the writer that was to be killed said {told!r}")
+    return path
+
+
+def _put_and_wait_for_the_kill(path: Path, body_size: int, count: int) -> None:
+    store = open_store(path, ASYNC)
+    for batch in _batches(make_messages(body_size, count)):
+        store.put_many(batch)
+    print("put", flush=True)
+    sys.stdin.read()
+    store.close()
+
+
+if __name__ == "__main__":
+    _put_and_wait_for_the_kill(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))

@@ -1,0 +1,37 @@
+"""The small store that ships with flightlog: written by Apache RocketMQ itself, with the list of what it put."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections import Counter
+from importlib.resources import files
+from pathlib import Path
+
+from ...store.errors import FlightlogError
+
+ARCHIVE = "rocketmq-5.3.3-orders.tar.xz"
+ROCKETMQ_VERSION = "5.3.3"
+MANIFEST = "manifest.jsonl"
+STORE = "store"
+
+
+class MissingDataError(FlightlogError):
+    """The archive did not come with this installation."""
+
+
+def unpack_rocketmq_store(folder: Path) -> Path:
+    """Unpack it into `folder`; returns the store's own folder. Raises MissingDataError."""
+    archive = files(__package__.rpartition(".")[0]).joinpath("data", ARCHIVE)
+    if not archive.is_file():
+        raise MissingDataError(f"{archive}: the store that RocketMQ wrote is not here. Install flightlog anew, it brings it")
+    with archive.open("rb") as opened, tarfile.open(fileobj=opened, mode="r:xz") as tar:
+        tar.extractall(folder, filter="data")
+    return folder / STORE
+
+
+def put_by_rocketmq(folder: Path) -> Counter[str]:
+    """Messages a topic by RocketMQ's own list, unpacked beside the store."""
+    with open(folder / MANIFEST, encoding="utf-8") as lines:
+        rows = [json.loads(line) for line in lines]
+    return Counter(row["topic"] for row in rows if row["type"] == "msg" and row["status"] == "PUT_OK")

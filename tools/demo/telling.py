@@ -1,0 +1,54 @@
+"""How the demo speaks: a numbered line for what it does, indented lines for what came of it."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+
+from ...store.errors import FlightlogError
+
+WIDTH_MAX = 100
+
+
+class DemoFailedError(FlightlogError):
+    """The demo saw what should never happen. Worth a report."""
+
+    exit_code = 1
+
+
+class Teller:
+    """Numbers the steps; writes to stdout, line by line, so that a pipe sees them as they come."""
+
+    def __init__(self, title: str) -> None:
+        self._number = 0
+        self._width = min(shutil.get_terminal_size((WIDTH_MAX, 24)).columns, WIDTH_MAX)
+        self._print(title)
+
+    def step(self, text: str) -> None:
+        self._number += 1
+        print()
+        self._print(text, f"{self._number}. ")
+
+    def result(self, text: str) -> None:
+        self._print(text, "   ")
+
+    def end(self, text: str) -> None:
+        print()
+        self._print(text)
+
+    def path(self, label: str, path: object) -> None:
+        """A line that is never wrapped, so that it can be copied."""
+        print(f"   {label}{path}", flush=True)
+
+    def _print(self, text: str, indent: str = "") -> None:
+        filled = textwrap.fill(
+            text, self._width, initial_indent=indent, subsequent_indent=" " * len(indent),
+            break_long_words=False, break_on_hyphens=False,
+        )  # fmt: skip
+        print(filled, flush=True)
+
+
+def must(holds: bool, otherwise: str) -> None:
+    """Raise DemoFailedError with what was seen instead, if it does not hold."""
+    if not holds:
+        raise DemoFailedError(f"the demo failed: {otherwise}. This is a bug: please report it")
