@@ -13,6 +13,7 @@ Lock order: the append lock, then nothing. The sync lock is never held together 
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from . import native
 from .clock import Clock
 from .disk import Disk
-from .errors import DiskError, StorePoisonedError
+from .errors import DiskError, StoreClosedError, StorePoisonedError, SyncFailedError
 from .log_files import LogFiles
 from .log_reader import LogReader
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
@@ -73,6 +74,8 @@ class CommitLog:
         self.last_store_timestamp_ms = start.last_store_timestamp_ms
         self.queue_offsets = start.queue_offsets
         self.poison: BaseException | None = None
+        self._takes_no_more = False
+        self._is_let_go = False
         self._intent: Intent | None = None
         self._active = self._find_active()
 
@@ -85,11 +88,14 @@ class CommitLog:
         """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
 
         What was appended is added to `appended` one by one, so that it is known if this raises: DiskFullError before
-        the record that has no room, StorePoisonedError after a failed sync.
+        the record that has no room, SyncFailedError if a new segment could not be made durable, StorePoisonedError
+        after a failed sync, StoreClosedError after `stop_appends`.
         """
         with self._append_lock:
             if self.poison is not None:
                 raise StorePoisonedError(self._folder.parent, self.poison)
+            if self._takes_no_more:
+                raise self._closed_error()
             self.settle()
             try:
                 for record in records:
@@ -97,11 +103,15 @@ class CommitLog:
             finally:
                 self._publish_end()
 
-    def settle_idle(self) -> None:
-        """As `settle`, for a closer."""
+    def stop_appends(self) -> None:
+        """Refuse every append from now on; the one that is under way is waited for."""
         with self._append_lock:
+            self._takes_no_more = True
             self.settle()
             self._publish_end()
+
+    def _closed_error(self) -> StoreClosedError:
+        return StoreClosedError(f"{self._folder.parent}: the store was closed; open it again")
 
     @property
     def segment_size(self) -> int:
@@ -189,7 +199,14 @@ class CommitLog:
                 assert isinstance(segment, AppendSegment)
                 return segment
         segment = AppendSegment(self._disk, self._folder / segment_name(base), base, self._segment_size)
-        segment.create()
+        outer = sys.exception()
+        try:
+            segment.create()
+        except BaseException as e:
+            before, self.poison = self.poison, e  # see _sync_segments
+            self.poison = before or _failed_sync_behind(e, outer)
+            segment.close()
+            raise
         self.reader.segments = [*self.reader.segments, segment]
         return segment
 
@@ -211,7 +228,7 @@ class CommitLog:
         """Sync everything appended so far, or up to `up_to`; one sync serves all who wait for it.
 
         Returns False if another thread's sync did not end within `timeout_s`. Raises SyncFailedError in the thread
-        whose sync failed and StorePoisonedError in every later caller.
+        whose sync failed and StorePoisonedError in every later caller; StoreClosedError after `close`.
         """
         lock = self._sync_lock
         try:
@@ -221,12 +238,14 @@ class CommitLog:
                 return True
             if self.poison is not None:
                 raise StorePoisonedError(self._folder.parent, self.poison)
+            if self._is_let_go:
+                raise self._closed_error()
             target = self.end
             self._sync_segments(self.flushed, target)
-            self.flushed = target
             self._progress.publish(FLUSHED, target)
             if not self._sees_unflushed:
                 self._progress.publish(VISIBLE, target)
+            self.flushed = target  # last: what an interrupt left unpublished is synced and published once more
             return True
         finally:
             # An interrupt may come right after the lock was taken, before anything could be noted: so always let it go.
@@ -237,6 +256,7 @@ class CommitLog:
                 pass  # not held: the wait for it timed out or was interrupted
 
     def _sync_segments(self, start: int, stop: int) -> None:
+        outer = sys.exception()
         try:
             for segment, _, _ in self.reader.segments_between(start, stop):
                 assert isinstance(segment, AppendSegment)
@@ -244,13 +264,30 @@ class CommitLog:
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()
         except BaseException as e:
-            # An interrupt may come while the failure is being raised; the kernel reports a failed write only once.
-            failure: BaseException | None = e
-            while failure is not None and not isinstance(failure, (DiskError, OSError)):
-                failure = failure.__context__
-            self.poison = failure
+            # The kernel reports a failed write only once, so poison first: an interrupt may come with the next call.
+            before, self.poison = self.poison, e
+            self.poison = before or _failed_sync_behind(e, outer)
             raise
 
     def close(self) -> None:
-        """Let go of the files. Flush before."""
-        self.reader.close()
+        """Let go of the files, once nobody appends or syncs any more. Flush before."""
+        with self._append_lock:
+            self._takes_no_more = True
+        with self._sync_lock:
+            self._is_let_go = True
+            self.reader.close()
+
+
+def _failed_sync_behind(error: BaseException, outer: BaseException | None) -> BaseException | None:
+    """The failed sync that raised `error`, or that an interrupt came upon and so stands in its context; else None.
+
+    `outer` is what the caller of the store was handling anyway.
+    """
+    failure: BaseException | None = error
+    while failure is not None and failure is not outer:
+        if isinstance(failure, DiskError):
+            return failure if isinstance(failure, SyncFailedError) else None
+        if isinstance(failure, OSError):  # on its way to become a SyncFailedError
+            return failure
+        failure = failure.__context__
+    return None

@@ -189,6 +189,9 @@ class RealFile:
         if descriptor >= 0:
             os.close(descriptor)
 
+    def __del__(self) -> None:
+        self.close()  # an interrupt or an error may come between an open and the one who would close
+
 
 class RealDisk:
     """Local file systems."""
@@ -201,22 +204,26 @@ class RealDisk:
             )
 
     def list(self, folder: Path) -> list[FolderEntry]:
+        found = []
         try:
             with disk_errors(folder, "listing it"), os.scandir(folder) as entries:
-                found = []
                 for entry in entries:
-                    is_folder = entry.is_dir()
-                    found.append(FolderEntry(entry.name, is_folder, 0 if is_folder else entry.stat().st_size))
+                    try:
+                        is_folder = entry.is_dir()
+                        found.append(FolderEntry(entry.name, is_folder, 0 if is_folder else entry.stat().st_size))
+                    except FileNotFoundError:
+                        pass  # removed or renamed by a writer since its name was read
         except FileNotFoundError:
             return []
         return sorted(found)
 
     def exists(self, path: Path) -> bool:
-        return path.exists()
+        with disk_errors(path, "looking for it"):
+            return path.exists()
 
     def make_folder(self, path: Path) -> None:
         missing = []
-        while not path.exists():
+        while not self.exists(path):
             missing.append(path)
             path = path.parent
         for folder in reversed(missing):

@@ -36,13 +36,15 @@ def encode_host(address: str, port: int) -> bytes:
     Raises InvalidMessageError for anything that is not an address with a port of 0..65535.
     """
     try:
+        if not isinstance(address, str):  # ip_address() would also take a number or raw bytes
+            raise ValueError("not text")
         packed = ipaddress.ip_address(address).packed
     except ValueError as e:
         raise InvalidMessageError(
             f"host {address!r}: expected an IPv4 or IPv6 address in digits; resolve names before the put"
         ) from e
-    if not 0 <= port <= 65535:
-        raise InvalidMessageError(f"host {address!r}: port {port} is outside 0..65535")
+    if not isinstance(port, int) or not 0 <= port <= 65535:
+        raise InvalidMessageError(f"host {address!r}: port {port!r} is not a whole number from 0 to 65535")
     return packed + PORT.pack(port)
 
 

@@ -4,7 +4,8 @@ A POSIX record lock on byte 0 excludes other processes, flightlog's and RocketMQ
 the same process, and closing *any* descriptor of the file drops it: hence the register, and nothing but this module may
 ever open `lock`.
 
-Lock order: `_REGISTER_LOCK` is held for a few instructions and nothing is called under it.
+There is no Python lock here: the register is changed by single dictionary operations, so that a lock may be let go by a
+garbage collection, wherever that comes in between.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-import threading
 import weakref
 from pathlib import Path
 from typing import Protocol
@@ -32,53 +32,64 @@ class ForkAware(Protocol):
     def mark_forked(self) -> None: ...
 
 
-_register_lock = threading.Lock()
-_open_stores: dict[Inode, int] = {}
+_open_stores: dict[Inode, object] = {}
+"""Folder of every store that this process has open -> the token of its lock."""
 _fork_aware: weakref.WeakSet[ForkAware] = weakref.WeakSet()
 
 
 class StoreLock:
-    """The exclusive right to write the store at `root`, until `release`."""
+    """The exclusive right to write the store at `root`, until `release`, or until the object is gone."""
 
-    def __init__(self, root: Path, inode: Inode, descriptor: int) -> None:
-        self._root, self._inode, self._descriptor = root, inode, descriptor
+    def __init__(self, root: Path) -> None:
+        with disk_errors(root, "looking at the folder"):
+            status = os.stat(root)
+        self._root, self._inode = root, (status.st_dev, status.st_ino)
+        self._token = object()
+        self._descriptor = -1
 
     @classmethod
     def acquire(cls, root: Path) -> StoreLock:
         """Take the lock at once or raise StoreLockedError."""
-        status = os.stat(root)
-        inode = (status.st_dev, status.st_ino)
-        with _register_lock:
-            if inode in _open_stores:
-                raise StoreLockedError(root, "this process")
-            _open_stores[inode] = -1
-        descriptor = -1
+        lock = cls(root)
+        watch_fork(lock)
         try:
-            with disk_errors(root / LOCK_FILE, "opening the lock"):
-                descriptor = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            lock._take()
+        except BaseException:
+            lock.release()
+            raise
+        return lock
+
+    def _take(self) -> None:
+        if _open_stores.setdefault(self._inode, self._token) is not self._token:
+            raise StoreLockedError(self._root, "this process")
+        path = self._root / LOCK_FILE
+        with disk_errors(path, "locking it"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             except OSError as e:
                 if e.errno in (errno.EACCES, errno.EAGAIN):
-                    raise StoreLockedError(root, "another process") from None
+                    raise StoreLockedError(self._root, "another process") from None
                 raise
-            if os.fstat(descriptor).st_size == 0:
-                os.pwrite(descriptor, LOCK_CONTENT, 0)
-        except BaseException:
-            if descriptor >= 0:
-                os.close(descriptor)
-            with _register_lock:
-                _open_stores.pop(inode, None)
-            raise
-        return cls(root, inode, descriptor)
+            if os.fstat(self._descriptor).st_size == 0:
+                os.pwrite(self._descriptor, LOCK_CONTENT, 0)
 
     def release(self) -> None:
         """Let others write. Calling it twice is fine."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
-            with _register_lock:
-                _open_stores.pop(self._inode, None)
+        # Only now: closing the descriptor would drop the lock of the next holder in this process.
+        if _open_stores.get(self._inode) is self._token:
+            del _open_stores[self._inode]
+
+    def mark_forked(self) -> None:
+        """In a forked child: the parent keeps the lock. The descriptor goes now, while no lock of the child can go too."""
+        self.release()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            self.release()
 
 
 def watch_fork(handle: ForkAware) -> None:
@@ -87,9 +98,6 @@ def watch_fork(handle: ForkAware) -> None:
 
 
 def _after_fork_in_child() -> None:
-    # The parent's threads are gone in the child, perhaps in the middle of holding this lock: it is made anew.
-    global _register_lock
-    _register_lock = threading.Lock()
     _open_stores.clear()
     for handle in list(_fork_aware):
         handle.mark_forked()

@@ -30,14 +30,18 @@ KEY_SEPARATOR = " "
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it.
 
-    Raises InvalidMessageError for an empty name or value (readers would drop the pair) and for the two separator bytes.
+    Raises InvalidMessageError for an empty name or value (readers would drop the pair), for the two separator bytes, and
+    for what is no text.
     """
     parts: list[str] = []
     for name, value in properties.items():
         if not name or not value:
             raise InvalidMessageError(f"property {name!r}={value!r}: RocketMQ's readers drop an empty name or value")
         parts += (name, NAME_END, value, VALUE_END)
-    text = "".join(parts)
+    try:
+        text = "".join(parts)
+    except TypeError as e:
+        raise InvalidMessageError(f"a property's name or value is no text ({e}): convert it with str()") from e
     # One count over the whole text instead of a search in every part: a separator inside a part makes the counts
     # differ.
     if text.count(NAME_END) != len(properties) or text.count(VALUE_END) != len(properties):

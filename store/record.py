@@ -121,14 +121,15 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
             f"topic {topic!r}: the body has {len(body)} bytes, the limit is {settings.max_message_size} "
             "(max_message_size)"
         )
-    properties_raw = props.encode_properties(message.all_properties())
+    properties_raw = props.encode_properties(_all_properties(message))
     if len(properties_raw) > PROPERTIES_MAX_SIZE:
         raise PropertiesTooLargeError(
             f"topic {topic!r}: properties, keys and tags take {len(properties_raw)} bytes, the format's limit is "
             f"{PROPERTIES_MAX_SIZE}. Move data into the body"
         )
+    _check_integers(message)
     store_host = encode_host(*settings.store_host)
-    born_host = encode_host(*message.born_host) if message.born_host else store_host
+    born_host = _encode_born_host(message.born_host) if message.born_host else store_host
     sys_flag = message.sys_flag & ~flags.HOST_BITS
     if len(born_host) == HOST_V6_SIZE:
         sys_flag |= flags.BORN_HOST_V6
@@ -136,7 +137,6 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
         sys_flag |= flags.STORE_HOST_V6
     if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
         raise InvalidMessageError(f"topic {topic!r}: inner batches cannot be put; put their messages")
-    _check_integers(message)
     magic = MAGIC_V1 if len(topic_raw) <= TOPIC_MAX_SIZE_V1 else MAGIC_V2
     size = record_size(len(topic_raw), len(body), len(properties_raw), sys_flag, magic)
     if size > settings.max_message_size + RECORD_EXTRA_SIZE or size + BLANK_SIZE > segment_size:
@@ -178,6 +178,23 @@ def _encode_topic(topic: str) -> bytes:
             f"({TOPIC_MAX_SIZE}, or {RETRY_TOPIC_MAX_SIZE} after {RETRY_TOPIC_PREFIX})"
         )
     return raw
+
+
+def _all_properties(message: Message) -> dict[str, str]:
+    try:
+        return message.all_properties()
+    except (TypeError, ValueError) as e:
+        raise InvalidMessageError(
+            f"topic {message.topic!r}: properties, keys or tags of the wrong type ({e}): expected a mapping of text to "
+            "text, one key or several as text, and a tag as text"
+        ) from e
+
+
+def _encode_born_host(born_host: tuple[str, int]) -> bytes:
+    try:
+        return encode_host(*born_host)
+    except TypeError as e:
+        raise InvalidMessageError(f"born_host={born_host!r}: expected a pair of address and port") from e
 
 
 def is_safe_topic(topic: str) -> bool:

@@ -11,10 +11,11 @@ Invariants:
 from __future__ import annotations
 
 import mmap
+import threading
 from pathlib import Path
 
 from .disk import Disk, DiskFile
-from .errors import DiskFullError
+from .errors import DiskError, DiskFullError, StoreClosedError
 
 NAME_DIGITS = 20
 
@@ -34,6 +35,9 @@ class Segment:
 
     def __init__(self, disk: Disk, path: Path, base: int, size: int) -> None:
         self.disk, self.path, self.base, self.size = disk, path, base, size
+        self._open_lock = threading.Lock()
+        """Held while files and mappings come and go; nothing else is locked under it."""
+        self._is_closed = False
         self._file: DiskFile | None = None
         self._mapping: mmap.mmap | None = None
 
@@ -44,27 +48,52 @@ class Segment:
 
     @property
     def file(self) -> DiskFile:
-        """The file, opened for reading at first use."""
+        """The file, opened for reading at first use. Raises StoreClosedError after `close`."""
+        file = self._file
+        if file is None:
+            with self._open_lock:
+                file = self._open_for_read()
+        return file
+
+    def mapping(self) -> mmap.mmap:
+        """The bytes through a read mapping: fast; a bad sector or another's truncation kills the process.
+
+        Raises StoreClosedError after `close`.
+        """
+        mapping = self._mapping
+        if mapping is None:
+            with self._open_lock:
+                mapping = self._mapping
+                if mapping is None:
+                    mapping = self._mapping = self._open_for_read().map_for_read()
+        return mapping
+
+    def _open_for_read(self) -> DiskFile:
+        self._check_open()
         if self._file is None:
             self._file = self.disk.open(self.path)
         return self._file
 
-    def mapping(self) -> mmap.mmap:
-        """The bytes through a read mapping: fast; a bad sector or another's truncation kills the process."""
-        if self._mapping is None:
-            self._mapping = self.file.map_for_read()
-        return self._mapping
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosedError(f"{self.path}: the store was closed; open it again")
 
     def read(self, position: int, size: int) -> bytes:
         """The bytes through a read call: where damage is expected, it comes back as an error."""
-        return self.file.read(position, size)
+        try:
+            return self.file.read(position, size)
+        except DiskError:
+            self._check_open()  # closed by another thread in between: that is the reason then
+            raise
 
     def close(self) -> None:
-        """Let go of the file. A mapping that a caller still holds lives until the caller drops it."""
-        self._mapping = None
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Let go of the file for good. A mapping that a caller still holds lives until the caller drops it."""
+        with self._open_lock:
+            self._is_closed = True
+            self._mapping = None
+            file, self._file = self._file, None
+            if file is not None:
+                file.close()
 
 
 class AppendSegment(Segment):
@@ -79,9 +108,15 @@ class AppendSegment(Segment):
 
     @property
     def write_file(self) -> DiskFile:
-        if self._write_file is None:
-            self._write_file = self.disk.open(self.path, writable=True)
-        return self._write_file
+        """The file, opened for writing at first use, by an append or by a sync."""
+        file = self._write_file
+        if file is None:
+            with self._open_lock:
+                self._check_open()
+                file = self._write_file
+                if file is None:
+                    file = self._write_file = self.disk.open(self.path, writable=True)
+        return file
 
     def create(self) -> None:
         """Make the file at full length, as a hole, and its name durable. A file that is there already is kept."""

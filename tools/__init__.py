@@ -1,1 +1,1 @@
-"""What people run: the command line, the demo, and the one bench harness. The demo's first half needs the core alone."""
+"""What people run: the command line, the demo, the one bench harness. The demo's first half needs the core alone."""

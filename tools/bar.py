@@ -1,4 +1,4 @@
-"""A progress bar that needs nothing: one line on stderr, drawn by its own thread, and only where stderr is a terminal."""
+"""A progress bar that needs nothing: a line on stderr, drawn by its own thread, where stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLEAR_LINE = "\r\033[K"
 class Bar:
     """Use as a context manager around the work; the work moves `done`, or `count` tells how far it has come.
 
-    Without a total it turns and shows the time. Leaves no trace on the terminal: what was done is said by whoever did it.
+    Without a total it turns and shows the time. It leaves no trace: what was done is said by whoever did it.
     """
 
     def __init__(self, label: str, total: int | None = None, count: Callable[[], int] | None = None) -> None:
@@ -34,7 +34,9 @@ class Bar:
             self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._thread is not None:
             self._stop.set()
             self._thread.join()

@@ -50,8 +50,9 @@ class Output:
             self._draw(title, columns, rows)
             return
         print(f"\n{title}")
-        widths = [max(len(row[i]) for row in [[column.title for column in columns], *rows]) for i in range(len(columns))]
-        for row in [[column.title for column in columns], *rows]:
+        lines = [[column.title for column in columns], *rows]
+        widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+        for row in lines:
             cells = [
                 f"{cell:>{width}}" if column.is_number else f"{cell:<{width}}"
                 for cell, width, column in zip(row, widths, columns, strict=True)
@@ -65,14 +66,19 @@ class Output:
         from rich.text import Text
 
         table = Table(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-        for column in columns:
-            justify = "right" if column.is_number else "left"
-            table.add_column(column.title, justify=justify, no_wrap=True, overflow="ellipsis")  # type: ignore[arg-type]
+        table.show_edge = False
+        for i, column in enumerate(columns):
+            if column.is_number:  # else rich takes their room for a long name beside them
+                width = max(len(column.title), *(len(row[i]) for row in rows))
+                table.add_column(column.title, justify="right", no_wrap=True, min_width=width)
+            else:
+                table.add_column(column.title, no_wrap=True, overflow="ellipsis")
         left_out = len(rows) - TERMINAL_ROWS_MAX
         shown = list(rows) if left_out <= 0 else [*rows[: TERMINAL_ROWS_MAX // 2], *rows[-TERMINAL_ROWS_MAX // 2 :]]
         for row in shown:
             table.add_row(*[Text(cell) for cell in row])
         console = Console(highlight=False)
+        console.print()
         console.print(table)
         if left_out > 0:
-            console.print(Text(f"{left_out:,} rows from the middle are left out; a pipe or --json gets all", style="dim"))
+            console.print(Text(f"{left_out:,} rows in the middle left out: a pipe or --json gets all", style="dim"))

@@ -23,7 +23,7 @@ EXIT_INTERRUPTED = 130
 
 
 def run_program(program: Callable[[], int]) -> int:
-    """Run it and return its exit code; a FlightlogError or a file that the system refuses becomes one line on stderr."""
+    """Run it and return its exit code. A FlightlogError, or a file that the system refuses, is one line on stderr."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # names of files and topics may hold what a terminal cannot show
             stream.reconfigure(errors="backslashreplace")

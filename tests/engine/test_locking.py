@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,11 +51,12 @@ def put(store: flightlog.MessageStore, count: int) -> None:
 
 
 def test_a_second_open_in_this_process_is_refused(
-    store: flightlog.MessageStore, tmp_path: Path, assert_clean: AssertClean
+    store: flightlog.MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     put(store, 10)
     (tmp_path / "other name").symlink_to(store.path)
-    os.chdir(tmp_path)
+    (tmp_path / "x").mkdir()
+    monkeypatch.chdir(tmp_path)
     for name in (store.path, tmp_path / "other name", Path("store"), tmp_path / "x" / ".." / "store"):
         with pytest.raises(StoreLockedError, match="already open for writing by this process.*open_read_only"):
             flightlog.open(name)

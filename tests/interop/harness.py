@@ -137,7 +137,7 @@ class RocketMq:
         `halt` ends the process right after the last put, without flush or shutdown; then `lag` of the messages are
         in no queue and no index. `manifest` keeps all lines: sizes first, bounds and a summary last.
         """
-        arguments = {"path": path, "seed": seed, "count": count, "halt": halt, "lag": lag, **_options(options)}
+        arguments = {"path": path, "seed": seed, "count": count, "halt": halt, "lag": lag, **java_options(options)}
         with self._run("write", arguments, timeout_s) as output:
             if manifest is not None:
                 shutil.copyfile(output, manifest)
@@ -147,7 +147,7 @@ class RocketMq:
         self, path: Path, *, seed: int, count: int, timeout_s: float = RUN_LIMIT_S, **options: Unpack[PutOptions]
     ) -> dict[QueueName, QueueDigest]:
         """Like `write_store` with a clean end, for millions of messages: returns a digest a queue."""
-        arguments = {"path": path, "seed": seed, "count": count, "digest": True, **_options(options)}
+        arguments = {"path": path, "seed": seed, "count": count, "digest": True, **java_options(options)}
         with self._run("write", arguments, timeout_s) as output:
             return {_queue(line): _digest(line) for line in _lines(output) if line["type"] == "digest"}
 
@@ -169,25 +169,35 @@ class RocketMq:
         `digests` in place of `messages`. Raises InteropError also when RocketMQ refuses to load the store.
         """
         arguments: dict[str, object] = {"path": path, "append": append, "seed": seed, "digest": digest}
-        arguments |= _options({"first": APPENDED_FIRST, **options})
+        arguments |= java_options({"first": APPENDED_FIRST, **options})
         with tempfile.TemporaryDirectory(prefix="flightlog-keys-") as folder:
             arguments["keys"] = "all" if queries == "all" else _write_keys(Path(folder) / "keys", queries)
             with self._run("open", arguments, timeout_s) as output:
                 return _opened(output)
+
+    def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
+        """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
+        # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.
+        command = [self._java, "-Xmx1g", "-XX:-UsePerfData", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
+        command += ["-cp", f"{TARGET / 'classes'}{os.pathsep}{TARGET / 'dependency'}/*", MAIN_CLASS, program]
+        return command + [f"{name}={_text(value)}" for name, value in arguments.items()]
 
     @contextmanager
     def _run(self, program: str, arguments: Mapping[str, object], timeout_s: float) -> Iterator[Path]:
         """Runs one program; yields the file of its JSON lines, which is gone afterwards."""
         with tempfile.TemporaryDirectory(prefix="flightlog-java-") as home:
             output, errors = Path(home) / "stdout", Path(home) / "stderr"
-            # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.
-            command = [self._java, "-Xmx1g", "-XX:-UsePerfData", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
-            command += ["-cp", f"{TARGET / 'classes'}{os.pathsep}{TARGET / 'dependency'}/*", MAIN_CLASS, program]
-            command += [f"{name}={_text(value)}" for name, value in arguments.items()]
+            command = self.command(home, program, arguments)
             with output.open("wb") as stdout, errors.open("wb") as stderr:
                 try:
                     code: int | str = subprocess.run(
-                        command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, cwd=home, timeout=timeout_s
+                        command,
+                        stdin=subprocess.DEVNULL,
+                        stdout=stdout,
+                        stderr=stderr,
+                        cwd=home,
+                        env=java_environment(),
+                        timeout=timeout_s,
                     ).returncode
                 except subprocess.TimeoutExpired:
                     code = f"none: it was killed after {timeout_s} s"
@@ -197,7 +207,12 @@ class RocketMq:
             yield output
 
 
-def _options(options: Mapping[str, Any]) -> dict[str, object]:
+def java_environment() -> dict[str, str]:
+    """Java writes names of files in the locale's encoding and knows no other way: topics may be any text."""
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
+
+
+def java_options(options: Mapping[str, Any]) -> dict[str, object]:
     """Our names to the Java programs': segment_size -> segmentSize, config entries -> config.NAME."""
     named: dict[str, object] = {}
     for name, value in options.items():

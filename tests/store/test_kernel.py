@@ -229,21 +229,24 @@ def test_parts_may_lie_where_the_record_goes() -> None:
 
 
 WATCHER = """
-import mmap, os, sys
+import mmap, sys, time
 import numpy as np
 from flightlog.store import native
 from flightlog.store.frame import FRAME_DTYPE
 size, rounds = int(sys.argv[2]), int(sys.argv[3])
 with open(sys.argv[1], "r+b") as file:
     view, rows = memoryview(mmap.mmap(file.fileno(), 0)), np.zeros(1, FRAME_DTYPE)
-found = []
+found, deadline = [], time.monotonic() + 60
+def wait(ready):
+    while not ready():
+        if time.monotonic() > deadline:
+            sys.exit("the writer is gone")
 for i in range(1, rounds + 1):
-    while view[-1] != i:
-        pass
+    wait(lambda: view[-1] == i)
     view[-2] = i
-    while not any(view[:8]):
-        pass
+    wait(lambda: any(view[:8]))
     found.append((*native.walk(view, 0, size, 0, True, rows)[::2], int(rows[0]["crc_ok"])))
+    view[-3] = i
 print(set(found))
 """
 
@@ -253,17 +256,23 @@ def test_record_appears_whole_or_not_at_all(tmp_path: Path) -> None:
     body, rounds = os.urandom(8 << 20), 20
     size = len(encoded(body=b"")) + len(body)
     path = tmp_path / "shared"
-    path.write_bytes(bytes(size + 2))
+    path.write_bytes(bytes(size + 3))
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as shared:
         command = [sys.executable, "-c", WATCHER, str(path), str(size), str(rounds)]
         watcher = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        for i in range(1, rounds + 1):
-            shared[:size] = bytes(size)
-            shared[-1] = i
-            while shared[-2] != i and watcher.poll() is None:
-                pass
-            encode(shared, physical_offset=0, body=body)
-        assert watcher.communicate(timeout=60)[0].strip() == "{(1, 0, 1)}"
+        try:
+            for i in range(1, rounds + 1):
+                shared[:size] = bytes(size)
+                shared[-1] = i
+                while shared[-2] != i and watcher.poll() is None:
+                    pass
+                encode(shared, physical_offset=0, body=body)
+                while shared[-3] != i and watcher.poll() is None:
+                    pass
+            assert watcher.communicate(timeout=60)[0].strip() == "{(1, 0, 1)}"
+        finally:
+            watcher.kill()
+            watcher.wait()
 
 
 # ---- walking ----

@@ -14,7 +14,7 @@ Work = Callable[[], object]
 """What is timed. Called once."""
 
 Prepare = Callable[[Path, int, int], AbstractContextManager[Work]]
-"""(folder, body size, count) -> the work, ready to be timed. What is made in `folder` is gone or reusable afterwards."""
+"""(folder, body size, count) -> the work, ready to be timed. What it leaves in `folder` can be used again."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,10 @@ class Case:
     """Whether it writes its bytes to the folder in every round."""
     needs_disk: bool = False
     """Whether it measures the disk, so that a file system in memory would give a figure that means nothing."""
+
+    def __str__(self) -> str:
+        kernel = f", {self.kernel}" if self.kernel else ""
+        return f"{self.name}, {self.body_size} B{kernel}"
 
     @property
     def size(self) -> int:

@@ -1,10 +1,12 @@
 """What this machine can do at best, for the same bytes in the same rounds.
 
-    memcpy                       into a file mapping whose pages are all there already, 256 KiB at a time out of a buffer that
-                                 stays in the cache
-    fdatasync loop, fallocated   pwrite of one record, fdatasync; the file has its blocks from fallocate, as a segment has:
-                                 the first sync of each block must also note that it is written now
+    memcpy                       into a file mapping whose pages are all there already, 256 KiB at a time out of a
+                                 buffer that stays in the cache
+    fdatasync loop, fallocated   pwrite of one record, fdatasync; the file has its blocks by fallocate, as a segment
+                                 has, and the first sync of each block must also note that it is written now
     fdatasync loop, zeroed       the same on a file that was written full of zeros and synced before: the best case
+
+Positions start at 0 in every round, as the store's do.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def _row(result: Result, results: Sequence[Result]) -> list[str]:
         _figure(1e3 / each_us),
         _figure(each_us),
         f"{result.spread:.0%}",
-        "" if reference is None else f"{result.part_of(reference):.1%}",
+        "" if reference is None else f"{_figure(100 * result.part_of(reference))} %",
     ]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...store import native
-from ...store.errors import DiskFullError, UsageError
+from ...store.errors import UsageError
 from ..bar import Bar
 from ..output import Output
 from ..words import seconds_text, size_text
@@ -43,7 +43,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Measure and print. Raises UsageError, DiskFullError, and whatever the store raises."""
+    """Measure and print. Raises UsageError and whatever the store raises."""
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     if rounds < 1:
         raise UsageError(f"--rounds {rounds}: expected at least 1")
@@ -98,7 +98,7 @@ def _check_room(cases: Sequence[Case], folder: Path) -> None:
     wanted = ROOM * spark_scan.MORE_MESSAGES * max(case.size for case in cases)
     free = shutil.disk_usage(folder).free
     if free < wanted:
-        raise DiskFullError(folder, wanted, f"{size_text(free)} are free")
+        raise UsageError(f"{folder}: {size_text(free)} free, expected {size_text(wanted)}. Name another --folder")
 
 
 def _say(text: str) -> None:

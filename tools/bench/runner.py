@@ -40,7 +40,7 @@ class Result:
 
 
 def pilot(cases: Sequence[Case], folder: Path) -> float:
-    """Run every case once with a twentieth of its messages. Warms everything up; returns about how long one round will take."""
+    """Run every case once with a twentieth of its messages, to warm up. Returns about how long a round takes (s)."""
     total_s = 0.0
     for case in cases:
         small = dataclasses.replace(case, count=max(case.count // PILOT_PART, 1))

@@ -1,8 +1,8 @@
 """How fast Spark reads a store: all columns into a sink that drops them.
 
-Spark runs in a process of its own for each twin of the kernel, because its workers take theirs from the environment that Spark
-was started in. That process is this module as a program: for each line on stdin, the path of a store, it scans the store once
-and answers with a line.
+Spark runs in a process of its own for each twin of the kernel, because its workers take theirs from the environment
+that Spark was started in. That process is this module as a program: for each line on stdin, the path of a store, it
+scans the store once and answers with a line.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .workloads import kept_store, record_size
 
 NAME = "Spark scan"
 MORE_MESSAGES = 5
-"""A scan handles so many times the messages of the other cases: beside Spark's own tenths of a second they would not show."""
+"""A scan handles so many times the messages of the other cases: Spark alone takes tenths of a second."""
 ANSWER = b"scanned\n"
 
 
@@ -67,12 +67,14 @@ class SparkProcess:
         except BrokenPipeError:
             pass  # the missing answer tells it
         if self._process.stdout.readline() != ANSWER:
-            raise SparkEndedError(f"{store}: the process that ran Spark ended before it had scanned this store, see above")
+            raise SparkEndedError(f"{store}: the process that ran Spark ended before it had scanned this, see above")
 
     def __enter__(self) -> SparkProcess:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._process.communicate()
 
 

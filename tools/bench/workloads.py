@@ -1,11 +1,13 @@
-"""What is measured of the store. Messages are made beforehand; opening and closing are not timed, unless they are the point.
+"""What is measured of the store.
 
     put              one message a call, async flush
     put_many(256)    256 messages a call, async flush
-    dispatch         from the log into the consume queues; the two above leave it to the flush service, which is held back
+    dispatch         from the log into the consume queues; the two above leave it to the flush service, held back here
     read             every message of every queue, body copied and checked, from the page cache
     recover          open a store whose writer was killed before it had synced or dispatched anything
     put, sync        one message a call, each acknowledged after its own fdatasync, one thread
+
+Messages are made beforehand; opening and closing are not timed, unless they are the point.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ..demo import store_stage
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Argument(help="A new or empty folder to work in; a temporary one by default.", show_default=False)
+        Path | None, typer.Argument(help="A new or empty folder; else a temporary one.", show_default=False)
     ] = None,
 ) -> None:
     """Put orders, kill their writer, recover, verify, read; then scan it all with Spark. Half a minute."""
@@ -26,5 +26,5 @@ def demo(
         print()
         code = code or spark_stage.run(place)
     else:
-        print("\nThe other half reads these stores with Spark: pip install 'flightlog[spark]' (about 550 MB), then this again.")
+        print("\nThe other half scans these stores with Spark: pip install 'flightlog[spark]' (about 550 MB)")
     raise typer.Exit(code)

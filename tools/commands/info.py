@@ -30,7 +30,6 @@ def info(
 
 def _show(found: StoreInfo, output: Output) -> None:
     output.facts(_facts(found))
-    number = Column
     # Names come last: a topic may be 255 bytes long.
     output.table(
         "Topics",
@@ -38,8 +37,14 @@ def _show(found: StoreInfo, output: Output) -> None:
         [[f"{messages:,}", f"{queues:,}", printable(topic)] for topic, (queues, messages) in found.topics.items()],
     )
     output.table(
-        "Queues (offsets count messages; the end is one past the last)",
-        [Column("messages", True), Column("first", True), Column("end", True), Column("queue", True), Column("topic")],
+        "Queues",
+        [
+            Column("messages", True),
+            Column("first offset", True),
+            Column("end offset", True),
+            Column("queue", True),
+            Column("topic"),
+        ],
         [
             [f"{queue.messages:,}", f"{queue.first:,}", f"{queue.end:,}", str(queue.queue_id), printable(queue.topic)]
             for queue in found.queues
@@ -91,7 +96,8 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
         ),
         (
             "messages",
-            f"{found.messages:,} in {count_text(len(found.queues), 'queue')} of {count_text(len(found.topics), 'topic')}",
+            f"{found.messages:,} in {count_text(len(found.queues), 'queue')} of "
+            f"{count_text(len(found.topics), 'topic')}",
         ),
         ("newest message", time_text(found.last_store_timestamp_ms)),
         (
@@ -133,7 +139,11 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
         ["dispatched", f"{progress.dispatched:,}", "everything below is in its queue"],
         ["queues flushed", f"{progress.queues_flushed:,}", "every queue entry of a record below is synced"],
         ["clean close", clean_close, "end of the log when it was closed"],
-        ["boot", "this one" if progress.is_of_this_boot else "an earlier one", "which start of the machine wrote this page"],
+        [
+            "boot",
+            "this boot" if progress.is_of_this_boot else "an earlier boot",
+            "of the machine, when the page was written",
+        ],
         ["store time", time_text(progress.store_timestamp_ms), "newest record when queues were last flushed"],
         ["queues", f"{progress.queue_count:,}", "when queues were last flushed"],
         ["queue entries", f"{progress.queue_entries:,}", "sum of all queues' ends then"],
@@ -141,7 +151,7 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
 
 
 def as_object(found: StoreInfo) -> dict[str, Any]:
-    """What `--json` prints. Offsets are physical (bytes of the log) or queue offsets as their names say; sizes are bytes."""
+    """What `--json` prints. Offsets are physical ones or queue offsets, as their names say; sizes are bytes."""
     progress = found.evidence.progress
     return {
         "path": str(found.path),
@@ -162,7 +172,12 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
             for topic, (queues, messages) in found.topics.items()
         ],
         "queues": [
-            {"topic": queue.topic, "queue_id": queue.queue_id, "first_queue_offset": queue.first, "end_queue_offset": queue.end}
+            {
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+                "first_queue_offset": queue.first,
+                "end_queue_offset": queue.end,
+            }
             for queue in found.queues
         ],
         "segments": [vars(segment) for segment in found.segments],

@@ -71,11 +71,11 @@ def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) 
         f"in {seconds_text(passed_s)}."
     )
     if is_held:
-        output.line("It is open for writing now: this is the state as of a moment ago, up to what its writer had published.")
+        output.line("It is open for writing now: checked is what its writer had published a moment ago.")
 
 
 def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
-    """What `--json` prints. A finding's offset: physical in the log, a queue offset in a queue, else a position in the file."""
+    """What `--json` prints. A finding's offset: physical in the log, a queue offset in a queue, else a position."""
     return {
         "path": str(report.path),
         "last_writer": report.last_writer.name,

@@ -1,7 +1,7 @@
 """The orders of the demo, and the check that each one is still in order.
 
-An order has one key and three steps: create, pay, deduct. All its messages go to the same queue, which is what keeps them in
-order while thousands of other orders go on beside it. A finished order is shipped: one message to a second topic.
+An order has one key and three steps: create, pay, deduct. All its messages go to the same queue, which is what keeps
+them in order while other orders go on beside it. A finished order is shipped: one message to a second topic.
 """
 
 from __future__ import annotations

@@ -24,7 +24,9 @@ def unpack_rocketmq_store(folder: Path) -> Path:
     """Unpack it into `folder`; returns the store's own folder. Raises MissingDataError."""
     archive = files(__package__.rpartition(".")[0]).joinpath("data", ARCHIVE)
     if not archive.is_file():
-        raise MissingDataError(f"{archive}: the store that RocketMQ wrote is not here. Install flightlog anew, it brings it")
+        raise MissingDataError(
+            f"{archive}: the store that RocketMQ wrote is not here. Install flightlog anew, it brings it"
+        )
     with archive.open("rb") as opened, tarfile.open(fileobj=opened, mode="r:xz") as tar:
         tar.extractall(folder, filter="data")
     return folder / STORE

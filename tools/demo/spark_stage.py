@@ -47,9 +47,13 @@ def run(folder: Path) -> int:
     with Bar("starting Spark, which is a Java process"):
         spark = session("flightlog demo", conf=CONF)
     try:
-        tell.result(f"Spark {spark.version} runs in this process, started in {seconds_text(time.monotonic() - started_s)}.")
+        tell.result(
+            f"Spark {spark.version} runs in this process, started in {seconds_text(time.monotonic() - started_s)}."
+        )
         for name, (path, parquet) in stores.items():
-            tell.step(f"{name[0].upper()}{name[1:]}, scanned into a DataFrame and written as Parquet, one folder a topic.")
+            tell.step(
+                f"{name[0].upper()}{name[1:]}, scanned into a DataFrame and written as Parquet, one folder a topic."
+            )
             tell.path("", f'spark.read.format("flightlog").load("{path}")')
             _read_store(tell, spark, path, parquet)
     finally:
@@ -68,8 +72,8 @@ def _read_store(tell: Teller, spark: SparkSession, path: Path, parquet: Path) ->
             own[topic] += end - first
     must(rows == own, f"{path}: Spark sees {dict(rows)}, the store's own queues say {dict(own)}")
     tell.result(
-        f"{rows.total():,} rows of {count_text(len(rows), 'topic')} in {seconds_text(time.monotonic() - started_s)}: as many "
-        "in every topic as the store's own queues say."
+        f"{rows.total():,} rows of {count_text(len(rows), 'topic')} in {seconds_text(time.monotonic() - started_s)}: "
+        "as many in every topic as the store's own queues say."
     )
     with Bar("checking every order"):
         _check_orders(tell, frame)
@@ -107,7 +111,7 @@ def _check_orders(tell: Teller, frame: DataFrame) -> None:
     ).collect()[0]
     must(found["right"] == found["orders"], f"{found['orders'] - found['right']} orders are out of order in Spark")
     tell.result(
-        f"{found['orders']:,} orders, each one in order by its offsets, {found['whole']:,} of them whole. The first one:"
+        f"{found['orders']:,} orders, each in order by its offsets, {found['whole']:,} of them whole. The first one:"
     )
     rows = orders.where(f.col("keys")[0] == found["first"]).orderBy("offset").collect()
     for row in rows:

@@ -1,4 +1,4 @@
-"""The demo's first stage, with the core alone: put, kill, recover, verify, read. Then the same reading of RocketMQ's files.
+"""The demo's first stage, with the core alone: put, kill, recover, verify, read. Then RocketMQ's files likewise.
 
 `python -m flightlog.tools.demo.store_stage FOLDER`; FOLDER is new or empty.
 """
@@ -57,8 +57,8 @@ def run(folder: Path) -> int:
 def _put_and_kill(tell: Teller, folder: Path) -> set[Step]:
     """Returns what the writer had been told is stored."""
     tell.step(
-        f"{THREADS} threads of another process put orders: {', '.join(STEPS)}, one key an order, all of an order into one "
-        "queue, dozens of orders at a time. Then that process gets a SIGKILL in the middle of it."
+        f"{THREADS} threads of another process put orders: {', '.join(STEPS)}, one key an order, all of an order into "
+        "one queue, dozens of orders at a time. Then that process gets a SIGKILL in the middle of it."
     )
     command = [sys.executable, "-P", "-m", f"{__package__}.writer", str(folder)]
     acknowledged: set[Step] = set()
@@ -78,7 +78,9 @@ def _put_and_kill(tell: Teller, folder: Path) -> set[Step]:
                 is_killed = True
         exit_code = writer.wait()
     if exit_code != -signal.SIGKILL:
-        raise DiskError(f"{folder}: the writer ended by itself with exit code {exit_code}, see above; the demo cannot go on")
+        raise DiskError(
+            f"{folder}: the writer ended by itself with exit code {exit_code}, see above; the demo cannot go on"
+        )
     tell.result(f"Killed after {seconds_text(time.monotonic() - started_s)}: {len(acknowledged):,} puts had returned.")
     return acknowledged
 
@@ -125,13 +127,13 @@ def _read_back(tell: Teller, store: MessageStore, acknowledged: set[Step]) -> No
     doubled = [step for step, count in stored.items() if count > 1]
     must(not doubled, f"{len(doubled)} messages are there twice, {sorted(doubled)[:3]} among them")
     tell.result(
-        f"All {len(acknowledged):,} acknowledged messages are there, each once. {len(stored) - len(acknowledged)} more were "
-        "stored when the kill came between the store and its answer."
+        f"All {len(acknowledged):,} acknowledged messages are there, each once. {len(stored) - len(acknowledged)} more "
+        "had been stored when the kill came between the store and its answer."
     )
     _tell_orders(tell, check, "were under way when the kill came")
     tell.result(
-        f"{check.messages[TOPIC]:,} messages of {TOPIC} and {check.messages[SHIPPED_TOPIC]:,} of {SHIPPED_TOPIC}, in {QUEUES} "
-        "queues each."
+        f"{check.messages[TOPIC]:,} messages of {TOPIC} and {check.messages[SHIPPED_TOPIC]:,} of {SHIPPED_TOPIC}, in "
+        f"{QUEUES} queues each."
     )
 
 
@@ -144,14 +146,17 @@ def _tell_orders(tell: Teller, check: OrderCheck, unfinished: str) -> None:
 
 
 def _read_rocketmq(tell: Teller, folder: Path) -> None:
-    tell.step(f"The same reading of a small store that Apache RocketMQ {ROCKETMQ_VERSION} wrote, its files as they are.")
+    tell.step(
+        f"The same reading of a small store that Apache RocketMQ {ROCKETMQ_VERSION} wrote, its files as they are."
+    )
     with open_read_only(unpack_rocketmq_store(folder)) as view:
         check = read_all(view)
         put = put_by_rocketmq(folder)
         must(check.messages == put, f"RocketMQ put {dict(put)}, the store has {dict(check.messages)}")
+        queues = count_text(len(view.queues()), "queue")
         tell.result(
-            f"{put.total():,} messages of {count_text(len(put), 'topic')} in {count_text(len(view.queues()), 'queue')}: as many "
-            "in every topic as RocketMQ's own list says."
+            f"{put.total():,} messages of {count_text(len(put), 'topic')} in {queues}: "
+            "as many in every topic as RocketMQ's own list says."
         )
         _tell_orders(tell, check, "not finished")
         _tell_verified(tell, view.verify())

@@ -1,7 +1,7 @@
 """The process that the demo kills: four threads put orders until it dies.
 
-`python -m flightlog.tools.demo.writer FOLDER`. After each put that returned, its line `KEY STEP` goes to stdout by one write
-call, which a pipe takes whole or not at all: what the reader of the pipe has seen was acknowledged.
+`python -m flightlog.tools.demo.writer FOLDER`. After each put that returned, its line `KEY STEP` goes to stdout by one
+write call, which a pipe takes whole or not at all: what the reader of the pipe has seen was acknowledged.
 """
 
 from __future__ import annotations

@@ -2,7 +2,10 @@ package flightlog.interop;
 
 import java.util.Arrays;
 
-/** Starts one program: {@code write} makes or extends a store, {@code open} reads one. Arguments are name=value. */
+/**
+ * Starts one program: {@code write} makes or extends a store, {@code open} reads one, {@code live} holds one open and
+ * puts when it is told to. Arguments are name=value.
+ */
 public final class Main {
 
     /** {@code DefaultMessageStore.load()} answered false: RocketMQ refuses this store. */
@@ -13,7 +16,7 @@ public final class Main {
 
     public static void main(String[] args) throws Exception {
         if (args.length == 0) {
-            throw new IllegalArgumentException("usage: (write | open) path=FOLDER [name=value ...]");
+            throw new IllegalArgumentException("usage: (write | open | live) path=FOLDER [name=value ...]");
         }
         Options options = new Options(Arrays.asList(args).subList(1, args.length));
         int exitCode;
@@ -33,8 +36,12 @@ public final class Main {
                 case "open":
                     new OpenProgram(options, out).run();
                     return 0;
+                case "live":
+                    new LiveProgram(options, out).run();
+                    return 0;
                 default:
-                    throw new IllegalArgumentException("no program is called " + program + "; there are write and open");
+                    throw new IllegalArgumentException(
+                        "no program is called " + program + "; there are write, open and live");
             }
         } catch (StoreSession.NotLoadedException refused) {
             System.err.println(refused.getMessage());

@@ -59,7 +59,8 @@ final class PutLog {
         }
     }
 
-    private void put(Put put) throws IOException {
+    /** One message or one batch. */
+    void put(Put put) throws IOException {
         PutMessageResult result = put.into(store);
         AppendMessageResult appended = result.getAppendMessageResult();
         if (appended == null || !appended.isOk()) {

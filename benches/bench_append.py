@@ -1,0 +1,23 @@
+"""Appending: put, put_many and dispatch, and puts that wait for their sync."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from flightlog.tools.bench.case import Case
+from flightlog.tools.bench.machine import this_machine
+from flightlog.tools.bench.pedantic import run_pedantic
+from flightlog.tools.bench.plan import SYNC_PUT, make_cases
+
+APPENDS = ("put", "put_many(256)", "dispatch", SYNC_PUT)
+CASES = [case for case in make_cases() if case.name in APPENDS]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_append(benchmark: BenchmarkFixture, case: Case, tmp_path: Path) -> None:
+    if case.needs_disk and this_machine(tmp_path).is_in_memory:
+        pytest.skip("a sync in memory syncs nothing: name a disk's folder with --basetemp")
+    run_pedantic(benchmark, case, tmp_path)

@@ -1,0 +1,19 @@
+"""Reading: every message of a store, and opening a store whose writer was killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+from flightlog.tools.bench.case import Case
+from flightlog.tools.bench.pedantic import run_pedantic
+from flightlog.tools.bench.plan import make_cases
+
+CASES = [case for case in make_cases() if case.name in ("read", "recover")]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_read(benchmark: BenchmarkFixture, case: Case, tmp_path: Path) -> None:
+    run_pedantic(benchmark, case, tmp_path)

@@ -1,0 +1,104 @@
+"""What `.option(name, value)` may say to the source.
+
+    path             the folder that holds the store's commitlog/; what load() is given
+    columns          the columns to read, with commas between; all by default, and every one costs time
+    includeInternal  true: prepared and rollback records and RocketMQ's internal topics too
+    onCorrupt        fail (default): a damaged record fails the query; skip: it is left out, counted and logged
+    splitBytes       about how many bytes of the log one task reads; 256 MiB by default
+
+Names are taken in any case, as everywhere in Spark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import unquote, urlsplit
+
+from ..store.errors import InvalidSettingsError
+from .schema import find_column
+
+OnCorrupt = Literal["fail", "skip"]
+
+DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, larger ones leave cores idle
+MIN_SPLIT_BYTES = 4096
+
+NAMES = ("path", "columns", "includeInternal", "onCorrupt", "splitBytes")
+SPARK_NAMES = frozenset({"serialization.format"})
+"""Options that Spark itself adds to a table's; they say nothing to the source."""
+
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """The options of one read, checked."""
+
+    path: Path
+    """Absolute: workers may run in another folder."""
+    columns: tuple[str, ...] = ()
+    """Empty: all."""
+    include_internal: bool = False
+    on_corrupt: OnCorrupt = "fail"
+    split_bytes: int = DEFAULT_SPLIT_BYTES
+
+
+def parse_options(options: Mapping[str, str]) -> ReadOptions:
+    """Check the options as Spark hands them over. Raises InvalidSettingsError with what was expected."""
+    given = {name.lower(): value for name, value in options.items()}
+    if "paths" in given:
+        raise InvalidSettingsError(f"load({given['paths']}): expected one path; load every store and union() them")
+    unknown = sorted(given.keys() - {name.lower() for name in NAMES} - SPARK_NAMES)
+    if unknown:
+        raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")
+    return ReadOptions(
+        path=_path(given.get("path", "")),
+        columns=_columns(given["columns"]) if "columns" in given else (),
+        include_internal=_include_internal(given.get("includeinternal", "false")),
+        on_corrupt=_on_corrupt(given.get("oncorrupt", "fail")),
+        split_bytes=_split_bytes(given["splitbytes"]) if "splitbytes" in given else DEFAULT_SPLIT_BYTES,
+    )
+
+
+def _path(text: str) -> Path:
+    if not text:
+        raise InvalidSettingsError('no path: expected spark.read.format("flightlog").load("/folder/of/the/store")')
+    if not URI.match(text):
+        return Path(os.path.abspath(text))
+    parts = urlsplit(text)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise InvalidSettingsError(f"path {text!r}: expected a local or mounted folder, as a plain path or file:/...")
+    return Path(os.path.abspath(unquote(parts.path)))
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    names = tuple(find_column(name.strip()).name for name in text.split(","))
+    if len(set(names)) != len(names):
+        raise InvalidSettingsError(f"columns={text!r}: a column is named twice")
+    return names
+
+
+def _include_internal(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidSettingsError(f"includeInternal={text!r}: expected true or false")
+    return text.lower() == "true"
+
+
+def _on_corrupt(text: str) -> OnCorrupt:
+    match text.lower():
+        case "fail":
+            return "fail"
+        case "skip":
+            return "skip"
+    raise InvalidSettingsError(f"onCorrupt={text!r}: expected fail or skip")
+
+
+def _split_bytes(text: str) -> int:
+    digits = text.strip()
+    if not (digits.isascii() and digits.isdigit()) or int(digits) < MIN_SPLIT_BYTES:
+        raise InvalidSettingsError(f"splitBytes={text!r}: expected a whole number of bytes, {MIN_SPLIT_BYTES} or more")
+    return int(digits)

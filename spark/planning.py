@@ -1,0 +1,136 @@
+"""Cutting a log into ranges for tasks, at places where a record surely starts.
+
+Such places are the start of a segment, the boundaries that its seal lists, and what a walk from the segment's start
+comes by. Looking for something that resembles a record would not do: a body may hold bytes that do.
+
+The upper end is the read-only view's, so beside a live writer no task sees a record that is not complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..engine.read_only import open_read_only
+from ..store import native
+from ..store.disk import Disk, RealDisk
+from ..store.errors import DiskError, StoreNotFoundError
+from ..store.frame import FRAME_DTYPE
+from ..store.log_files import COMMIT_LOG_FOLDER
+from ..store.log_reader import LogReader
+from ..store.record import FIXED_V1_V4_SIZE
+from ..store.seal import BLOCK_SIZE, read_seal
+from ..store.segment import Segment
+
+LEAST_SIZE = FIXED_V1_V4_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Bytes [start, stop) of one segment, as positions in its file; all that a task needs to know."""
+
+    segment_path: str
+    base: int
+    """Physical offset of the segment's first byte."""
+    segment_size: int
+    start: int
+    stop: int
+    is_cut: bool
+    """Whether `stop` is a record's start inside the segment: then records fill the range to its last byte."""
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+def require_store(path: Path, disk: Disk | None = None) -> None:
+    """Raises StoreNotFoundError where no store can be: early, when the DataFrame is made and not when it is used."""
+    disk = disk or RealDisk()
+    if not disk.exists(path / COMMIT_LOG_FOLDER):
+        found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(path) else "no such folder"
+        raise StoreNotFoundError(
+            f"{path}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/"
+        )
+
+
+def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[LogRange, ...]]:
+    """The ranges of each task, in the order of the log: about `split_bytes` a task, small segments together in one.
+
+    Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
+    pieces. Raises StoreNotFoundError, and DiskError where the disk does not give what was asked for.
+    """
+    with open_read_only(path, disk=disk) as store:
+        reader = store.log_reader
+        ranges: list[LogRange] = []
+        for segment, start, stop in reader.segments_between(store.min_physical_offset, store.end_physical_offset):
+            try:
+                ranges += _cut(reader, segment, start, stop, split_bytes)
+            except FileNotFoundError as e:
+                raise gone(segment.path) from e
+        return list(_packed(ranges, split_bytes))
+
+
+def gone(path: Path) -> DiskError:
+    """What to raise for a segment that was there a moment ago."""
+    return DiskError(
+        f"{path}: gone since the query began; expected a segment. Either retention removed it, and the query can be "
+        "run again, or this machine does not see the folder that the driver sees"
+    )
+
+
+def _cut(reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int) -> Iterator[LogRange]:
+    count = -(-(stop - start) // split_bytes)
+    wanted = [start + (stop - start) * i // count for i in range(1, count)]
+    cuts = sorted(set(_places(reader, segment, start, stop, wanted))) if wanted else []
+    for first, last in zip([start, *cuts], [*cuts, stop], strict=True):
+        yield LogRange(str(segment.path), segment.base, segment.size, first, last, is_cut=last != stop)
+
+
+def _places(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
+    """The first record that starts at or behind each wanted position, as far as one is known before `stop`."""
+    seal = read_seal(reader.disk, reader.folder.parent, segment)
+    if seal is not None and wanted[0] - start >= BLOCK_SIZE:
+        boundaries = np.array(seal.boundaries, np.int64)
+        boundaries = boundaries[(boundaries > start) & (boundaries < min(stop, seal.records_end))]
+        found = np.searchsorted(boundaries, wanted)
+        places: list[int] = boundaries[found[found < len(boundaries)]].tolist()
+        if all(_is_record(segment, place) for place in places):
+            return places
+    return _walk_to(reader, segment, start, stop, wanted)
+
+
+def _is_record(segment: Segment, position: int) -> bool:
+    """Whether a record starts here: a seal may be older than its segment, whose end RocketMQ can have written anew."""
+    row: Any = np.empty(1, FRAME_DTYPE)
+    size = int.from_bytes(segment.read(position, 4), "big", signed=True)
+    if not LEAST_SIZE <= size <= segment.size - position:
+        return False
+    return bool(native.walk(segment.read(position, size), 0, size, segment.base + position, False, row)[0])
+
+
+def _walk_to(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
+    """As `_places`, by a walk. It ends at damage: the rest then stays in one range, whose task deals with it."""
+    places: list[int] = []
+    for _, rows in reader.scan(segment, start, stop, check_crc=False, mapped=False):
+        positions = rows["physical_offset"] - segment.base
+        while len(places) < len(wanted) and positions[-1] >= wanted[len(places)]:
+            places.append(int(positions[np.searchsorted(positions, wanted[len(places)])]))
+        if len(places) == len(wanted):
+            break
+    return places
+
+
+def _packed(ranges: Sequence[LogRange], split_bytes: int) -> Iterator[tuple[LogRange, ...]]:
+    """Neighbours together as long as they stay within `split_bytes`."""
+    pack: list[LogRange] = []
+    for piece in ranges:
+        if pack and sum(each.size for each in pack) + piece.size > split_bytes:
+            yield tuple(pack)
+            pack = []
+        pack.append(piece)
+    if pack:
+        yield tuple(pack)

@@ -1,0 +1,115 @@
+"""The columns that come out of property texts, for many messages at once.
+
+All texts are looked at as one run of bytes in which numpy finds the separators; `store/properties.py` has the rules: a
+pair needs a name and a value, the last pair may lack its end, and of two equal names the later one counts.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..store import properties as props
+from .gathering import as_text, bytes_of, gather, spread
+from .schema import ARROW_TYPES
+
+NAME_END = ord(props.NAME_END)
+VALUE_END = ord(props.VALUE_END)
+
+Integers = NDArray[Any]
+
+
+class PropertyColumns:
+    """The pairs of many messages.
+
+    Invariants: pairs are in the order of the messages, and of one message in the order of its text.
+    """
+
+    def __init__(self, texts: Any) -> None:
+        """`texts` is a binary array, one element a message, without nulls."""
+        self._count = len(texts)
+        self._data, bounds = bytes_of(as_text(texts))
+        self._buffer = pa.py_buffer(self._data)
+        self._message, self._name_start, self._name_stop, self._value_stop = _find_pairs(self._data, bounds)
+
+    def value(self, name: str) -> Any:
+        """The property's value of each message, null where it has none: a string array."""
+        pair = self._pair_of(name.encode())
+        is_there = pair >= 0
+        return spread(self._values(pair[is_there]), is_there)
+
+    @cached_property
+    def keys(self) -> Any:
+        """The index keys of each message: a list array of strings, empty lists included."""
+        texts = self.value(props.KEYS).fill_null("")
+        parts = pc.split_pattern(texts, pattern=props.KEY_SEPARATOR)
+        kept = pc.greater(pc.binary_length(parts.values), 0)
+        kept_before = np.concatenate([[0], np.cumsum(kept.to_numpy(zero_copy_only=False))])
+        offsets = pa.array(kept_before[parts.offsets.to_numpy()], pa.int32())
+        return pa.ListArray.from_arrays(offsets, parts.values.filter(kept), type=ARROW_TYPES["array<string>"])
+
+    def first_key(self) -> Any:
+        """The first index key of each message, null where it has none: a binary array."""
+        offsets = self.keys.offsets.to_numpy()
+        firsts = pa.array(offsets[:-1], pa.int32(), mask=offsets[:-1] == offsets[1:])
+        return self.keys.values.take(firsts).cast(pa.binary())
+
+    def mapping(self) -> Any:
+        """All pairs of each message: a map array."""
+        names = self._texts(self._name_start, self._name_stop)
+        kept = self._last_of_equal_names(names)
+        offsets = np.zeros(self._count + 1, np.int64)
+        np.cumsum(np.bincount(self._message[kept], minlength=self._count), out=offsets[1:])
+        return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names.take(pa.array(kept)), self._values(kept))
+
+    def _last_of_equal_names(self, names: Any) -> Integers:
+        """The pairs without those that a later one of the same message and name replaces."""
+        encoded = names.dictionary_encode()
+        identity = self._message * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
+        order = np.argsort(identity, kind="stable")
+        replaced = order[:-1][np.diff(identity[order]) == 0]
+        return np.delete(np.arange(len(names)), replaced)
+
+    def _pair_of(self, name: bytes) -> Integers:
+        """For each message its last pair of this name, or -1."""
+        same_size = np.flatnonzero(self._name_stop - self._name_start == len(name))
+        found = self._data[self._name_start[same_size, np.newaxis] + np.arange(len(name))]
+        hits = same_size[(found == np.frombuffer(name, np.uint8)).all(axis=1)]
+        pair = np.full(self._count, -1, np.int64)
+        pair[self._message[hits]] = hits  # ascending, so the last one stays
+        return pair
+
+    def _values(self, pairs: Integers) -> Any:
+        return self._texts(self._name_stop[pairs] + 1, self._value_stop[pairs])
+
+    def _texts(self, starts: Integers, stops: Integers) -> Any:
+        return gather(self._buffer, starts, stops - starts).view(pa.string())  # UTF-8 cut at an ASCII byte stays UTF-8
+
+
+def _find_pairs(data: NDArray[np.uint8], bounds: Integers) -> tuple[Integers, Integers, Integers, Integers]:
+    """(message, start of the name, end of the name, end of the value) of every pair that counts.
+
+    Text i is data[bounds[i] : bounds[i + 1]].
+    """
+    last_byte = bounds[1:][np.diff(bounds) > 0] - 1
+    open_end = last_byte[data[last_byte] != VALUE_END]
+    ends = np.flatnonzero(data == VALUE_END)
+    if len(open_end):
+        # Such a pair is sorted in by its last byte and ends one behind it; no other pair ends there.
+        last = np.sort(np.concatenate([ends, open_end]), kind="stable")
+        stop = last + (data[last] != VALUE_END)
+    else:
+        last = stop = ends
+    message = np.searchsorted(bounds, last, side="right") - 1
+    start = bounds[message]
+    follows = np.flatnonzero(message[1:] == message[:-1]) + 1
+    start[follows] = stop[follows - 1] + 1
+    name_ends = np.append(np.flatnonzero(data == NAME_END), len(data) + 1)
+    name_stop = name_ends[np.searchsorted(name_ends, start)]
+    counts = (start < name_stop) & (name_stop + 1 < stop)
+    return message[counts], start[counts], name_stop[counts], stop[counts]

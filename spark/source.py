@@ -1,0 +1,92 @@
+"""The data source itself: `spark.read.format("flightlog").load(path)`.
+
+Spark makes a DefaultSource where a DataFrame is made, plans in a worker of the driver, and reads in workers of the
+executors; what travels between them is pickled. One row is one message; `schema.py` has the columns, `options.py` the
+options.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from ..store.errors import InvalidSettingsError, MissingExtraError
+
+try:
+    import pyarrow  # noqa: F401 (what readers hand to Spark)
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.types import StructType
+except ModuleNotFoundError as error:
+    if str(error.name).split(".")[0] not in ("pyarrow", "pyspark"):
+        raise
+    raise MissingExtraError("spark", f"the Spark source (pyspark 4.0 or newer; no module {error.name} here)") from error
+
+from .options import ReadOptions, parse_options
+from .planning import LogRange, plan, require_store
+from .reading import RangeReader
+from .schema import arrow_schema, spark_schema
+
+
+class DefaultSource(DataSource):
+    """A store as a table. The name is the one that Spark looks for."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The word for `format`."""
+        return "flightlog"
+
+    def schema(self) -> StructType:
+        """All columns, or those of the option `columns`. Raises UsageErrors for a wrong option and a wrong path."""
+        options = parse_options(self.options)
+        require_store(options.path)
+        return spark_schema(options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
+        options = parse_options(self.options)
+        require_store(options.path)
+        names = arrow_schema(schema).names
+        if options.columns and [name.lower() for name in names] != [name.lower() for name in options.columns]:
+            raise InvalidSettingsError(
+                f"columns={','.join(options.columns)!r} beside a schema of {', '.join(names)}: expected one of them"
+            )
+        return LogBatchReader(options, schema)
+
+
+@dataclass
+class LogPartition(InputPartition):
+    """What one task reads. None of it refers to anything that only the driver has."""
+
+    ranges: tuple[LogRange, ...]
+
+
+class LogBatchReader(DataSourceReader):
+    """Plans once in the driver's worker; `read` then runs in many, each with a copy of this object."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options, self._wanted = options, schema
+
+    def partitions(self) -> list[InputPartition]:
+        """One partition a task, in the order of the log; one that is empty for an empty store."""
+        packs = plan(self._options.path, self._options.split_bytes)
+        return [LogPartition(ranges) for ranges in packs] or [LogPartition(())]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The partition's messages as RecordBatches. Raises as `RangeReader.read`."""
+        assert isinstance(partition, LogPartition)
+        _freeze()
+        options = self._options
+        reader = RangeReader(
+            arrow_schema(self._wanted), include_internal=options.include_internal, on_corrupt=options.on_corrupt
+        )
+        for piece_range in partition.ranges:
+            yield from reader.read(piece_range)
+
+
+@cache
+def _freeze() -> None:
+    """Once a worker: Spark collects garbage after every task, and would look through all modules each time."""
+    gc.freeze()
