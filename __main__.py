@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
+from importlib.util import find_spec
 
 from .store.errors import MissingExtraError
 
-COMMAND_LINE_PACKAGES = ("click", "rich", "typer")
+COMMAND_LINE_PACKAGES = ("rich", "typer")
 
 
 def main() -> int:
     """Run the command line; returns its exit code. Without the extra `tools`: one line that names it, and 2."""
-    try:
-        from .tools.app import run
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in COMMAND_LINE_PACKAGES:
-            raise
+    if not all(find_spec(name) for name in COMMAND_LINE_PACKAGES):
         missing = MissingExtraError("tools", "the command line")
         print(f"flightlog: {missing}", file=sys.stderr)
         return missing.exit_code
+    from .tools.app import run
+
     return run()
 
 

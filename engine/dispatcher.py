@@ -15,6 +15,7 @@ from ..index.dispatch import DispatchCount, DispatchRules
 from ..index.queue_table import QueueTable
 from ..store.commit_log import CommitLog
 from ..store.disk import Disk
+from ..store.errors import DiskFullError, StoreClosedError
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 
@@ -29,18 +30,38 @@ class Dispatcher:
         self._lock = threading.Lock()
         self.position = position
         """Physical offset below which every record is in its queue."""
+        self.is_stalled = False
+        """Whether the disk had no room for queue entries. Puts are refused then: they could not be read."""
+        self._is_closed = False
 
     def catch_up(self) -> None:
-        """Dispatch everything visible. A put that returned is in its queue afterwards."""
+        """Dispatch everything visible. A put that returned is in its queue afterwards.
+
+        Raises DiskFullError and DiskError; the next call goes on from the same place.
+        """
         if self.position >= self._log.visible:
             return
         with self._lock:
+            if self._is_closed:
+                raise StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")
             target = self._log.visible
             if self.position < target:
                 count = DispatchCount()
-                dispatch_range(self._log.reader, self._table, self._rules, self.position, target, count, mapped=True)
+                try:
+                    dispatch_range(
+                        self._log.reader, self._table, self._rules, self.position, target, count, mapped=True
+                    )
+                except DiskFullError:
+                    self.is_stalled = True
+                    raise
                 self.position = target
+                self.is_stalled = False
                 self._progress.publish(DISPATCHED, target)
+
+    def close(self) -> None:
+        """Write no queue from now on; the dispatch that is under way is waited for."""
+        with self._lock:
+            self._is_closed = True
 
     def sync_queues(self) -> tuple[int, int, int]:
         """Sync every queue file written so far.

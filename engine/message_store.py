@@ -14,32 +14,29 @@ import atexit
 import logging
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
 from ..index.queue_table import QueueTable
-from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.clock import Clock, SystemClock
 from ..store.commit_log import Appended
 from ..store.disk import Disk, RealDisk
-from ..store.errors import ForkedStoreError, StoreClosedError, StorePoisonedError
+from ..store.errors import DiskFullError, FlightlogError, ForkedStoreError, StoreClosedError
 from ..store.lock import watch_fork
 from ..store.message import GetResult, Message, PutResult, PutStatus, StoredMessage
-from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
-from ..store.progress import CLEAN_CLOSE, FLUSHED, QUEUE_COUNT, QUEUE_ENTRIES, QUEUES_FLUSHED, STORE_TIMESTAMP
 from ..store.queue_offsets import QueueKey
 from ..store.record import PreparedRecord, prepare
-from ..store.seal import make_seal, read_seal, write_seal
 from ..store.settings import FlushMode, StoreSettings
 from .boot import boot
 from .diverting import Divert, refuse_delays
-from .evidence import ABORT_FILE
 from .flush_service import FlushService
 from .read_only import open_read_only
 from .reading import DEFAULT_MAX_COUNT, OnCorrupt, QueueReader, queue_bounds
 from .recovery import RecoveryReport
+from .upkeep import Upkeep
 from .verifying import VerifyReport
 
 log = logging.getLogger("flightlog.store")
@@ -54,27 +51,32 @@ class MessageStore:
     Safe from many threads. The stop order of `close` is written there, with its reasons.
     """
 
+    _is_let_go = True  # until there is something to let go of
+    _forked = False
+
     def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert) -> None:
         self.path, self.settings = path, settings
-        self._disk, self._divert = disk, divert
-        self._state_lock = threading.Lock()
+        self._disk, self._divert, self._pid = disk, divert, os.getpid()
+        self._close_lock = threading.Lock()
         self._closed = False
-        self._forked = False
         parts = boot(path, settings, disk, clock)
-        self._lock, self._log, self._progress = parts.lock, parts.log, parts.progress
-        self._table: QueueTable = parts.table
-        self._dispatcher = parts.dispatcher
-        self._checkpoint: Checkpoint = parts.checkpoint
-        self.recovery_report: RecoveryReport = parts.report
-        self._queues = QueueReader(self._log.reader, self._table)
-        self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
-        self._is_sync = settings.flush_mode is FlushMode.SYNC
-        self._sealed_below = self._log.reader.min_offset
-        self._service = FlushService(settings, clock, self._flush_log, self._flush_queues, self._poison)
-        watch_fork(self)
-        self._at_exit = _close_at_exit(self)
-        atexit.register(self._at_exit)
-        self._service.start()
+        try:
+            self._log, self._dispatcher = parts.log, parts.dispatcher
+            self._table: QueueTable = parts.table
+            self.recovery_report: RecoveryReport = parts.report
+            self._queues = QueueReader(self._log.reader, self._table)
+            self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
+            self._is_sync = settings.flush_mode is FlushMode.SYNC
+            self._upkeep = keep = Upkeep(disk, path, parts, syncs_log=not self._is_sync)
+            self._service = FlushService(settings, clock, keep.flush_log, keep.flush_queues, keep.poison)
+            watch_fork(self)
+            self._at_exit = _close_at_exit(self)
+            atexit.register(self._at_exit)
+            self._service.start()
+        except BaseException:
+            parts.let_go()
+            raise
+        self._is_let_go = False
 
     # -- putting
 
@@ -88,6 +90,8 @@ class MessageStore:
         StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
         """
         self._check_usable()
+        if self._dispatcher.is_stalled:
+            self._dispatcher.catch_up()
         record = prepare(self._divert(message), self.settings, self._log.segment_size)
         results: list[PutResult] = []
         try:
@@ -104,13 +108,16 @@ class MessageStore:
         stored: their results are its `results`. Otherwise as `put`.
         """
         self._check_usable()
+        if self._dispatcher.is_stalled:
+            self._dispatcher.catch_up()
         divert, settings, segment_size = self._divert, self.settings, self._log.segment_size
         records = [prepare(divert(message), settings, segment_size) for message in messages]
         results: list[PutResult] = []
         try:
             for batch in _batches(records):
                 self._append(batch, results)
-        except BaseException as e:
+        except DiskFullError as e:
+            self._await_sync(results)
             e.results = results  # type: ignore[attr-defined]
             raise
         finally:
@@ -158,7 +165,7 @@ class MessageStore:
         Raises CorruptRecordError or CorruptQueueError where a message is damaged.
         """
         self._check_usable()
-        self._dispatcher.catch_up()
+        self._upkeep.catch_up()
         return self._queues.get(topic, queue_id, queue_offset, max_count)
 
     def read(
@@ -170,7 +177,7 @@ class MessageStore:
         counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
         """
         self._check_usable()
-        self._dispatcher.catch_up()
+        self._upkeep.catch_up()
         return self._queues.read(topic, queue_id, queue_offset, on_corrupt, self._check_usable)
 
     @property
@@ -181,51 +188,15 @@ class MessageStore:
     def queues(self) -> dict[QueueKey, tuple[int, int]]:
         """(topic, queue id) -> (offset of the first message, offset one past the last)."""
         self._check_usable()
-        self._dispatcher.catch_up()
+        self._upkeep.catch_up()
         return {key: queue_bounds(queue) for key, queue in self._table.items()}
 
     def verify(self) -> VerifyReport:
         """Check every byte of the store against itself, as a reader beside this writer would."""
         self._check_usable()
-        self._dispatcher.catch_up()
+        self._upkeep.catch_up()
         with open_read_only(self.path, self.settings, disk=self._disk) as view:
             return view.verify()
-
-    # -- flushing, called by the service thread
-
-    def _flush_log(self) -> None:
-        self._dispatcher.catch_up()
-        if not self._is_sync:
-            self._log.flush()
-
-    def _flush_queues(self) -> None:
-        """Make queues durable, then say so: first the checkpoint, then the progress page."""
-        store_timestamp_ms = self._log.last_store_timestamp_ms
-        self._dispatcher.catch_up()
-        self._log.flush()
-        position, count, entries = self._dispatcher.sync_queues()
-        self._checkpoint = Checkpoint(store_timestamp_ms, store_timestamp_ms, self._checkpoint.index_timestamp_ms)
-        write_checkpoint(self._disk, self.path, self._checkpoint)
-        self._progress.publish(QUEUE_COUNT, count)
-        self._progress.publish(QUEUE_ENTRIES, entries)
-        self._progress.publish(STORE_TIMESTAMP, store_timestamp_ms)
-        self._progress.publish(QUEUES_FLUSHED, position)
-        self._progress.sync()
-        self._seal_full_segments()
-
-    def _seal_full_segments(self) -> None:
-        for segment in self._log.reader.segments:
-            if segment.base < self._sealed_below or segment.end > self._log.flushed:
-                continue
-            if read_seal(self._disk, self.path, segment) is None:
-                seal = make_seal(self._log.reader, segment)
-                if seal is not None:
-                    write_seal(self._disk, self.path, seal)
-            self._sealed_below = segment.end
-
-    def _poison(self, cause: BaseException) -> None:
-        if self._log.poison is None:
-            self._log.poison = cause
 
     # -- life
 
@@ -236,36 +207,37 @@ class MessageStore:
         so that the log and the queues are whole; write the checkpoint, then the clean-close words that rest on it;
         remove `abort` only when all that is durable; free the lock last, so that nobody opens the store before.
 
-        Raises what the flush raises; the store is closed all the same, as one that was killed.
+        Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
+        ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
+        an exception there (as `sys.exit` does) and close where that arrives.
+
+        A store that is never closed is closed at the exit of the interpreter, or when its handle is collected (with a
+        ResourceWarning).
         """
-        with self._state_lock:
-            if self._closed:
-                return
-            self._closed = True
+        self._closed = True
         if self._forked:
             return
-        atexit.unregister(self._at_exit)
-        self._service.stop()
-        try:
-            if self._log.poison is None:
-                self._close_cleanly()
-            else:
-                log.warning("%s: closed after %s; the next open recovers it", self.path, self._log.poison)
-        finally:
-            self._log.close()
-            self._progress.close()
-            self._lock.release()
+        with self._close_lock:
+            if self._is_let_go:
+                return
+            self._service.stop()
+            try:
+                self._upkeep.end()
+            finally:
+                self._is_let_go = self._upkeep.is_over
+                if self._is_let_go:
+                    atexit.unregister(self._at_exit)
 
-    def _close_cleanly(self) -> None:
-        self._log.settle_idle()
-        self._flush_queues()
-        for number, word in enumerate(self._checkpoint.words):
-            self._progress.publish(CHECKPOINT_WORD + number, word)
-        self._progress.publish(FLUSHED, self._log.flushed)
-        self._progress.publish(CLEAN_CLOSE, self._log.end)
-        self._progress.sync()
-        self._disk.remove(self.path / ABORT_FILE)
-        self._disk.sync_folder(self.path)
+    def __del__(self) -> None:
+        if self._is_let_go or self._forked:
+            return
+        text = f"{self.path}: the store was never closed; closing it now"
+        warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
+        atexit.unregister(self._at_exit)
+        try:
+            self._service.stop_then(self._upkeep.end)
+        except FlightlogError as e:
+            log.error("%s: closed as one that was killed: %s", self.path, e)
 
     @property
     def is_closed(self) -> bool:
@@ -274,12 +246,11 @@ class MessageStore:
     def mark_forked(self) -> None:
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
-        self._state_lock = threading.Lock()
 
     def _check_usable(self) -> None:
         if self._forked:
             raise ForkedStoreError(
-                f"{self.path}: this handle was opened by process {os.getppid()} or an ancestor before fork. "
+                f"{self.path}: this handle was opened by process {self._pid}, before a fork. "
                 "Open the store anew in this process, read-only while the parent writes"
             )
         if self._closed:
@@ -303,8 +274,8 @@ def _close_at_exit(store: MessageStore) -> Callable[[], None]:
         if alive is not None:
             try:
                 alive.close()
-            except StorePoisonedError:
-                log.warning("%s: closed as one that was killed", alive.path)
+            except FlightlogError as e:
+                log.error("%s: closed as one that was killed: %s", alive.path, e)
 
     return close
 

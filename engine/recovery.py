@@ -97,6 +97,13 @@ def recover_queues(
     )
     for damage in found.damage:
         report.damage.append(f"{damage.path}: physical offset {damage.physical_offset}: {damage.found}; read past")
+    for physical_offset, queue_offset in count.impossible:
+        segment = reader.segment_at(physical_offset)
+        path = reader.folder if segment is None else segment.path
+        report.damage.append(
+            f"{path}: physical offset {physical_offset}: a record that claims queue offset {queue_offset}, which no "
+            "message there can have; it stands in no queue"
+        )
     return found, report
 
 

@@ -56,6 +56,8 @@ class Survey:
     """What lies before `end`."""
     torn: Damage | None = None
     """What lies at `end`, if bytes were found there."""
+    is_bounded: bool = False
+    """Whether the walk was told where to end, because a writer that may be alive goes on behind."""
 
 
 def survey(reader: LogReader, evidence: Evidence, start: int, limit: int | None, *, for_writing: bool) -> Survey:
@@ -71,8 +73,7 @@ class _Surveyor:
     def __init__(self, reader: LogReader, evidence: Evidence, start: int, limit: int | None, for_writing: bool) -> None:
         self._reader, self._evidence, self._for_writing = reader, evidence, for_writing
         self._limit = reader.files_end if limit is None else min(limit, reader.files_end)
-        self._is_bounded = limit is not None
-        self._found = Survey(start, start)
+        self._found = Survey(start, start, is_bounded=limit is not None)
         self._extent_start = start
 
     def run(self) -> Survey:
@@ -126,7 +127,7 @@ class _Surveyor:
         """Where to go on behind a problem; None if the log ends there."""
         evidence, found = self._evidence, self._found
         is_empty = reason == WALK_END_TEXT[WalkEnd.EMPTY]
-        if evidence.is_ours and problem >= evidence.durable_below and not self._is_bounded:
+        if evidence.is_ours and problem >= evidence.durable_below and not self._found.is_bounded:
             if not is_empty:
                 found.torn = Damage(segment.path, problem, reason, None)
             return None

@@ -97,7 +97,7 @@ def verify_store(
         report.sealed_segments += 1
         for position in broken_blocks(segment, seal):
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
-    _QueueCheck(disk, root, reader, evidence, rules, report).run(whole)
+    _QueueCheck(disk, root, reader, evidence, rules, report).run(whole, is_live=known.is_bounded)
     _check_small_files(root, evidence, known, report)
     return report
 
@@ -123,7 +123,7 @@ class _QueueCheck:
                 continue  # already a finding: the table could not read it either
             self._queues[key] = queue
 
-    def run(self, whole: Survey) -> None:
+    def run(self, whole: Survey, *, is_live: bool) -> None:
         dispatched = whole.end
         progress = self._evidence.progress
         if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
@@ -139,6 +139,8 @@ class _QueueCheck:
             meaning = f"{wrong} messages have {'no entry yet' if lags else 'a wrong entry or none'}"
             self._add(key, first, meaning, REBUILD)
         for key, queue in self._queues.items():
+            if is_live:  # what the writer has added since the view was opened is not judged
+                queue.end = queue.first_at_or_after(whole.end)
             self._check_end(key, queue, whole, dispatched)
 
     def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:

@@ -13,7 +13,6 @@ Indexes are queue offsets: entries, not bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,17 @@ from numpy.typing import NDArray
 from ..store.disk import Disk
 from ..store.errors import SegmentLengthError
 from ..store.segment import segment_base, segment_name
-from .queue_unit import FILLER, UNIT_DTYPE, UNIT_SIZE, Units, decode_units, filler_mask, valid_mask
+from .queue_unit import (
+    FILLER,
+    UNIT_DTYPE,
+    UNIT_SIZE,
+    Units,
+    decode_units,
+    filler_mask,
+    search,
+    search_offset,
+    valid_mask,
+)
 
 CHUNK_ENTRIES = 16_384
 
@@ -66,52 +75,46 @@ class ConsumeQueue:
         self._first_file_index, self._file_count = bases[0], count
         files_end = bases[0] + count * self._file_entries
         self.end = self._find_end_thoroughly(files_end) if thorough else self._find_end_quickly(files_end)
-        self.min_index = self._search(lambda units: valid_mask(units), self._first_file_index, self.end)
+        self.min_index = search(self.units, valid_mask, self._first_file_index, self.end)
 
     def _find_end_quickly(self, files_end: int) -> int:
-        return self._search(lambda units: units["size"] <= 0, self._first_file_index, files_end)
+        return search(self.units, lambda units: units["size"] <= 0, self._first_file_index, files_end)
 
     def _find_end_thoroughly(self, files_end: int) -> int:
-        start = max(self._first_file_index, files_end - 3 * self._file_entries)
+        start = files_end - 3 * self._file_entries
+        while start > self._first_file_index and _is_no_entry(self.units(start - 1, 1)).any():
+            start -= self._file_entries  # the end lies further back
+        start = max(self._first_file_index, start)
         while start < files_end:
             units = self.units(start, min(CHUNK_ENTRIES, files_end - start))
-            bad = (units["size"] <= 0) | (units["physical_offset"] < 0)
+            bad = _is_no_entry(units)
             if bad.any():
                 return start + int(np.argmax(bad))
+            if not len(units):
+                return start  # the file has gone meanwhile
             start += len(units)
         return files_end
 
-    def _search(self, is_past: Callable[[Units], NDArray[np.bool_]], low: int, high: int) -> int:
-        """The first index in [low, high) whose entry is past a border, or `high`; the entries before it are not."""
-        while low < high:
-            middle = (low + high) // 2
-            if bool(is_past(self.units(middle, 1))[0]):
-                high = middle
-            else:
-                low = middle + 1
-        return low
-
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds; a queue may end up empty with its offsets kept."""
-        self.min_index = self._search(
-            lambda units: valid_mask(units) & (units["physical_offset"] >= min_physical_offset),
-            self.min_index,
-            self.end,
-        )
+        self.min_index = search_offset(self.units, min_physical_offset, self.min_index, self.end)
 
     def first_at_or_after(self, physical_offset: int) -> int:
         """Index of the first entry whose record starts at or after `physical_offset`; `end` if none does."""
-        return self._search(lambda units: units["physical_offset"] >= physical_offset, self.min_index, self.end)
+        return search_offset(self.units, physical_offset, self.min_index, self.end)
 
     def units(self, index: int, count: int) -> Units:
-        """Entries [index, index + count) as they are on disk, cut at the end of the files."""
+        """Entries [index, index + count) as they are on disk, cut at the end of the files or at a missing one."""
         parts: list[bytes] = []
         while count > 0:
             number, at = divmod(index - self._first_file_index, self._file_entries)
             if not 0 <= number < self._file_count:
                 break
             here = min(count, self._file_entries - at)
-            file = self._disk.open(self._path(number))
+            try:
+                file = self._disk.open(self._path(number))
+            except FileNotFoundError:
+                break
             try:
                 parts.append(file.read(at * UNIT_SIZE, here * UNIT_SIZE))
             finally:
@@ -121,18 +124,25 @@ class ConsumeQueue:
         return decode_units(parts[0] if len(parts) == 1 else b"".join(parts))
 
     def put(self, index: int, units: Units) -> None:
-        """Write entries from `index` on, over what is there. The end moves with them; it never moves back."""
+        """Write entries from `index` on, over what is there. The end moves with them.
+
+        It moves back only where `index` lies before the first file: the queue then begins anew there, and the entries
+        behind it are to be put again.
+        """
         if not len(units):
             return
+        if index < self._first_file_index:
+            self.truncate(0)
         if self._file_count == 0:
             self._first_file_index = index - index % self._file_entries
-            self.min_index = index
+            self.min_index = self.end = index
             filler = index - self._first_file_index
             if filler:
                 self._write(self._first_file_index, FILLER * filler)
         elif index > self.end:
             self._write(self.end, FILLER * (index - self.end))
         self._write(index, units.tobytes())
+        self.min_index = min(self.min_index, index)
         self.end = max(self.end, index + len(units))
 
     def _write(self, index: int, raw: bytes) -> None:
@@ -164,6 +174,7 @@ class ConsumeQueue:
         """
         if self._file_count == 0:
             return
+        end = min(end, self.end)
         keep = max(0, -(-(end - self._first_file_index) // self._file_entries))
         for number in range(self._file_count - 1, keep - 1, -1):
             path = self._path(number)
@@ -179,8 +190,7 @@ class ConsumeQueue:
 
     def _zero_tail(self, start: int) -> None:
         files_end = self._first_file_index + self._file_count * self._file_entries
-        while start < files_end:
-            units = self.units(start, min(CHUNK_ENTRIES, files_end - start))
+        while start < files_end and len(units := self.units(start, min(CHUNK_ENTRIES, files_end - start))):
             if np.any(units != np.zeros(1, UNIT_DTYPE)):
                 self._write(start, bytes(len(units) * UNIT_SIZE))
             start += len(units)
@@ -198,3 +208,9 @@ class ConsumeQueue:
 
     def _path(self, number: int) -> Path:
         return self.folder / segment_name((self._first_file_index + number * self._file_entries) * UNIT_SIZE)
+
+
+def _is_no_entry(units: Units) -> NDArray[np.bool_]:
+    """Which entries were never written, or are garbage. Filler counts as an entry."""
+    mask: NDArray[np.bool_] = (units["size"] <= 0) | (units["physical_offset"] < 0)
+    return mask

@@ -14,14 +14,17 @@ import numpy as np
 from ..store import properties as props
 from ..store.message import tags_code
 from ..store.queue_offsets import QueueKey
-from ..store.record import is_safe_topic
+from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
 from ..store.scan import Rows
 from ..store.sys_flag import INNER_BATCH, has_queue_entry
 from .queue_table import Queue, QueueTable
-from .queue_unit import UNIT_DTYPE, Units, same_message
+from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units, same_message
 
 DeliveryTime = Callable[[int, int], int]
 """(delay level, store time in ms) -> delivery time in ms."""
+
+MAX_QUEUE_OFFSET = INT64_MAX // UNIT_SIZE - 1
+"""A queue's files are named by a byte offset of 63 bits."""
 
 TAGS_MARK = f"{props.TAGS}{props.NAME_END}".encode()
 DELAY_MARK = f"{props.DELAY}{props.NAME_END}".encode()
@@ -92,6 +95,8 @@ class DispatchCount:
     """One past the last queue offset seen, by queue."""
     gaps: dict[QueueKey, int] = field(default_factory=dict)
     """Queues whose first record came with a later queue offset than their end, and that end."""
+    impossible: list[tuple[int, int]] = field(default_factory=list)
+    """Physical offset and queue offset of records that cannot have that queue offset; they get no entry."""
 
 
 def dispatch(
@@ -108,9 +113,26 @@ def dispatch(
             if start < 0:
                 continue
             if start > queue.end:
+                physical_offset = int(units[run[0]]["physical_offset"])
+                if not _can_be_missing(queue, start, physical_offset):
+                    count.impossible.append((physical_offset, start))
+                    continue
                 count.gaps.setdefault(key, queue.end)
             count.ends[key] = start + len(run)
             count.entries += _put_missing(queue, start, units[run[0] : run[-1] + 1])
+
+
+def _can_be_missing(queue: Queue, queue_offset: int, physical_offset: int) -> bool:
+    """Whether the messages between a queue's end and a record's queue offset can have been in the log at all.
+
+    No CRC covers a record's queue offset: one flipped bit there must not make a hole of a million entries.
+    """
+    if queue.end == 0:
+        return queue_offset <= MAX_QUEUE_OFFSET  # where this queue began nobody knows
+    last = queue.units(queue.end - 1, 1)
+    before = int(last["physical_offset"][0]) if len(last) else 0
+    room = physical_offset - before if before < physical_offset else physical_offset
+    return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE
 
 
 def _put_missing(queue: Queue, start: int, units: Units) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from .consume_queue import ConsumeQueue
-from .queue_unit import FILLER, UNIT_DTYPE, Units, decode_units
+from .queue_unit import FILLER, UNIT_DTYPE, Units, decode_units, search_offset
 
 
 class MemoryQueue:
@@ -25,12 +25,7 @@ class MemoryQueue:
 
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds."""
-        self._below.set_min_offset(min_physical_offset)
-        if self._below.min_index < self._below.end or not self._tail_count:
-            self.min_index = self._below.min_index
-        else:
-            offsets = self._tail["physical_offset"][: self._tail_count]
-            self.min_index = self._split + int(np.count_nonzero(offsets < min_physical_offset))
+        self.min_index = search_offset(self.units, min_physical_offset, self.min_index, self.end)
 
     def truncate(self, end: int) -> None:
         """Forget, in memory only, everything from entry `end` on."""
@@ -42,10 +37,8 @@ class MemoryQueue:
         self.end = self._split + self._tail_count
 
     def first_at_or_after(self, physical_offset: int) -> int:
-        index = self._below.first_at_or_after(physical_offset)
-        if index < self._split:
-            return index
-        return self._split + int(np.searchsorted(self._tail["physical_offset"][: self._tail_count], physical_offset))
+        """Index of the first entry whose record starts at or after `physical_offset`; `end` if none does."""
+        return search_offset(self.units, physical_offset, self.min_index, self.end)
 
     def units(self, index: int, count: int) -> Units:
         parts: list[Units] = []
@@ -54,7 +47,7 @@ class MemoryQueue:
             parts.append(self._below.units(index, here))
             index += here
             count -= here
-        if count > 0:
+        if count > 0 or not parts:
             at = index - self._split
             parts.append(self._tail[at : min(at + count, self._tail_count)])
         return parts[0] if len(parts) == 1 else np.concatenate(parts).astype(UNIT_DTYPE, copy=False)
@@ -63,10 +56,12 @@ class MemoryQueue:
         """Set the entries from `index` on, which become the last ones; a hole before them becomes filler."""
         if not len(units):
             return
-        if index < self.end:
+        if index < self.min_index or self.end == 0:
+            # The first message of this queue that the log still has; perhaps the disk knows of later ones alone.
+            self._split = self.min_index = self.end = index
+            self._tail_count = 0
+        elif index < self.end:
             self.truncate(index)
-        if self.end == 0 and index:
-            self._split = self.min_index = self.end = index  # the first message of this queue that the log still has
         if index > self.end:
             self._append(decode_units(FILLER * (index - self.end)))
         self._append(units)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +17,9 @@ from .memory_queue import MemoryQueue
 from .queue_unit import UNIT_SIZE, Units
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
+
+ENOUGH_VOTES = 3
+"""Files of one length after which no others are asked: a store may have very many."""
 
 
 class Queue(Protocol):
@@ -99,9 +103,13 @@ def list_queue_folders(disk: Disk, root: Path) -> Iterator[tuple[QueueKey, Path]
 
 
 def find_file_entries(disk: Disk, root: Path) -> int | None:
-    """Entries a file of the queues that exist, by the length of the first file found; None without one."""
+    """Entries a file of the queues that exist, by the length that the first few files agree on; None without one."""
+    votes: Counter[int] = Counter()
     for _, folder in list_queue_folders(disk, root):
         for entry in disk.list(folder):
             if segment_base(entry.name) is not None and entry.size:
-                return entry.size // UNIT_SIZE
-    return None
+                votes[entry.size] += 1
+                if votes[entry.size] == ENOUGH_VOTES:
+                    return entry.size // UNIT_SIZE
+    # Where as many say the one as the other, the shorter files were cut.
+    return max(votes, key=lambda size: (votes[size], size)) // UNIT_SIZE if votes else None

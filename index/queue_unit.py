@@ -12,6 +12,7 @@ first file of a queue that does not start at a file's first entry.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,3 +84,32 @@ def same_message(there: Units, units: Units) -> NDArray[np.bool_]:
     code = (there["tags_code"] == units["tags_code"]) | (there["tags_code"] <= HIGHEST_EXTENSION_ADDRESS)
     same: NDArray[np.bool_] = place & code
     return same
+
+
+def search(
+    units: Callable[[int, int], Units], is_past: Callable[[Units], NDArray[np.bool_]], low: int, high: int
+) -> int:
+    """The first index in [low, high) whose entry is past a border, or `high`; the entries before it are not.
+
+    `units` is a queue's way to its entries. An entry that cannot be read any more counts as past.
+    """
+    while low < high:
+        middle = (low + high) // 2
+        unit = units(middle, 1)
+        if not len(unit) or bool(is_past(unit)[0]):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def search_offset(units: Callable[[int, int], Units], physical_offset: int, low: int, high: int) -> int:
+    """The first index in [low, high) whose entry points at a record at or after `physical_offset`, or `high`."""
+
+    def is_past(unit: Units) -> NDArray[np.bool_]:
+        mask: NDArray[np.bool_] = valid_mask(unit) & (unit["physical_offset"] >= physical_offset)
+        return mask
+
+    if low < high and is_past(units(low, 1)).any():
+        return low  # nothing has expired: the usual case, and one read instead of a dozen
+    return search(units, is_past, low, high)

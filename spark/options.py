@@ -28,8 +28,9 @@ DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, lar
 MIN_SPLIT_BYTES = 4096
 
 NAMES = ("path", "columns", "includeInternal", "onCorrupt", "splitBytes")
-SPARK_NAMES = frozenset({"serialization.format"})
-"""Options that Spark itself adds to a table's; they say nothing to the source."""
+TABLE_NAMES = frozenset({"owner", "provider"})
+"""What Spark adds to the options in a CREATE TABLE."""
+SQL_WAY = "CREATE TEMPORARY VIEW name USING flightlog OPTIONS (path '/folder/of/the/store')"
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -52,7 +53,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     given = {name.lower(): value for name, value in options.items()}
     if "paths" in given:
         raise InvalidSettingsError(f"load({given['paths']}): expected one path; load every store and union() them")
-    unknown = sorted(given.keys() - {name.lower() for name in NAMES} - SPARK_NAMES)
+    if given.keys() >= TABLE_NAMES:
+        raise InvalidSettingsError(
+            f"CREATE TABLE: Spark forgets such a table's path when a Python source is read; expected {SQL_WAY}"
+        )
+    unknown = sorted(given.keys() - {name.lower() for name in NAMES})
     if unknown:
         raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")
     return ReadOptions(
@@ -66,7 +71,9 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
 
 def _path(text: str) -> Path:
     if not text:
-        raise InvalidSettingsError('no path: expected spark.read.format("flightlog").load("/folder/of/the/store")')
+        raise InvalidSettingsError(
+            f'no path: expected spark.read.format("flightlog").load("/folder/of/the/store"), or in SQL {SQL_WAY}'
+        )
     if not URI.match(text):
         return Path(os.path.abspath(text))
     parts = urlsplit(text)

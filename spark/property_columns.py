@@ -77,9 +77,9 @@ class PropertyColumns:
 
     def _pair_of(self, name: bytes) -> Integers:
         """For each message its last pair of this name, or -1."""
-        same_size = np.flatnonzero(self._name_stop - self._name_start == len(name))
-        found = self._data[self._name_start[same_size, np.newaxis] + np.arange(len(name))]
-        hits = same_size[(found == np.frombuffer(name, np.uint8)).all(axis=1)]
+        hits = np.flatnonzero(self._name_stop - self._name_start == len(name))
+        for i, byte in enumerate(name):
+            hits = hits[self._data[self._name_start[hits] + i] == byte]
         pair = np.full(self._count, -1, np.int64)
         pair[self._message[hits]] = hits  # ascending, so the last one stays
         return pair
@@ -105,7 +105,7 @@ def _find_pairs(data: NDArray[np.uint8], bounds: Integers) -> tuple[Integers, In
         stop = last + (data[last] != VALUE_END)
     else:
         last = stop = ends
-    message = np.searchsorted(bounds, last, side="right") - 1
+    message = np.repeat(np.arange(len(bounds) - 1), np.diff(np.searchsorted(last, bounds)))
     start = bounds[message]
     follows = np.flatnonzero(message[1:] == message[:-1]) + 1
     start[follows] = stop[follows - 1] + 1

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, DamagedStoreError
-from ..store.frame import WalkEnd
+from ..store.frame import FRAME_DTYPE, WalkEnd
 from ..store.log_reader import WALK_END_TEXT
 from ..store.salvage import next_intact
-from ..store.scan import Rows, SegmentScan
+from ..store.scan import ROWS_A_PIECE, Rows, SegmentScan
 from ..store.segment import Segment
 from .columns import MessageColumns
 from .inner_batch import unwrap
@@ -29,6 +29,11 @@ from .schema import find_column
 from .visibility import is_message
 
 log = logging.getLogger("flightlog.spark")
+
+ROWS_A_BATCH = 4 * ROWS_A_PIECE
+"""A piece of 128-byte records; smaller ones come in more batches than pieces."""
+
+ROW_BYTES = np.dtype((np.void, FRAME_DTYPE.itemsize))
 
 FRAME_START_SIZE = 8
 """The bytes of size and magic: fewer than these are left unused at a segment's end."""
@@ -54,8 +59,10 @@ class RangeReader:
         self._columns = [find_column(name).name for name in schema.names]
         self._include_internal, self._on_corrupt = include_internal, on_corrupt
         self._disk = disk or RealDisk()
+        self._rows: Rows = np.empty(ROWS_A_BATCH, FRAME_DTYPE)
         self.damaged_places = 0
         """Records and stretches of bytes left out by `on_corrupt="skip"`."""
+        self._first_damage: CorruptRecordError | None = None
 
     def read(self, piece_range: LogRange) -> Iterator[Any]:
         """The messages of one range as RecordBatches of the schema.
@@ -66,25 +73,42 @@ class RangeReader:
         path = Path(piece_range.segment_path)
         segment = Segment(self._disk, path, piece_range.base, piece_range.segment_size)
         try:
-            before = self.damaged_places
+            before, self._first_damage = self.damaged_places, None
             position: int | None = piece_range.start
             while position is not None:
                 scan = SegmentScan(segment.read, segment.base, segment.size, position, piece_range.stop, check_crc=True)
-                for piece, rows in _joined(scan):
+                for piece, rows in self._joined(scan):
                     yield from self._batches(piece, self._intact(segment, rows))
                 position = self._resume(segment, piece_range, scan)
-            if self.damaged_places > before:
+            if self._first_damage is not None:
                 log.warning(
-                    "%s: bytes %d to %d: left out %d damaged places",
+                    "%s: left out %d damaged places in bytes %d to %d, the first at physical offset %d: %s",
                     path,
+                    self.damaged_places - before,
                     piece_range.start,
                     piece_range.stop,
-                    self.damaged_places - before,
+                    self._first_damage.physical_offset,
+                    self._first_damage.found,
                 )
         except FileNotFoundError as e:
             raise gone(path) from e
         finally:
             segment.close()
+
+    def _joined(self, scan: SegmentScan) -> Iterator[tuple[bytes | memoryview, Rows]]:
+        """The rows of a piece together, so that a piece makes one batch. They are reused, as the scan's are."""
+        held: bytes | memoryview = b""
+        count = 0
+        for piece, rows in scan:
+            if count and (piece is not held or count + len(rows) > len(self._rows)):
+                yield held, self._rows[:count]
+                count = 0
+            held = piece
+            # As plain bytes: numpy copies structured rows field by field.
+            self._rows[count : count + len(rows)].view(ROW_BYTES)[:] = rows.view(ROW_BYTES)
+            count += len(rows)
+        if count:
+            yield held, self._rows[:count]
 
     def _batches(self, piece: bytes | memoryview, rows: Rows) -> Iterator[Any]:
         if not self._include_internal:
@@ -127,21 +151,7 @@ class RangeReader:
         if self._on_corrupt == "fail":
             raise damage
         self.damaged_places += 1
-        log.warning("left out: %s", damage)
-
-
-def _joined(scan: SegmentScan) -> Iterator[tuple[bytes | memoryview, Rows]]:
-    """All rows of a piece together, copied: one Arrow batch a piece, however small its records are."""
-    held: bytes | memoryview | None = None
-    parts: list[Rows] = []
-    for piece, rows in scan:
-        if held is not None and piece is not held:
-            yield held, np.concatenate(parts)
-            parts = []
-        held = piece
-        parts.append(rows.copy())
-    if held is not None:
-        yield held, np.concatenate(parts)
+        self._first_damage = self._first_damage or damage
 
 
 def _only(rows: Rows, wanted: Any) -> Rows:

@@ -84,7 +84,7 @@ class StoreLock:
             del _open_stores[self._inode]
 
     def mark_forked(self) -> None:
-        """In a forked child: the parent keeps the lock. The descriptor goes now, while no lock of the child can go too."""
+        """In a forked child, which has no lock yet that closing the descriptor could drop: the parent keeps its own."""
         self.release()
 
     def __del__(self) -> None:

@@ -57,6 +57,9 @@ TOPIC_MAX_SIZE_V1 = 127
 TOPIC_MAX_SIZE = 127
 RETRY_TOPIC_MAX_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
+FOLDER_NAME_MAX_SIZE = 255
+"""Bytes of a name on Linux's file systems; RocketMQ's readers take longer topics, its queues cannot exist."""
+assert RETRY_TOPIC_MAX_SIZE <= FOLDER_NAME_MAX_SIZE
 PROPERTIES_MAX_SIZE = 32_767
 RECORD_EXTRA_SIZE = 64 << 10
 """A record may exceed the largest body by this much (RocketMQ's encoder has this reserve)."""
@@ -169,14 +172,14 @@ def _encode_topic(topic: str) -> bytes:
         raw = topic.encode()
     except UnicodeEncodeError as e:
         raise InvalidMessageError(f"topic {topic!r}: expected text that can be written as UTF-8") from e
-    if not is_safe_topic(topic):
-        raise InvalidMessageError(f"topic {topic!r}: a topic names a folder: not empty, not '.' or '..', no '/' or NUL")
     limit = RETRY_TOPIC_MAX_SIZE if topic.startswith(RETRY_TOPIC_PREFIX) else TOPIC_MAX_SIZE
     if len(raw) > limit:
         raise TopicTooLongError(
             f"topic {topic[:40]!r}...: {len(raw)} UTF-8 bytes, the limit is {limit} "
             f"({TOPIC_MAX_SIZE}, or {RETRY_TOPIC_MAX_SIZE} after {RETRY_TOPIC_PREFIX})"
         )
+    if not is_safe_topic(topic):
+        raise InvalidMessageError(f"topic {topic!r}: a topic names a folder: not empty, not '.' or '..', no '/' or NUL")
     return raw
 
 
@@ -199,7 +202,8 @@ def _encode_born_host(born_host: tuple[str, int]) -> bytes:
 
 def is_safe_topic(topic: str) -> bool:
     """Whether a topic can name a folder without leaving the store."""
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    size = len(topic.encode("utf-8", "surrogatepass"))
+    return 0 < size <= FOLDER_NAME_MAX_SIZE and topic not in (".", "..") and "/" not in topic and "\0" not in topic
 
 
 def _check_integers(message: Message) -> None:

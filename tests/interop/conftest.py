@@ -1,17 +1,27 @@
-"""`rocketmq`: the real RocketMQ store as a fixture, built once a run; see harness.py for what it can do."""
+"""The real RocketMQ as fixtures.
+
+- `rocketmq`: its store, built once a run; harness.py says what it can do, `interop` is that module.
+- `live_rocketmq`: a RocketMQ that holds a store open and puts when it is told to; see live.py.
+- `mixed`: messages of every kind, and checks that both sides read what was put; see mixed.py.
+- `kill_writer`: a flightlog writer that is killed in the middle of its puts; see killing.py.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from tests.interop.harness import RocketMq
+    from tests.interop.harness import Line, RocketMq
+    from tests.interop.live import LiveRocketMq
 
 
 def _load(name: str) -> ModuleType:
@@ -40,3 +50,29 @@ def rocketmq(interop: ModuleType) -> RocketMq:
     except interop.InteropUnavailableError as error:
         pytest.skip(str(error))
     return store
+
+
+@pytest.fixture(scope="session")
+def live_rocketmq(rocketmq: RocketMq, interop: ModuleType) -> Callable[..., AbstractContextManager[LiveRocketMq]]:
+    """`with live_rocketmq(path, seed=1, count=500, pause_ms=2, **SMALL) as live: live.put(100)`."""
+
+    def start(path: Path, **options: Any) -> AbstractContextManager[LiveRocketMq]:
+        arguments = {"path": path, **interop.java_options(options)}
+        running: AbstractContextManager[LiveRocketMq] = _load("live").live(
+            rocketmq, interop.java_environment(), arguments
+        )
+        return running
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def mixed() -> ModuleType:
+    """mixed.py: messages to put, and `check_flightlog` and `check_rocketmq`."""
+    return _load("mixed")
+
+
+@pytest.fixture(scope="session")
+def kill_writer(mixed: ModuleType) -> Callable[..., list[Line]]:
+    """`kill_writer(path, seed=1, acknowledged=500)` returns what must be there afterwards."""
+    return functools.partial(_load("killing").kill_writer, mixed)

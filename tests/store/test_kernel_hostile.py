@@ -28,26 +28,15 @@ ONE_BY_ONE = settings(max_examples=300, deadline=None, suppress_health_check=[He
 MUTATIONS = 20_000
 HOST, HOST_V6 = bytes(range(8)), bytes(range(20))
 
-PLAIN: dict[str, Any] = {
-    "position": 0,
-    "magic": MAGIC_V1,
-    "queue_id": 1,
-    "flag": 2,
-    "queue_offset": 3,
-    "physical_offset": 4,
-    "sys_flag": 0,
-    "born_timestamp_ms": 5,
-    "born_host": HOST,
-    "store_timestamp_ms": 6,
-    "store_host": HOST,
-    "reconsume_times": 7,
-    "prepared_transaction_offset": 8,
-    "body": b"body",
-    "topic": b"topic",
-    "properties": b"properties",
-}
-INT64_FIELDS = ("position", "queue_offset", "physical_offset", "born_timestamp_ms", "store_timestamp_ms")
+NAMES = (
+    *("position", "magic", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "born_timestamp_ms"),
+    *("born_host", "store_timestamp_ms", "store_host", "reconsume_times", "prepared_transaction_offset"),
+    *("body", "topic", "properties"),
+)
+VALUES = (0, MAGIC_V1, 1, 2, 3, 4, 0, 5, HOST, 6, HOST, 7, 8, b"body", b"topic", b"properties")
+PLAIN: dict[str, Any] = dict(zip(NAMES, VALUES, strict=True))
 INT32_FIELDS = ("magic", "queue_id", "flag", "sys_flag", "reconsume_times")
+INT64_FIELDS = tuple(name for name in NAMES[:13] if name not in INT32_FIELDS and not name.endswith("host"))
 
 
 def encode(buffer: Any, **changes: Any) -> int:
@@ -92,17 +81,13 @@ def c() -> ModuleType:
     return _kernel
 
 
-def outcome(module: ModuleType, data: Any, start: int, stop: int, base: int, check: bool, capacity: int) -> object:
-    rows = np.full(capacity * FRAME_DTYPE.itemsize, 0xA5, np.uint8)
-    return module.walk(data, start, stop, base, check, rows), rows.tobytes()
-
-
 def agree(c: ModuleType, data: bytes, start: int, stop: int, base: int, check: bool, capacity: int) -> None:
     # An array of its own: the bytes end where the allocation does, so that a sanitizer sees any step beyond.
     own = np.frombuffer(data, np.uint8).copy()
-    results = [outcome(module, own, start, stop, base, check, capacity) for module in (c, twin)]
-    assert results[0] == results[1], (data.hex(), start, stop, base, check, capacity)
-    (count, position, end), raw = results[0]  # type: ignore[misc]
+    tables = [np.full(capacity * FRAME_DTYPE.itemsize, 0xA5, np.uint8) for _ in range(2)]
+    found = [module.walk(own, start, stop, base, check, rows) for module, rows in zip((c, twin), tables, strict=True)]
+    raw, (count, position, end) = tables[0].tobytes(), found[0]
+    assert (raw, found[0]) == (tables[1].tobytes(), found[1]), (data.hex(), start, stop, base, check, capacity)
     assert end in list(WalkEnd)
     assert start <= position <= stop
     assert raw[count * FRAME_DTYPE.itemsize :] == b"\xa5" * (len(raw) - count * FRAME_DTYPE.itemsize)
@@ -153,31 +138,21 @@ def test_twins_agree_on_mutated_logs(seed: int, c: ModuleType) -> None:
         agree(c, data, start, stop, base, source.random() < 0.5, source.choice([0, 1, 24, 25, 26, 100, 100, 100]))
 
 
-@ONE_BY_ONE
-@given(
-    data=st.binary(max_size=300), magic=st.sampled_from([MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0]), size=st.integers(0, 310)
-)
-def test_twins_agree_on_noise(c: ModuleType, data: bytes, magic: int, size: int) -> None:
-    agree(c, data, 0, len(data), 0, True, 3)
-    headed = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True) + data
-    agree(c, headed, 0, len(headed), 0, True, 3)
+HITS = st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255)))
+MAGICS = st.sampled_from([MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0])
 
 
 @ONE_BY_ONE
-@given(
-    seed=st.integers(0, 1 << 32),
-    cut=st.integers(0, 4000),
-    hits=st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 255))),
-)
+@given(noise=st.binary(max_size=300), magic=MAGICS, size=st.integers(0, 310), seed=st.integers(0, 1 << 32), hits=HITS)
 def test_twins_agree_on_what_hypothesis_thinks_of(
-    c: ModuleType, seed: int, cut: int, hits: list[tuple[int, int]]
+    c: ModuleType, noise: bytes, magic: int, size: int, seed: int, hits: list[tuple[int, int]]
 ) -> None:
-    data = bytearray(logs(random.Random(seed))[0])
+    headed = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True) + noise
+    log = bytearray(logs(random.Random(seed))[0])
     for at, value in hits:
-        if at < len(data):
-            data[at] = value
-    del data[cut:]
-    agree(c, bytes(data), 0, len(data), 0, True, 70)
+        log[at % len(log)] = value
+    for data in (noise, headed, bytes(log), bytes(log[: seed % len(log)])):
+        agree(c, data, 0, len(data), 0, True, 70)
 
 
 @ONE_BY_ONE
@@ -235,6 +210,22 @@ def test_crc_stays_inside(fenced: memoryview) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("flags", [0, 0x10, 0x20, 0x30, -1])
+@pytest.mark.parametrize("magic", [MAGIC_V1, MAGIC_V2])
+def test_short_frames_at_the_very_end(fenced: memoryview, magic: int, flags: int) -> None:
+    """A frame of every size at the end of what may be read, whose flags and lengths promise more than there is."""
+    rows = np.zeros(2, FRAME_DTYPE)
+    for size in range(8, 160):
+        for filler in (0, 1, 0x7F, 0xFF):
+            frame = bytearray([filler]) * 160
+            frame[0:8] = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True)
+            frame[36:40] = flags.to_bytes(4, "big", signed=True)
+            start = len(fenced) - size
+            fenced[start:] = frame[:size]
+            assert native.walk(fenced, start, len(fenced), 1, True, rows)[:2] == (0, start)
+
+
+@pytest.mark.usefixtures("kernel")
 def test_walk_and_encode_stay_inside(fenced: memoryview) -> None:
     source, rows = random.Random(6), np.zeros(80, FRAME_DTYPE)
     for _ in range(400):
@@ -259,10 +250,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
     *[({name: np.zeros(16, np.uint8)[::2]}, BufferError) for name in ("born_host", "body", "topic")],
     *[({name: 7}, TypeError) for name in ("born_host", "body", "topic")],
     ({"magic": 0}, ValueError),
-    ({"magic": MAGIC_BLANK}, ValueError),
     ({"magic": float(MAGIC_V1)}, TypeError),
     ({"position": -1}, ValueError),
-    ({"position": 4096}, ValueError),
     ({"position": (1 << 63) - 1}, ValueError),
     ({"topic": b"t" * 128}, ValueError),
     ({"magic": MAGIC_V2, "topic": b"t" * 32_768}, ValueError),
@@ -272,12 +261,10 @@ REFUSED: list[tuple[dict[str, Any], type[Exception]]] = [
     ({"store_host": HOST_V6}, ValueError),
     ({"sys_flag": 0x10}, ValueError),
     ({"sys_flag": 0x20, "born_host": HOST_V6}, ValueError),
-    ({"sys_flag": 0x30, "born_host": HOST_V6}, ValueError),
     ({"born_host": b"1234567"}, ValueError),
     # Integers are looked at first, then buffers, then values.
     ({"queue_id": 1 << 31, "body": "text", "magic": 0}, OverflowError),
     ({"body": "text", "magic": 0}, TypeError),
-    ({"topic": "text", "prepared_transaction_offset": 1 << 63}, OverflowError),
 ]
 
 
@@ -303,13 +290,14 @@ def test_buffers_that_cannot_be_written_to() -> None:
     for buffer in (bytes(4096), memoryview(bytes(4096)), read_only, closed, released, fixed):
         with pytest.raises(BufferError):
             encode(buffer)
-    for buffer in (memoryview(bytearray(4096))[::2], np.zeros((64, 64), np.uint8).T):
+    gaps: list[Any] = [memoryview(bytearray(4096))[::2], np.zeros((64, 64), np.uint8).T]
+    for gappy in gaps:
         with pytest.raises(BufferError):
-            encode(buffer)
+            encode(gappy)
         with pytest.raises(BufferError):
-            native.walk(buffer, 0, 0, 0, True, np.zeros(1, FRAME_DTYPE))
+            native.walk(gappy, 0, 0, 0, True, bytearray(120))
         with pytest.raises(BufferError):
-            native.masked_crc32(buffer)
+            native.masked_crc32(gappy)
     for wrong in (None, "text", 5, [0] * 4096):
         with pytest.raises(TypeError):
             encode(wrong)
@@ -328,9 +316,10 @@ def test_walk_refuses() -> None:
     for wrong in ((1 << 63, 0, 0), (0, 1 << 63, 0), (0, 0, 1 << 63), (0, 0, -(1 << 63) - 1)):
         with pytest.raises(OverflowError):
             native.walk(data, *wrong, True, rows)
-    for odd in ((0.0, 9, 0), (0, "9", 0), (0, 9, None)):
+    odds: list[Any] = [(0.0, 9, 0), (0, "9", 0), (0, 9, None)]
+    for odd in odds:
         with pytest.raises(TypeError):
-            native.walk(data, *odd, True, rows)  # type: ignore[arg-type]
+            native.walk(data, *odd, True, rows)
     with pytest.raises(ValueError):
         native.walk(data, 0, 100, 0, True, bytearray(119))
     for table in (bytes(120), fixed, rows[::2]):
@@ -345,6 +334,7 @@ def test_walk_refuses() -> None:
 # ---- process life ----
 
 
+@pytest.mark.usefixtures("kernel")
 def test_buffers_are_let_go() -> None:
     for buffer in (mmap.mmap(-1, 4096), bytearray(4096)):
         rows = np.zeros(100, FRAME_DTYPE)
@@ -359,6 +349,7 @@ def test_buffers_are_let_go() -> None:
         buffer.close() if isinstance(buffer, mmap.mmap) else buffer.clear()  # BufferError if anything still holds it
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("work", ["walk", "crc", "encode"])
 def test_other_threads_run_during_long_work(work: str) -> None:
     """With a switch interval of minutes, only work that gives the GIL away lets this thread run in the midst of it."""
@@ -371,7 +362,6 @@ def test_other_threads_run_during_long_work(work: str) -> None:
         "encode": lambda: encode(data, body=body),
     }
     spans: list[tuple[float, float]] = []
-
     ticks: list[float] = []
 
     def seen() -> bool:
@@ -384,10 +374,9 @@ def test_other_threads_run_during_long_work(work: str) -> None:
                 jobs[work]()
                 spans.append((begin, time.perf_counter()))
 
-    before = sys.getswitchinterval()
+    before, thread = sys.getswitchinterval(), threading.Thread(target=run)
     sys.setswitchinterval(600)
     try:
-        thread = threading.Thread(target=run)
         thread.start()
         while thread.is_alive():
             ticks.append(time.perf_counter())
@@ -398,29 +387,19 @@ def test_other_threads_run_during_long_work(work: str) -> None:
 
 
 def run_python(code: str, **environment: str) -> str:
-    env = {**os.environ, **environment}
-    return subprocess.run(
-        [sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True, text=True).stdout
 
 
 def test_choice(kernel: str) -> None:
-    assert kernel == native.NAME
-    assert "pure" in native.available()
     with pytest.raises(ValueError, match="'c' or 'pure'"):
         native.use("fortran")
     assert kernel == native.NAME
     code = "from flightlog.store import native; print(native.NAME, *native.available())"
-    assert run_python(code, FLIGHTLOG_PURE="1") == " ".join(["pure", *native.available()])
-    assert run_python(code, FLIGHTLOG_PURE="0") == " ".join([native.available()[0], *native.available()])
-
-
-def test_absent_kernel_is_named_when_asked_for() -> None:
-    code = (
-        "import sys; sys.modules['flightlog.store.native._kernel'] = None\n"
-        "from flightlog.store import native\n"
-        "print(native.NAME, native.available())\n"
-        "try: native.use('c')\n"
-        "except ImportError as e: print(type(e).__name__, 'C compiler' in str(e), native.NAME)\n"
+    assert run_python(code, FLIGHTLOG_PURE="1").split() == ["pure", *native.available()]
+    assert run_python(code, FLIGHTLOG_PURE="0").split() == [native.available()[0], *native.available()]
+    code = f"import sys; sys.modules['flightlog.store.native._kernel'] = None; {code}\n"
+    code += (
+        "try: native.use('c')\nexcept ImportError as e: print(type(e).__name__, 'C compiler' in str(e), native.NAME)"
     )
-    assert run_python(code) == "pure ('pure',)\nKernelUnavailableError True pure"
+    assert run_python(code) == "pure pure\nKernelUnavailableError True pure\n"

@@ -44,7 +44,8 @@ class Options:
 
 def run(options: Options) -> int:
     """Measure and print. Raises UsageError and whatever the store raises."""
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    default = QUICK_ROUNDS if options.quick else ROUNDS
+    rounds = default if options.rounds is None else options.rounds
     if rounds < 1:
         raise UsageError(f"--rounds {rounds}: expected at least 1")
     if options.folder is not None and not options.folder.is_dir():

@@ -17,7 +17,8 @@ def bench(
     ] = None,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark scan out.")] = False,
     folder: Annotated[
-        Path | None, typer.Option(help="Measure in this folder's file system.", show_default="temporary")
+        Path | None,
+        typer.Option(help="Measure in this folder's file system.", show_default="temporary", readable=False),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the table.")] = False,
 ) -> None:

@@ -14,7 +14,8 @@ from ..demo import store_stage
 
 def demo(
     folder: Annotated[
-        Path | None, typer.Argument(help="A new or empty folder; else a temporary one.", show_default=False)
+        Path | None,
+        typer.Argument(help="A new or empty folder; else a temporary one.", show_default=False, readable=False),
     ] = None,
 ) -> None:
     """Put orders, kill their writer, recover, verify, read; then scan it all with Spark. Half a minute."""

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from ...store.progress import STILL_OPEN, Progress
 from ..inspecting import StoreInfo, inspect
 from ..output import Column, Output
 from ..program import end_when_nobody_reads
 from ..words import count_text, printable, size_text, time_text
+from .arguments import AsJson, StorePath
 
 
-def info(
-    path: Annotated[Path, typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-) -> None:
+def info(path: StorePath, as_json: AsJson = False) -> None:
     """Show segments, topics, queues, sizes, and who wrote last. Takes no lock and changes nothing."""
     end_when_nobody_reads()
     found = inspect(path)

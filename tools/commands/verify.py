@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -20,12 +19,10 @@ from ..inspecting import open_to_inspect
 from ..output import Output
 from ..program import EXIT_FINDINGS, end_when_nobody_reads
 from ..words import count_text, printable, seconds_text, size_text
+from .arguments import AsJson, StorePath
 
 
-def verify(
-    path: Annotated[Path, typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")] = False,
-) -> None:
+def verify(path: StorePath, as_json: AsJson = False) -> None:
     """Check log, seals, queues, checkpoint and progress page. Takes no lock and changes nothing.
 
     Exit code: 0 clean, 1 findings, 2 wrong call, 3 cannot be read.

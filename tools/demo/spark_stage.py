@@ -47,9 +47,7 @@ def run(folder: Path) -> int:
     with Bar("starting Spark, which is a Java process"):
         spark = session("flightlog demo", conf=CONF)
     try:
-        tell.result(
-            f"Spark {spark.version} runs in this process, started in {seconds_text(time.monotonic() - started_s)}."
-        )
+        tell.result(f"Spark {spark.version} started in {seconds_text(time.monotonic() - started_s)}.")
         for name, (path, parquet) in stores.items():
             tell.step(
                 f"{name[0].upper()}{name[1:]}, scanned into a DataFrame and written as Parquet, one folder a topic."

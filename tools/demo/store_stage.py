@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ ROCKETMQ_STORE = "rocketmq"
 KILL_AFTER_PUTS = 20_000
 KILL_AFTER_S = 15.0
 """On a slow machine the kill comes with fewer puts."""
+PATIENCE_S = 0.2
 
 
 def run(folder: Path) -> int:
@@ -67,15 +69,20 @@ def _put_and_kill(tell: Teller, folder: Path) -> set[Step]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as writer, Bar("putting", KILL_AFTER_PUTS) as bar:
         assert writer.stdout is not None
         pipe = writer.stdout.fileno()
-        is_killed = False
-        while chunk := os.read(pipe, 1 << 16):
-            *lines, rest = (rest + chunk).split(b"\n")
-            acknowledged.update(_step(line) for line in lines)
-            bar.done = len(acknowledged)
-            too_slow = time.monotonic() - started_s > KILL_AFTER_S
-            if not is_killed and (len(acknowledged) >= KILL_AFTER_PUTS or too_slow):
-                writer.kill()
-                is_killed = True
+        try:
+            while True:
+                if select.select([pipe], [], [], PATIENCE_S)[0]:
+                    chunk = os.read(pipe, 1 << 16)
+                    if not chunk:
+                        break
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    acknowledged.update(_step(line) for line in lines)
+                    bar.done = len(acknowledged)
+                # What it had acknowledged until then is still in the pipe: it is read to its end.
+                if len(acknowledged) >= KILL_AFTER_PUTS or time.monotonic() - started_s > KILL_AFTER_S:
+                    writer.kill()
+        finally:
+            writer.kill()
         exit_code = writer.wait()
     if exit_code != -signal.SIGKILL:
         raise DiskError(

@@ -1,0 +1,225 @@
+"""KeyboardInterrupt anywhere in a call leaves a whole record or none, exact queue tables, and every lock free.
+
+Each call is repeated with the interrupt at its first point, its second, … until it runs through (tests/support/interrupts.py).
+The scale decides how many of the points of the expensive calls are tried.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, Message, StoreSettings
+from flightlog.store.errors import StoreClosedError
+
+if TYPE_CHECKING:
+    from tests.conftest import Scale
+    from tests.engine.conftest import AssertClean
+    from tests.support.interrupts import InterruptAt
+
+SEGMENT_SIZE = 16 << 10
+KEYS = [("orders", 0), ("orders", 1), ("rolling", 0)]
+
+
+def settings(mode: FlushMode) -> StoreSettings:
+    # Long intervals: what the service thread does is no part of this.
+    return StoreSettings(
+        segment_size=SEGMENT_SIZE,
+        queue_file_entries=50,
+        flush_mode=mode,
+        flush_interval_ms=60_000,
+        allocate_step_size=4096,
+    )
+
+
+class Ledger:
+    """What was put and what came back."""
+
+    def __init__(self) -> None:
+        self.acknowledged: dict[tuple[str, int, int], bytes] = {}
+        self.offered: set[bytes] = set()
+        self._number = 0
+
+    def message(self, topic: str = "orders", size: int = 20) -> Message:
+        self._number += 1
+        body = f"{self._number} ".encode().ljust(size, b".")
+        self.offered.add(body)
+        return Message(topic, body, queue_id=self._number % 2 if topic == "orders" else 0, keys=f"k{self._number}")
+
+    def put(self, store: flightlog.MessageStore, *messages: Message) -> None:
+        results = store.put_many(messages) if len(messages) > 1 else [store.put(messages[0])]
+        self.note(results, messages)
+
+    def note(self, results: list[flightlog.PutResult], messages: tuple[Message, ...]) -> None:
+        for message, result in zip(messages, results, strict=True):
+            place = (result.topic, result.queue_id, result.queue_offset)
+            assert place not in self.acknowledged
+            self.acknowledged[place] = message.body
+
+    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
+        """Acknowledged messages are in their places; every other one is whole, and nothing is there twice."""
+        found: dict[tuple[str, int, int], bytes] = {}
+        for key in store.queues():
+            for expected, message in enumerate(store.read(*key)):
+                assert message.queue_offset == expected
+                found[(*key, expected)] = message.body
+        assert self.acknowledged.items() <= found.items()
+        assert set(found.values()) <= self.offered
+        assert len(set(found.values())) == len(found)
+        return len(found)
+
+
+@pytest.fixture
+def interrupt_at(support: Callable[[str], ModuleType]) -> type[InterruptAt]:
+    found: type[InterruptAt] = support("interrupts").InterruptAt
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    threads = set(threading.enumerate())
+    yield
+    gc.collect()
+    assert set(threading.enumerate()) <= threads
+
+
+CALLS: dict[str, Callable[[flightlog.MessageStore, Ledger], object]] = {
+    "put": lambda store, ledger: ledger.put(store, ledger.message()),
+    "put_many": lambda store, ledger: ledger.put(store, ledger.message(), ledger.message(), ledger.message()),
+    "roll": lambda store, ledger: ledger.put(store, ledger.message("rolling", SEGMENT_SIZE // 2)),
+    "flush": lambda store, ledger: store.flush(),
+    "read": lambda store, ledger: list(store.read("orders", 0, max(0, store.queues()["orders", 0][1] - 5))),
+    "get": lambda store, ledger: store.get("orders", 1, 0, 3),
+}
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("call", CALLS)
+def test_interrupted_calls(
+    call: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    path, ledger = tmp_path / "store", Ledger()
+    store = flightlog.open(path, settings(mode))
+    ledger.put(store, ledger.message(), ledger.message())
+    points = 0
+    while True:
+        # Something new for every call to do.
+        store.put(ledger.message()) if call in ("read", "get", "flush") else None
+        with interrupt_at(points + 1) as point:
+            CALLS[call](store, ledger)
+        if not point.fired:
+            break
+        points += 1
+        ledger.put(store, ledger.message())  # hangs if a lock was left behind
+        if points % 20 == 0:
+            ledger.check(store)
+    print(f"{call}, {mode.name}, {kernel}: {points} points")
+    assert points >= 15
+    there = ledger.check(store)
+    store.close()
+    with flightlog.open_read_only(path) as view:
+        assert ledger.check(view) == there
+    assert assert_clean(path).records == there
+
+
+@pytest.mark.ci
+def test_an_interrupted_append_is_wiped_before_a_kill_can_keep_it(
+    tmp_path: Path, kernel: str, interrupt_at: type[InterruptAt], copy_as_killed: Callable[[Path, Path], Path]
+) -> None:
+    """The same through a kill: what recovery finds are the acknowledged messages, and whole ones."""
+    path, ledger = tmp_path / "store", Ledger()
+    points = 0
+    with flightlog.open(path, settings(FlushMode.ASYNC)) as store:
+        while True:
+            ledger.put(store, ledger.message())
+            with interrupt_at(points + 1) as point:
+                ledger.put(store, ledger.message(), ledger.message())
+            if not point.fired:
+                break
+            points += 1
+            if points % 11 == 0:  # with the traces of the interrupt still in place
+                killed = copy_as_killed(path, tmp_path / f"killed-{points}")
+                with flightlog.open_read_only(killed) as view:
+                    ledger.check(view)
+                with flightlog.open(killed) as recovered:
+                    there = ledger.check(recovered)
+                    assert recovered.verify().is_clean
+                    other = Ledger()
+                    result = recovered.put(other.message())
+                    assert result.queue_offset == recovered.queues()[result.topic, result.queue_id][1] - 1
+                    assert sum(end for _, end in recovered.queues().values()) == there + 1
+
+
+@pytest.mark.ci
+def test_interrupted_close(
+    tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    """An interrupted close is ended by the next one; the store is closed, cleanly or as one that was killed."""
+    step = scale.pick(ci=9, full=1)
+    path, ledger, points = tmp_path / "store", Ledger(), 1
+    while True:
+        store = flightlog.open(path, settings(FlushMode.ASYNC))
+        ledger.put(store, ledger.message(), ledger.message())
+        with interrupt_at(points) as point:
+            store.close()
+        if not point.fired:
+            break
+        with pytest.raises(StoreClosedError):
+            store.put(Message("orders", b"late"))
+        store.close()
+        points += step
+    assert points > 50
+    with flightlog.open(path) as store:
+        there = ledger.check(store)
+    assert there == len(ledger.acknowledged)
+    assert assert_clean(path).records == there
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("was", ["killed", "closed"])
+def test_interrupted_open(
+    was: str,
+    tmp_path: Path,
+    scale: Scale,
+    interrupt_at: type[InterruptAt],
+    copy_as_killed: Callable[[Path, Path], Path],
+    assert_clean: AssertClean,
+) -> None:
+    """Whatever an open was doing, the next one works at once and loses nothing."""
+    step = scale.pick(ci=41, full=1)
+    ledger = Ledger()
+    with flightlog.open(tmp_path / "live", settings(FlushMode.ASYNC)) as store:
+        for _ in range(40):
+            ledger.put(store, ledger.message(), ledger.message("rolling", 700))
+        path = copy_as_killed(tmp_path / "live", tmp_path / "killed")
+    path = path if was == "killed" else tmp_path / "live"
+    points = 1
+    while True:
+        with interrupt_at(points) as point:
+            opened = flightlog.open(path)
+            opened.close()
+        if not point.fired:
+            break
+        try:
+            opened.close()  # the interrupt came when it was open, or in its close
+        except UnboundLocalError:
+            pass
+        else:
+            del opened
+        gc.collect()
+        before = len(os.listdir("/proc/self/fd"))
+        with flightlog.open(path) as store:
+            ledger.check(store)
+        assert len(os.listdir("/proc/self/fd")) <= before, point.place
+        points += step
+    assert points > 500
+    assert assert_clean(path).records == len(ledger.acknowledged)

@@ -1,0 +1,40 @@
+"""What the tests of the log share: time that a test holds, and how every test that wrote a store ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+
+@dataclass
+class ManualClock:
+    """A clock that moves only when a test moves it."""
+
+    at_ms: int = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return self.at_ms / 1000
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(scope="session")
+def assert_clean() -> Callable[[Path], None]:
+    """Verify a store that nobody has open."""
+    import flightlog
+
+    def check(path: Path) -> None:
+        with flightlog.open_read_only(path) as view:
+            report = view.verify()
+        assert report.is_clean, "\n".join(map(str, report.findings))
+
+    return check

@@ -1,0 +1,110 @@
+"""The bench harness: every case does what it is named after, and a run reports all of them beside their limits."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flightlog.store import native
+from flightlog.tools.bench.case import Case
+from flightlog.tools.bench.machine import file_system, this_machine
+from flightlog.tools.bench.plan import BODY_SIZES, MEMORY_CASES, SYNC_PUT, make_cases
+from flightlog.tools.bench.references import FALLOCATED, MEMCPY, ZEROED
+from flightlog.tools.bench.report import find_reference
+from flightlog.tools.bench.runner import Result
+
+if TYPE_CHECKING:
+    from tests.tools.conftest import Finished
+
+    Cli = Callable[..., Finished]
+
+MESSAGES = 40
+CASES = make_cases(body_sizes=BODY_SIZES[:1])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_case_runs_and_leaves_what_can_be_used_again(case: Case, tmp_path: Path) -> None:
+    small = dataclasses.replace(case, count=MESSAGES)
+    before = native.NAME
+    for _ in range(2):
+        assert small.measure(tmp_path) > 0
+    assert before == native.NAME, "the twin that was at work is at work again"
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} <= {"read", "killed"}
+
+
+def test_every_workload_has_a_limit_of_its_own_size() -> None:
+    results = [Result(case, [1.0]) for case in make_cases()]
+    kernels = native.available()
+    for result in results:
+        reference = find_reference(result, results)
+        assert (reference is None) == (result.case.kernel is None)
+        if reference is not None:
+            assert reference.case.body_size == result.case.body_size
+            assert reference.case.count == result.case.count, "the same bytes"
+    found = {(result.case.name, result.case.kernel, result.case.body_size) for result in results}
+    expected = {(name, kernel) for name in (*MEMORY_CASES, SYNC_PUT) for kernel in kernels}
+    expected |= {(name, None) for name in (MEMCPY, FALLOCATED, ZEROED)}
+    assert found == {(name, kernel, body_size) for name, kernel in expected for body_size in BODY_SIZES}
+
+
+def test_the_ratio_is_message_for_message() -> None:
+    case, other = CASES[0], dataclasses.replace(CASES[1], count=2 * CASES[0].count)
+    assert Result(other, [4.0, 1.0, 8.0]).part_of(Result(case, [1.0])) == pytest.approx(0.5)
+
+
+def test_a_run_in_memory_has_no_sync_figures(cli: Cli) -> None:
+    folder = Path("/dev/shm")
+    assert file_system(folder) == "tmpfs"
+    arguments = ("--quick", "--rounds", "1", "--no-spark", "--json", "--folder", folder)
+    finished = cli("bench", *arguments)
+    assert finished.code == 0
+    assert "no sync figures" in finished.err and "writing" in finished.err
+    found = json.loads(finished.out)
+    assert found["machine"]["file_system"] == "tmpfs"
+    assert {result["name"] for result in found["results"]} == {MEMCPY, *MEMORY_CASES}
+    for result in found["results"]:
+        assert result["messages_per_s"] == pytest.approx(result["messages"] / result["median_s"])
+        assert (result["part_of_reference"] is None) == (result["name"] == MEMCPY)
+    assert not list(folder.glob("flightlog-bench-*")), "nothing is left behind"
+
+
+def test_the_table(tmp_path: Path) -> None:
+    program = f"""
+import dataclasses
+from pathlib import Path
+from flightlog.tools.bench.plan import make_cases
+from flightlog.tools.bench.report import show
+from flightlog.tools.bench.runner import measure
+from flightlog.tools.output import Output
+
+cases = [dataclasses.replace(case, count={MESSAGES}) for case in make_cases(body_sizes=[100])]
+show(measure(cases, 1, Path({str(tmp_path)!r}), lambda done: None), Output())
+"""
+    out = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True).stdout
+    rows = [line for line in out.splitlines() if line.startswith(SYNC_PUT)]
+    assert [line.split()[2] for line in rows[:-1]] == ["C" if name == "c" else name for name in native.available()]
+    assert all(line.endswith(" %") for line in rows[:-1])
+    assert rows[-1].startswith(f"{SYNC_PUT}: one thread")
+
+
+def test_wrong_calls(cli: Cli, tmp_path: Path) -> None:
+    for arguments in (("--rounds", "0"), ("--folder", tmp_path / "missing")):
+        finished = cli("bench", *arguments)
+        assert (finished.code, finished.out) == (2, "")
+        [line] = finished.err.splitlines()
+        assert line.startswith(f"flightlog: {arguments[0]}")
+
+
+def test_the_machine_is_named(tmp_path: Path) -> None:
+    machine = this_machine(tmp_path)
+    assert machine.cpus == len(os.sched_getaffinity(0))
+    assert machine.file_system == file_system(tmp_path) != "unknown"
+    assert file_system(Path("/proc/self")) == "proc"
