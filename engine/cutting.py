@@ -2,6 +2,10 @@
 
 Order: copy what is cut to `flightlog/cut-OFFSET` and sync it; remove later segments, newest first, and sync the folder;
 zero the tail and sync it. A crash in between finds the same end again and goes on.
+
+Later segments go even if they are empty, as those that a halted RocketMQ had prepared: another RocketMQ that tries to
+open the store deletes every segment behind the log's end before it fails on the lock, and an append could be in one of
+them by then. Segments that flightlog makes itself never lie behind the end that such a RocketMQ finds.
 """
 
 from __future__ import annotations
@@ -18,25 +22,26 @@ PIECE_SIZE = 4 << 20
 
 
 def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
-    """Make the log end at `end`; returns what was done in words, nothing if only zeros lay behind it."""
+    """Make the log end at `end`; returns what was cut in words, nothing if only zeros lay behind it."""
     tails = [
         (segment, first, last_data(segment, first))
         for segment, first, _ in reader.segments_between(end, reader.files_end)
     ]
     dirty = [(segment, first, last) for segment, first, last in tails if last > first]
-    if not dirty:
-        return []
-    last_segment, _, last = dirty[-1]
-    size = last_segment.base + last - end
-    kept = _free_name(disk, root / FLIGHTLOG_FOLDER, f"cut-{segment_name(end)}")
-    _copy(disk, kept, dirty, end)
-    lines = [f"cut {size} bytes of torn tail at physical offset {end}; they are kept in {kept}"]
+    lines: list[str] = []
+    if dirty:
+        last_segment, _, last = dirty[-1]
+        size = last_segment.base + last - end
+        kept = _free_name(disk, root / FLIGHTLOG_FOLDER, f"cut-{segment_name(end)}")
+        _copy(disk, kept, dirty, end)
+        lines.append(f"cut {size} bytes of torn tail at physical offset {end}; they are kept in {kept}")
     for segment, first, _ in reversed(tails):
         if first == 0 and segment.base > end:
             segment.close()
             disk.remove(segment.path)
             reader.segments = [s for s in reader.segments if s is not segment]
-            lines.append(f"removed segment {segment.path.name}, which lay behind the cut")
+            if dirty:
+                lines.append(f"removed segment {segment.path.name}, which lay behind the cut")
     disk.sync_folder(reader.folder)
     for segment, first, last in dirty:
         if segment in reader.segments:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from ..index.consume_queue import ConsumeQueue
+from ..index.consume_queue import ConsumeQueue, open_writable
 from ..index.dispatch import DispatchCount, DispatchRules
 from ..index.queue_table import QueueTable
 from ..store.commit_log import CommitLog
@@ -82,9 +82,9 @@ class Dispatcher:
 
 
 def sync_files(disk: Disk, paths: set[Path]) -> None:
-    """Sync files and the folders that hold them. Raises SyncFailedError."""
+    """Sync queue files and the folders that hold them. Raises SyncFailedError, or DiskError for one that is gone."""
     for path in paths:
-        file = disk.open(path, writable=True)
+        file = open_writable(disk, path)
         try:
             file.sync()
         finally:

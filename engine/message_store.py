@@ -60,6 +60,7 @@ class MessageStore:
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
+        service: FlushService | None = None
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
@@ -68,12 +69,15 @@ class MessageStore:
             self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
             self._is_sync = settings.flush_mode is FlushMode.SYNC
             self._upkeep = keep = Upkeep(disk, path, parts, syncs_log=not self._is_sync)
-            self._service = FlushService(settings, clock, keep.flush_log, keep.flush_queues, keep.poison)
+            service = FlushService(settings, clock, keep.flush_log, keep.flush_queues, keep.poison)
+            self._service = service
             watch_fork(self)
             self._at_exit = _close_at_exit(self)
             atexit.register(self._at_exit)
-            self._service.start()
-        except BaseException:
+            service.start()
+        except BaseException:  # closed as one that was killed before anything happened
+            if service is not None:
+                service.stop()
             parts.let_go()
             raise
         self._is_let_go = False
@@ -178,7 +182,7 @@ class MessageStore:
         """
         self._check_usable()
         self._upkeep.catch_up()
-        return self._queues.read(topic, queue_id, queue_offset, on_corrupt, self._check_usable)
+        return self._queues.read(topic, queue_id, queue_offset, on_corrupt, self._check_usable, self._upkeep.catch_up)
 
     @property
     def corrupt_skipped(self) -> int:

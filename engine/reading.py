@@ -45,7 +45,8 @@ class QueueReader:
     def get(self, topic: str, queue_id: int, queue_offset: int, max_count: int = DEFAULT_MAX_COUNT) -> GetResult:
         """Up to `max_count` messages from `queue_offset` on; the table at the head of this module gives the rest.
 
-        Raises CorruptRecordError or CorruptQueueError where a message is damaged.
+        Raises CorruptRecordError or CorruptQueueError where the first message is damaged; one further on ends the answer
+        before it.
         """
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
@@ -67,32 +68,56 @@ class QueueReader:
             return answer(GetStatus.OFFSET_OVERFLOW_BADLY, end)
         units = queue.units(queue_offset, min(max_count, end - queue_offset))
         if not len(units):
-            return answer(GetStatus.OFFSET_FOUND_NULL, end)
+            return answer(GetStatus.OFFSET_FOUND_NULL, queue.next_file_index(queue_offset))
         messages = []
         for i, unit in enumerate(units.tolist()):
             if unit[0] < self._reader.min_offset:
                 continue
-            messages.append(self._message((topic, queue_id), queue_offset + i, QueueUnit(*unit)))
+            try:
+                messages.append(self._message((topic, queue_id), queue_offset + i, QueueUnit(*unit)))
+            except (CorruptRecordError, CorruptQueueError):
+                if not messages:
+                    raise
+                units = units[:i]  # the messages before it are given first
+                break
         next_queue_offset = queue_offset + len(units)
         if not messages:
             return answer(GetStatus.MESSAGE_WAS_REMOVING, next_queue_offset)
         return GetResult(GetStatus.FOUND, next_queue_offset, first, end, messages)
 
     def read(
-        self, topic: str, queue_id: int, queue_offset: int | None, on_corrupt: OnCorrupt, check: Callable[[], None]
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int | None,
+        on_corrupt: OnCorrupt,
+        check: Callable[[], None],
+        catch_up: Callable[[], None] | None = None,
     ) -> Iterator[StoredMessage]:
         """Every message from `queue_offset` (None: the first) to the end as it is when the end is reached.
 
-        `check` is called before each message and may raise.
+        `check` is called before each message and may raise. `catch_up` is called at the end: the queue may have grown.
         """
         queue = self._table.get((topic, queue_id))
         if queue is None:
             return
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
-        while index < queue.end:
+        while True:
+            if index >= queue.end and catch_up is not None:
+                check()
+                catch_up()
+            if index >= queue.end:
+                return
             units = queue.units(index, min(PAGE_ENTRIES, queue.end - index))
             if not len(units):
-                raise CorruptQueueError(self._reader.folder, index, "no queue file", f"entries up to {queue.end}")
+                if on_corrupt == "raise":
+                    raise CorruptQueueError(
+                        self._queue_path((topic, queue_id)), index, "no queue file", f"entries up to {queue.end}"
+                    )
+                behind = min(queue.next_file_index(index), queue.end)
+                self.corrupt_skipped += behind - index
+                index = behind
+                continue
             for unit in units.tolist():
                 check()
                 try:

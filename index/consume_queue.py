@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk
-from ..store.errors import SegmentLengthError
+from ..store.disk import Disk, DiskFile
+from ..store.errors import DiskError, SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from .queue_unit import (
     FILLER,
@@ -103,6 +103,10 @@ class ConsumeQueue:
         """Index of the first entry whose record starts at or after `physical_offset`; `end` if none does."""
         return search_offset(self.units, physical_offset, self.min_index, self.end)
 
+    def next_file_index(self, index: int) -> int:
+        """Index of the first entry of the file behind the one that `index` belongs to."""
+        return index + self._file_entries - index % self._file_entries
+
     def units(self, index: int, count: int) -> Units:
         """Entries [index, index + count) as they are on disk, cut at the end of the files or at a missing one."""
         parts: list[bytes] = []
@@ -154,7 +158,7 @@ class ConsumeQueue:
             is_new = number >= self._file_count
             if is_new and self._file_count == 0:
                 self._disk.make_folder(self.folder)
-            file = self._disk.open(path, writable=True, create=is_new)
+            file = open_writable(self._disk, path, create=is_new)
             try:
                 if is_new:
                     file.resize(self._file_entries * UNIT_SIZE)
@@ -214,3 +218,15 @@ def _is_no_entry(units: Units) -> NDArray[np.bool_]:
     """Which entries were never written, or are garbage. Filler counts as an entry."""
     mask: NDArray[np.bool_] = (units["size"] <= 0) | (units["physical_offset"] < 0)
     return mask
+
+
+def open_writable(disk: Disk, path: Path, *, create: bool = False) -> DiskFile:
+    """Open a queue file of an open store. Raises DiskError if it should be there and is not."""
+    try:
+        return disk.open(path, writable=True, create=create)
+    except FileNotFoundError as e:
+        raise DiskError(
+            f"{path}: this queue file is gone although its store is open; a RocketMQ that tries to start here deletes "
+            "queue files before it looks at the lock. No message is lost: close the store and open it again, which "
+            "rebuilds its queues from the log"
+        ) from e

@@ -40,6 +40,10 @@ class MemoryQueue:
         """Index of the first entry whose record starts at or after `physical_offset`; `end` if none does."""
         return search_offset(self.units, physical_offset, self.min_index, self.end)
 
+    def next_file_index(self, index: int) -> int:
+        """Index of the first entry of the file behind the one that `index` belongs to, or would belong to."""
+        return self._below.next_file_index(index)
+
     def units(self, index: int, count: int) -> Units:
         parts: list[Units] = []
         if index < self._split:

@@ -14,6 +14,8 @@ Integers = NDArray[Any]
 def gather(buffer: Any, starts: Integers, sizes: Integers) -> Any:
     """A binary array of the bytes [start, start + size) of an Arrow buffer, copied.
 
+    Two ranges may be one and the same; otherwise they do not overlap. They come in any order.
+
     The buffer itself is looked at as a binary array whose offsets are every start and every end in turn: each second
     element is what is wanted, the others are what lies between, and one `take` leaves those out.
     """
@@ -22,7 +24,7 @@ def gather(buffer: Any, starts: Integers, sizes: Integers) -> Any:
         return pa.array([], pa.binary())
     ends = starts + sizes
     if (starts[1:] < ends[:-1]).any():
-        # The messages of an inner batch share their record's fields. An order without overlaps serves those, too.
+        # The messages of an inner batch share their record's fields: each range once, in order, serves those too.
         _, first, which = np.unique(starts, return_index=True, return_inverse=True)
         return gather(buffer, starts[first], sizes[first]).take(pa.array(which))
     offsets = np.empty(2 * count, np.int32)

@@ -194,10 +194,10 @@ class CommitLog:
 
     def _start_segment(self, base: int) -> AppendSegment:
         """Create the segment at `base`, or take the one that a halted writer prepared there."""
-        for segment in self.reader.segments:
-            if segment.base == base:
-                assert isinstance(segment, AppendSegment)
-                return segment
+        prepared = self.reader.segment_at(base)
+        if prepared is not None:
+            assert isinstance(prepared, AppendSegment)
+            return prepared
         segment = AppendSegment(self._disk, self._folder / segment_name(base), base, self._segment_size)
         outer = sys.exception()
         try:

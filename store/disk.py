@@ -115,6 +115,8 @@ def disk_errors(path: Path, what: str, wanted: int = 0) -> Iterator[None]:
 class RealFile:
     """A file on a local file system."""
 
+    _descriptor = -1
+
     def __init__(self, path: Path, descriptor: int, writable: bool) -> None:
         self.path = path
         self._descriptor = descriptor
@@ -190,7 +192,9 @@ class RealFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        self.close()  # an interrupt or an error may come between an open and the one who would close
+        # A refreshed view drops its segments while an iterator may still be reading them: whoever is last closes. And an
+        # interrupt may come between an open and the one who would close.
+        self.close()
 
 
 class RealDisk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -82,8 +83,12 @@ class LogReader:
 
     def segments_between(self, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
         """(segment, first position, last position) of every segment that overlaps physical [start, stop)."""
-        for segment in self.segments:
-            if segment.end > start and segment.base < stop:
+        segments = self.segments
+        first = max(bisect.bisect_right(segments, start, key=lambda segment: segment.base) - 1, 0)
+        for segment in segments[first:]:
+            if segment.base >= stop:
+                return
+            if segment.end > start:
                 yield segment, max(start - segment.base, 0), min(stop - segment.base, segment.size)
 
     def message(self, physical_offset: int, size: int) -> StoredMessage:

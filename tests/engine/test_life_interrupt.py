@@ -91,44 +91,68 @@ def nothing_stays() -> Iterator[None]:
     assert set(threading.enumerate()) <= threads
 
 
-CALLS: dict[str, Callable[[flightlog.MessageStore, Ledger], object]] = {
+Call = Callable[[flightlog.MessageStore, Ledger], object]
+
+PUTS: dict[str, Call] = {
     "put": lambda store, ledger: ledger.put(store, ledger.message()),
     "put_many": lambda store, ledger: ledger.put(store, ledger.message(), ledger.message(), ledger.message()),
     "roll": lambda store, ledger: ledger.put(store, ledger.message("rolling", SEGMENT_SIZE // 2)),
+}
+LOOKS: dict[str, Call] = {
     "flush": lambda store, ledger: store.flush(),
     "read": lambda store, ledger: list(store.read("orders", 0, max(0, store.queues()["orders", 0][1] - 5))),
     "get": lambda store, ledger: store.get("orders", 1, 0, 3),
 }
 
 
-@pytest.mark.ci
-@pytest.mark.parametrize("mode", FlushMode)
-@pytest.mark.parametrize("call", CALLS)
-def test_interrupted_calls(
-    call: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
-) -> None:
-    path, ledger = tmp_path / "store", Ledger()
+def interrupt_everywhere(
+    path: Path, mode: FlushMode, call: Call, interrupt_at: type[InterruptAt], *, step: int = 1, prepare: bool = False
+) -> int:
+    """Interrupt the call at every `step`th of its points; returns how many it has. A lock left behind makes this hang."""
+    ledger = Ledger()
     store = flightlog.open(path, settings(mode))
     ledger.put(store, ledger.message(), ledger.message())
-    points = 0
+    points, tried = 1, 0
     while True:
-        # Something new for every call to do.
-        store.put(ledger.message()) if call in ("read", "get", "flush") else None
-        with interrupt_at(points + 1) as point:
-            CALLS[call](store, ledger)
+        if prepare:
+            store.put(ledger.message())  # something new for the call to do
+        with interrupt_at(points) as point:
+            call(store, ledger)
         if not point.fired:
             break
-        points += 1
-        ledger.put(store, ledger.message())  # hangs if a lock was left behind
-        if points % 20 == 0:
+        points += step
+        tried += 1
+        ledger.put(store, ledger.message())
+        if tried % 20 == 0:
             ledger.check(store)
-    print(f"{call}, {mode.name}, {kernel}: {points} points")
-    assert points >= 15
     there = ledger.check(store)
+    assert store.verify().is_clean
     store.close()
     with flightlog.open_read_only(path) as view:
         assert ledger.check(view) == there
-    assert assert_clean(path).records == there
+    return points - 1
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("name", PUTS)
+def test_interrupted_puts(
+    name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    assert interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at) > 80
+    assert_clean(tmp_path / "store")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("name", LOOKS)
+def test_interrupted_looks(
+    name: str, mode: FlushMode, tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    step = 1 if name == "flush" else scale.pick(ci=7, full=1)
+    points = interrupt_everywhere(tmp_path / "store", mode, LOOKS[name], interrupt_at, step=step, prepare=True)
+    assert points > (5 if name == "flush" else 300)
+    assert_clean(tmp_path / "store")
 
 
 @pytest.mark.ci
@@ -164,7 +188,7 @@ def test_interrupted_close(
     tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
     """An interrupted close is ended by the next one; the store is closed, cleanly or as one that was killed."""
-    step = scale.pick(ci=9, full=1)
+    step = scale.pick(ci=29, full=1)
     path, ledger, points = tmp_path / "store", Ledger(), 1
     while True:
         store = flightlog.open(path, settings(FlushMode.ASYNC))
@@ -173,11 +197,14 @@ def test_interrupted_close(
             store.close()
         if not point.fired:
             break
+        if points > 1:  # at the first point nothing has happened yet
+            with pytest.raises(StoreClosedError):
+                store.put(Message("orders", b"late"))
+        store.close()
         with pytest.raises(StoreClosedError):
             store.put(Message("orders", b"late"))
-        store.close()
         points += step
-    assert points > 50
+    assert points > 300
     with flightlog.open(path) as store:
         there = ledger.check(store)
     assert there == len(ledger.acknowledged)
@@ -195,7 +222,7 @@ def test_interrupted_open(
     assert_clean: AssertClean,
 ) -> None:
     """Whatever an open was doing, the next one works at once and loses nothing."""
-    step = scale.pick(ci=41, full=1)
+    step = scale.pick(ci=149, full=1)
     ledger = Ledger()
     with flightlog.open(tmp_path / "live", settings(FlushMode.ASYNC)) as store:
         for _ in range(40):
@@ -221,5 +248,5 @@ def test_interrupted_open(
             ledger.check(store)
         assert len(os.listdir("/proc/self/fd")) <= before, point.place
         points += step
-    assert points > 500
+    assert points > 2000
     assert assert_clean(path).records == len(ledger.acknowledged)

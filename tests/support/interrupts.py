@@ -20,6 +20,16 @@ def _names(code: CodeType) -> dict[int, str]:
     return {instruction.offset: instruction.opname for instruction in dis.get_instructions(code)}
 
 
+def _is_in_finalizer(frame: FrameType) -> bool:
+    """Exceptions do not leave a `__del__`: what comes there never arrives."""
+    caller: FrameType | None = frame
+    while caller is not None:
+        if caller.f_code.co_name == "__del__":
+            return True
+        caller = caller.f_back
+    return False
+
+
 class InterruptAt:
     """`with InterruptAt(7) as point: …` interrupts once, at the seventh point in the functions called in the block.
 
@@ -55,6 +65,8 @@ class InterruptAt:
         if frame.f_code is InterruptAt.__exit__.__code__:
             return None
         if event == "call":
+            if _is_in_finalizer(frame):
+                return None
             frame.f_trace_opcodes = True
             self._point(frame)
         elif event == "opcode":

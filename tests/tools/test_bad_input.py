@@ -110,12 +110,25 @@ class Place:
     says: str
 
 
+def nothing(path: Path) -> None:
+    assert not path.exists()
+
+
+def a_file(path: Path) -> None:
+    path.write_text("hello")
+
+
+def a_file_as_log(path: Path) -> None:
+    path.mkdir()
+    (path / "commitlog").write_text("hello")
+
+
 PLACES = [
-    Place("missing", lambda path: None, 2, "no such folder"),
-    Place("a-file", lambda path: path.write_text("hello"), 2, "a file"),
-    Place("empty", lambda path: path.mkdir(), 2, "no commitlog/"),
-    Place("file-as-log", lambda path: (path.mkdir(), (path / "commitlog").write_text("")), 3, "commitlog"),
-    Place("[bold]\udcff\n", lambda path: None, 2, "no such folder"),
+    Place("missing", nothing, 2, "no such folder"),
+    Place("a-file", a_file, 2, "a file"),
+    Place("empty", Path.mkdir, 2, "no commitlog/"),
+    Place("file-as-log", a_file_as_log, 3, "commitlog"),
+    Place("[bold]\udcff\n", nothing, 2, "no such folder"),
 ]
 
 

@@ -50,7 +50,7 @@ def test_every_workload_has_a_limit_of_its_own_size() -> None:
             assert reference.case.body_size == result.case.body_size
             assert reference.case.count == result.case.count, "the same bytes"
     found = {(result.case.name, result.case.kernel, result.case.body_size) for result in results}
-    expected = {(name, kernel) for name in (*MEMORY_CASES, SYNC_PUT) for kernel in kernels}
+    expected: set[tuple[str, str | None]] = {(name, kernel) for name in (*MEMORY_CASES, SYNC_PUT) for kernel in kernels}
     expected |= {(name, None) for name in (MEMCPY, FALLOCATED, ZEROED)}
     assert found == {(name, kernel, body_size) for name, kernel in expected for body_size in BODY_SIZES}
 

@@ -12,7 +12,7 @@ from .run import Options, run
 
 def _options() -> Options:
     parser = argparse.ArgumentParser(prog="python -m flightlog.tools.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the messages and two rounds: a smoke test")
+    parser.add_argument("--quick", action="store_true", help="a twentieth of the messages and two rounds: a smoke test")
     parser.add_argument("--rounds", type=int, help="how often each case is measured; the median counts (default 5)")
     parser.add_argument("--no-spark", action="store_true", help="leave the Spark scan out")
     parser.add_argument(

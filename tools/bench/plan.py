@@ -13,7 +13,7 @@ from .workloads import record_size
 BODY_SIZES = (100, 1024)
 COUNTS = {100: 40_000, 1024: 20_000}
 SYNC_COUNT = 400
-QUICK_PART = 10
+QUICK_PART = 20
 
 MEMORY_CASES: dict[str, tuple[Prepare, bool]] = {
     "put": (workloads.put, True),

@@ -24,7 +24,7 @@ from .runner import Result, measure, pilot
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
-SPARK_START_S = 12
+SPARK_START_S = 20
 """About what it takes to start Spark and its workers, for the estimate."""
 ROOM = 3
 """The folder must have so many times the bytes of the largest round free."""
@@ -74,8 +74,10 @@ def _measure_all(options: Options, rounds: int, folder: Path) -> tuple[list[Resu
         _say("no Spark scan: pip install 'flightlog[spark]'")
     round_s = pilot(cases, folder)
     whole_s = rounds * round_s + len(kernels) * SPARK_START_S
-    written = rounds * sum(case.size for case in cases if case.writes)
-    _say(f"{rounds} rounds, about {seconds_text(max(whole_s, 1))}, writing {size_text(written)} below {folder}")
+    _say(
+        f"{rounds} rounds, about {seconds_text(max(whole_s, 1))}, writing about {size_text(_written(cases, rounds))} "
+        f"below {folder}"
+    )
     with Bar("measuring", rounds * len(cases)) as bar:
 
         def done(count: int) -> None:
@@ -93,6 +95,12 @@ def _measure_spark(kernel: str, options: Options, rounds: int, folder: Path) -> 
         for case in cases:
             case.measure(folder)
         return measure(cases, rounds, folder, lambda count: None)
+
+
+def _written(cases: Sequence[Case], rounds: int) -> int:
+    """Bytes: what every round writes, and the stores that are written once to be read."""
+    once = sum(case.size for case in cases if not case.writes) * spark_scan.MORE_MESSAGES
+    return rounds * sum(case.size for case in cases if case.writes) + once
 
 
 def _check_room(cases: Sequence[Case], folder: Path) -> None:

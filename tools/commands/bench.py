@@ -11,7 +11,9 @@ from ..bench.run import Options, run
 
 
 def bench(
-    quick: Annotated[bool, typer.Option("--quick", help="A tenth of the messages, two rounds: a smoke test.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A twentieth of the messages, two rounds: a smoke test.")
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option(help="How often each case is measured; the median counts.", show_default="5")
     ] = None,

@@ -102,10 +102,11 @@ def _recover(tell: Teller, folder: Path) -> MessageStore:
     started_s = time.monotonic()
     store = open_store(folder)
     report = store.recovery_report
+    read = f"the last {size_text(report.end - report.scanned_from)} of the log; {report.reason}"
     tell.result(
-        f"In {seconds_text(time.monotonic() - started_s)}: read {size_text(report.end - report.scanned_from)} of "
-        f"{size_text(report.end)} ({report.reason}), {count_text(report.records_scanned, 'record')}, of which "
-        f"{report.entries_dispatched:,} were not in their queues yet and are now."
+        f"In {seconds_text(time.monotonic() - started_s)} it read {read if report.scanned_from else 'all of the log'}. "
+        f"{count_text(report.records_scanned, 'record')}; {report.entries_dispatched:,} of them were not in their "
+        "queues yet, and are now."
     )
     for line in report.cut or ["No torn record at the end: nothing had to be cut."]:
         tell.result(line)

@@ -1,0 +1,69 @@
+"""A writer whose main thread meets KeyboardInterrupts at random moments, thousands of them, from a real timer's signal.
+
+Arguments: the folder of the store, a flush mode, how many calls to make. Its one line of output, as JSON:
+
+    {"interrupted": 1234, "acknowledged": [[topic, queue id, queue offset, number], …], "offered": 5678}
+
+The body of a message begins with its number, from 0 up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import json
+import random
+import signal
+import sys
+
+import flightlog
+
+SEGMENT_SIZE = 32 << 10
+
+
+def main() -> None:
+    path, mode, calls = sys.argv[1], flightlog.FlushMode[sys.argv[2]], int(sys.argv[3])
+    faulthandler.dump_traceback_later(100, exit=True)  # a lock left behind would hang for ever
+    settings = flightlog.StoreSettings(
+        segment_size=SEGMENT_SIZE, queue_file_entries=100, flush_mode=mode, flush_interval_ms=3, allocate_step_size=8192
+    )
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    dice = random.Random(f"{mode} {calls}")
+    acknowledged: list[tuple[str, int, int, int]] = []
+    number = interrupted = 0
+    reach_s = 0.0002  # adapts until about half of the calls are interrupted
+    with flightlog.open(path, settings) as store:
+        for call in range(calls):
+            count = dice.choice((1, 1, 5, 20))
+            sizes = [dice.choice((20, 300, SEGMENT_SIZE // 3)) if dice.random() < 0.1 else 40 for _ in range(count)]
+            messages = [
+                flightlog.Message(f"topic-{(number + i) % 3}", f"{number + i} ".encode().ljust(size, b"."), tags="t")
+                for i, size in enumerate(sizes)
+            ]
+            results = []
+            try:
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-6, reach_s))
+                if count == 1:
+                    results = [store.put(messages[0])]
+                else:
+                    results = store.put_many(messages)
+                if call % 50 == 0:
+                    for _ in store.read(f"topic-{call % 3}", 0, max(0, results[-1].queue_offset - 10)):
+                        pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                reach_s *= 0.95
+            except KeyboardInterrupt:
+                interrupted += 1
+                reach_s *= 1.05
+            for i, result in enumerate(results):
+                acknowledged.append((result.topic, result.queue_id, result.queue_offset, number + i))
+            number += count
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        there = sum(len(list(store.read(*key))) for key in store.queues())
+        assert there >= len(acknowledged)
+    print(json.dumps({"interrupted": interrupted, "acknowledged": acknowledged, "offered": number}))
+
+
+if __name__ == "__main__":
+    main()
