@@ -66,7 +66,7 @@ class Dispatcher:
     def sync_queues(self) -> tuple[int, int, int]:
         """Sync every queue file written so far.
 
-        Returns (physical offset below which every entry is now durable, number of queues, sum of their ends). Raises
+        Returns (physical offset below which every entry is now durable, number of queues, entries in them). Raises
         SyncFailedError.
         """
         with self._lock:
@@ -76,7 +76,7 @@ class Dispatcher:
             for _, queue in self._table.on_disk():
                 dirty |= queue.take_dirty()
                 count += 1
-                entries += queue.end
+                entries += queue.end - queue.min_index
         sync_files(self._disk, dirty)
         return position, count, entries
 

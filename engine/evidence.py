@@ -72,7 +72,7 @@ def read_evidence(disk: Disk, root: Path, *, tolerant: bool) -> Evidence:
     """Read it; `tolerant` as in `list_log_files`."""
     progress = read_progress(disk, root)
     checkpoint = read_checkpoint(disk, root)
-    abort = _read_small(disk, root / ABORT_FILE)
+    abort = read_abort(disk, root)
     files = list_log_files(disk, root / COMMIT_LOG_FOLDER, tolerant=tolerant)
     return Evidence(root, files, checkpoint, progress, abort, _last_writer(files, progress, checkpoint, abort))
 
@@ -91,9 +91,10 @@ def _last_writer(
     return LastWriter.ROCKETMQ_CLOSED
 
 
-def _read_small(disk: Disk, path: Path) -> bytes | None:
+def read_abort(disk: Disk, root: Path) -> bytes | None:
+    """What `abort` holds; None where nobody has the store open and the last writer closed it."""
     try:
-        file = disk.open(path)
+        file = disk.open(root / ABORT_FILE)
     except FileNotFoundError:
         return None
     try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -20,12 +21,12 @@ from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundEr
 from ..store.log_files import COMMIT_LOG_FOLDER, list_log_files
 from ..store.log_reader import LogReader
 from ..store.message import GetResult, StoredMessage
-from ..store.progress import read_progress
+from ..store.progress import STILL_OPEN, read_progress
 from ..store.queue_offsets import QueueKey
 from ..store.segment import Segment
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from .dispatching import dispatch_range, dispatch_rules
-from .evidence import Evidence, LastWriter, read_evidence, someone_holds_the_lock
+from .evidence import Evidence, LastWriter, read_abort, read_evidence, someone_holds_the_lock
 from .reading import DEFAULT_MAX_COUNT, OnCorrupt, QueueReader, queue_bounds
 from .recovery import RecoveryReport, recover_queues
 from .survey import Survey, survey
@@ -39,7 +40,7 @@ class ReadOnlyStore:
 
     def __init__(self, path: Path, disk: Disk, settings: StoreSettings) -> None:
         self.path = path
-        self._disk = disk
+        self._disk, self._settings = disk, settings
         self._rules = dispatch_rules(settings)
         self._closed = False
         if not disk.exists(path):
@@ -100,22 +101,31 @@ class ReadOnlyStore:
         """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced
         meanwhile."""
         self._check_open()
-        progress = read_progress(self._disk, self.path)
-        known = self._evidence.progress
-        same_writer = (
-            progress is not None
-            and known is not None
-            and self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED
-            and progress.epoch == known.epoch
-            and progress.is_of_this_boot
-        )
-        if same_writer and progress is not None:
-            self._follow(progress.visible)
+        if self._is_same_session():
+            assert self._evidence.progress is not None
+            self._follow(self._evidence.progress.visible)
             return
-        reopened = ReadOnlyStore(self.path, self._disk, StoreSettings())
-        reopened._rules = self._rules
+        evidence = read_evidence(self._disk, self.path, tolerant=True)
+        if evidence == self._evidence and evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
+            return  # nobody has opened the store since
+        reopened = ReadOnlyStore(self.path, self._disk, self._settings)
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
         self._survey, self.report, self._queues = reopened._survey, reopened.report, reopened._queues
+
+    def _is_same_session(self) -> bool:
+        """Whether the flightlog writer of the last look still has the store open, or was killed; notes its progress."""
+        known, progress = self._evidence, read_progress(self._disk, self.path)
+        if known.last_writer is not LastWriter.FLIGHTLOG_KILLED or known.progress is None or progress is None:
+            return False
+        is_same = (
+            progress.epoch == known.progress.epoch
+            and progress.clean_close == STILL_OPEN
+            and progress.is_of_this_boot
+            and read_abort(self._disk, self.path) == known.abort  # else RocketMQ has been here; our page would not tell
+        )
+        if is_same:
+            self._evidence = replace(known, progress=progress)
+        return is_same
 
     def _follow(self, visible: int) -> None:
         start = self._survey.end

@@ -135,7 +135,7 @@ def _disagreement(reader: LogReader, table: QueueTable, queue_count: int, queue_
     queues = table.items()
     if len(queues) < queue_count:
         return f"{queue_count - len(queues)} of {queue_count} queues are missing"
-    if sum(queue.end for _, queue in queues) < queue_entries:
+    if sum(queue.end - queue.min_index for _, queue in queues) < queue_entries:
         return "queue entries are missing"
     for key, queue in queues:
         if queue.end > queue.min_index and not key[0].startswith(LMQ_PREFIX):

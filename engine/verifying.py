@@ -76,8 +76,9 @@ def verify_store(
     add = report.findings.append
     restore = "restore the file from a copy"
     for note in evidence.files.notes + table.unreadable:
-        path, _, meaning = note.partition(": ")
-        add(Finding(Path(path), 0, meaning, "see above"))
+        path, _, text = note.partition(": ")
+        meaning, _, mend = text.partition(". ")  # as these errors are worded: what was found, then what to do
+        add(Finding(Path(path), 0, meaning, mend or restore))
     whole = survey(reader, evidence, reader.min_offset, known.end, for_writing=False)
     report.records, report.segments = whole.records, len(reader.segments)
     report.bytes_checked = whole.end - whole.start
@@ -136,7 +137,7 @@ class _QueueCheck:
         for key, (first, wrong) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
             lags = queue is None or first >= queue.end
-            meaning = f"{wrong} messages have {'no entry yet' if lags else 'a wrong entry or none'}"
+            meaning = f"{wrong} {'message has' if wrong == 1 else 'messages have'} {'no entry yet' if lags else 'a wrong entry or none'}"
             self._add(key, first, meaning, REBUILD)
         for key, queue in self._queues.items():
             if is_live:  # what the writer has added since the view was opened is not judged

@@ -15,7 +15,7 @@ One page, `flightlog/progress`, of 8-byte little-endian words (RocketMQ ignores 
     10  boot            which boot of the machine wrote the page; 0 where that cannot be told
     11  store time      ms, of the newest record when queues were last flushed
     12  queue count     when queues were last flushed
-    13  queue entries   the sum of all queues' ends then
+    13  queue entries   the entries in all queues then
     14  the five checkpoint words as the last clean close left them (14..18)
 
 Invariants:

@@ -33,6 +33,7 @@ import numpy as np
 from crc32c import crc32c
 
 from .disk import Disk
+from .errors import DiskError
 from .frame import WalkEnd
 from .log_reader import LogReader
 from .progress import FLIGHTLOG_FOLDER
@@ -171,6 +172,9 @@ def write_seal(disk: Disk, root: Path, seal: Seal) -> None:
         file.resize(len(raw))
         file.write(0, raw)
         file.sync()
+    except DiskError:
+        disk.remove(temporary)
+        raise
     finally:
         file.close()
     disk.rename(temporary, path)

@@ -180,10 +180,12 @@ def test_close_while_threads_put(path: Path, mode: FlushMode, kernel: str, asser
         for putter in putters:
             putter.start()
         start.wait()
+        while number and not done:  # the first round may close before anything was put
+            time.sleep(0.001)
         time.sleep(0.002 * number)
         store.close()
         with flightlog.open_read_only(path) as view:
-            assert view.evidence.last_writer.value == "flightlog, closed"
+            assert view.evidence.last_writer.value == ("flightlog, closed" if view.segments else "nobody")
             end = view.end_physical_offset
         for putter in putters:
             putter.join()

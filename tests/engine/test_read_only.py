@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -173,7 +174,7 @@ def test_it_leaves_no_trace(
         with watch_opens() as opened, flightlog.open_read_only(tmp_path / "s") as view:
             assert threading.active_count() == threads
             assert numbers(view) == list(range(100))
-            assert view.verify().is_clean is not killed or not killed
+            assert view.verify().is_clean
             view.refresh()
         assert fingerprint(tmp_path / "s") == before
         here = [(Path(path), flags) for path, flags in opened if path.startswith(str(tmp_path))]
@@ -255,8 +256,6 @@ def test_a_missing_queue_is_made_up_for(damaged: Path) -> None:
 
 @pytest.mark.parametrize("kept", ["all", "last"])
 def test_a_missing_first_queue_file_is_made_up_for(kept: str, damaged: Path) -> None:
-    """Also where the scan does not begin at the log's first byte: a killed writer's log is scanned from where its queues
-    were synced, and the gap is found there."""
     folder = damaged / "consumequeue" / "t" / "1"
     for path in sorted(folder.iterdir())[: 1 if kept == "all" else -1]:
         path.unlink()
@@ -286,6 +285,7 @@ def test_a_record_without_structure_is_passed(with_queues: bool, damaged: Path) 
     """Zeros, garbage, a wrong length: the records behind are found again, and read with or without their queues."""
     with flightlog.open_read_only(damaged) as view:
         victims = [m for key in view.queues() for m in view.read(*key) if int(m.body[:5]) in (20, 21, 90, 150)]
+    victims.sort(key=lambda m: m.physical_offset)
     for number, victim in enumerate(victims):
         segment = damaged / "commitlog" / f"{victim.physical_offset // SEGMENT_SIZE * SEGMENT_SIZE:020d}"
         raw, at = bytearray(segment.read_bytes()), victim.physical_offset % SEGMENT_SIZE
@@ -299,4 +299,5 @@ def test_a_record_without_structure_is_passed(with_queues: bool, damaged: Path) 
         assert sorted(found) == sorted(set(range(200)) - {20, 21, 90, 150})
         assert view.corrupt_skipped == 4
         findings = [f.offset for f in view.verify().findings if f.path.parent.name == "commitlog"]
-        assert {v.physical_offset for v in victims} <= set(findings)
+        # The second one follows the first one at once: no intact record lies between them, so they are one damage.
+        assert {v.physical_offset for v in (victims[0], *victims[2:])} <= set(findings)

@@ -20,7 +20,13 @@ WRITER = Path(__file__).with_name("writer.py")
 
 
 def kill_writer(
-    mixed: ModuleType, path: Path, *, seed: int, acknowledged: int, mode: FlushMode = FlushMode.ASYNC, ipv6: bool = False
+    mixed: ModuleType,
+    path: Path,
+    *,
+    seed: int,
+    acknowledged: int,
+    mode: FlushMode = FlushMode.ASYNC,
+    ipv6: bool = False,
 ) -> list[Line]:
     """Kill a writer of the store at `path` once it has acknowledged so many messages, or a few more.
 

@@ -81,9 +81,7 @@ class LiveRocketMq:
 
 
 @contextmanager
-def live(
-    rocketmq: RocketMq, environment: Mapping[str, str], arguments: Mapping[str, object]
-) -> Iterator[LiveRocketMq]:
+def live(rocketmq: RocketMq, environment: Mapping[str, str], arguments: Mapping[str, object]) -> Iterator[LiveRocketMq]:
     """`arguments` are those of the Java program `live`."""
     with tempfile.TemporaryDirectory(prefix="flightlog-java-") as home:
         errors = Path(home) / "stderr"

@@ -42,7 +42,7 @@ TOPICS = (
     RETRY + "组" * 60,  # 187 bytes, but 67 characters
 )
 TAGS = (None, "create", "pay", "TagA || TagB", "标签🏷", "polygenelubricants")
-TEXTS = ("created", "выдано", "支付完成", "π ≈ 3.14", "🚀📦", "line\nline\ttab \"quoted\" \\")
+TEXTS = ("created", "выдано", "支付完成", "π ≈ 3.14", "🚀📦", 'line\nline\ttab "quoted" \\')
 BORN_HOSTS = (None, ("192.0.2.7", 54321), ("2001:db8::7", 65535), ("::1", 0))
 FLAGS = (0, 1, -1, -(1 << 31), (1 << 31) - 1)
 TRANSACTIONS = (flags.TRANSACTION_PREPARED, flags.TRANSACTION_COMMIT, flags.TRANSACTION_ROLLBACK)

@@ -5,7 +5,7 @@
     disk.hold("sync", "commitlog/")                             # syncs hang until release()
 
 Operations: open, create (open of a file that is not there yet), read, write, resize, allocate, sync, sync_folder, rename,
-remove, make_folder. A path matches if it contains the given part.
+remove, make_folder; "*" is any of them. A path matches if it contains the given part.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class FaultyDisk(RealDisk):
 
     def _next_fault(self, operation: str, path: str) -> Fault | None:
         for fault in self._faults:
-            if fault.operation != operation or fault.part not in path:
+            if fault.operation not in (operation, "*") or fault.part not in path:
                 continue
             if fault.skip:
                 fault.skip -= 1

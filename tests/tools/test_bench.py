@@ -60,6 +60,7 @@ def test_the_ratio_is_message_for_message() -> None:
     assert Result(other, [4.0, 1.0, 8.0]).part_of(Result(case, [1.0])) == pytest.approx(0.5)
 
 
+@pytest.mark.ci
 def test_a_run_in_memory_has_no_sync_figures(cli: Cli) -> None:
     folder = Path("/dev/shm")
     assert file_system(folder) == "tmpfs"

@@ -27,6 +27,7 @@ STORE_STAGE = "flightlog.tools.demo.store_stage"
 SPARK_STAGE = "flightlog.tools.demo.spark_stage"
 
 
+@pytest.mark.ci
 def test_the_store_stage(cli: Cli, tmp_path: Path) -> None:
     finished = cli(tmp_path / "demo", module=STORE_STAGE)
     assert (finished.code, finished.err) == (0, "")

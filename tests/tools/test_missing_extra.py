@@ -39,6 +39,7 @@ def test_the_first_half_of_the_demo_needs_the_core_alone(cli: Cli, hiding: Hidin
     assert second.err.startswith("flightlog: a Spark session") and "pip install 'flightlog[spark]'" in second.err
 
 
+@pytest.mark.ci
 def test_the_demo_without_spark_says_how_to_get_the_rest(cli: Cli, hiding: Hiding, tmp_path: Path) -> None:
     finished = cli("demo", tmp_path / "demo", env=hiding("pyspark"))
     assert (finished.code, finished.err) == (0, "")

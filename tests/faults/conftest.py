@@ -1,0 +1,114 @@
+"""What the tests of failing disks share.
+
+- `disk`: a FaultyDisk (tests/support/disks.py), healed at the end of the test, so that nothing hangs.
+- `assert_clean`: how every test that wrote a store ends.
+- `Acknowledged`: what puts answered, to be looked for afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+
+if TYPE_CHECKING:
+    from flightlog.engine.verifying import VerifyReport
+    from tests.support.disks import FaultyDisk
+
+    AssertClean = Callable[[Path], VerifyReport]
+
+
+@pytest.fixture
+def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
+    found: FaultyDisk = support("disks").FaultyDisk()
+    yield found
+    found.heal()
+
+
+@pytest.fixture
+def new_disk(support: Callable[[str], ModuleType]) -> Callable[[], FaultyDisk]:
+    """A class to make more of them, for tests that need many."""
+    found: Callable[[], FaultyDisk] = support("disks").FaultyDisk
+    return found
+
+
+@pytest.fixture(scope="session")
+def assert_clean() -> AssertClean:
+    """Verify a store that nobody has open, through a healthy disk, and return the report for more questions."""
+
+    def check(path: Path) -> VerifyReport:
+        with flightlog.open_read_only(path) as view:
+            report = view.verify()
+        assert report.is_clean, "\n".join(map(str, report.findings))
+        return report
+
+    return check
+
+
+class Acknowledged:
+    """What was put, what of it was acknowledged, and whether a store holds the one and nothing but the other."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[tuple[str, int, int], bytes] = {}
+        self._number = 0
+        self._offered: set[bytes] = set()
+
+    def message(self, topic: str = "orders", size: int = 100, queue_id: int = 0) -> flightlog.Message:
+        self._number += 1
+        body = f"{self._number} ".encode().ljust(size, b".")
+        self._offered.add(body)
+        return flightlog.Message(topic, body, queue_id=queue_id, tags="t", keys=f"k{self._number}")
+
+    def put(self, store: flightlog.MessageStore, *messages: flightlog.Message) -> list[flightlog.PutResult]:
+        results = store.put_many(messages) if len(messages) > 1 else [store.put(messages[0])]
+        self.note(results, messages)
+        return results
+
+    def note(self, results: list[flightlog.PutResult], messages: tuple[flightlog.Message, ...]) -> None:
+        for result, message in zip(results, messages, strict=False):
+            assert result.status is flightlog.PutStatus.PUT_OK
+            place = (result.topic, result.queue_id, result.queue_offset)
+            assert place not in self.bodies
+            self.bodies[place] = message.body
+
+    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
+        """Returns how many messages there are; more than were acknowledged if a put failed after its append."""
+        found: dict[tuple[str, int, int], bytes] = {}
+        for key, (first, end) in store.queues().items():
+            for expected, message in enumerate(store.read(*key), first):
+                assert message.queue_offset == expected
+                found[(*key, expected)] = message.body
+            assert first == 0 and len([place for place in found if place[:2] == key]) == end
+        lost = self.bodies.items() - found.items()
+        assert not lost, f"{len(lost)} acknowledged messages are not there: {sorted(lost)[:3]}"
+        assert set(found.values()) <= self._offered
+        assert len(set(found.values())) == len(found), "a message is there twice"
+        return len(found)
+
+
+@pytest.fixture
+def leave_as_killed() -> Callable[[flightlog.MessageStore], None]:
+    """Let go of an open store as the death of its process would: nothing is flushed, nothing is marked."""
+
+    def leave(store: flightlog.MessageStore) -> None:
+        store._service.stop()
+        store._upkeep._was_ended = True
+        store.close()
+        assert (store.path / "abort").exists()
+
+    return leave
+
+
+@pytest.fixture
+def acknowledged() -> Acknowledged:
+    return Acknowledged()
+
+
+@pytest.fixture
+def new_acknowledged() -> type[Acknowledged]:
+    return Acknowledged

@@ -1,0 +1,279 @@
+"""A disk that runs full, at every place where room is asked for: a named error, reads go on, and nothing is lost."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, StoreSettings
+from flightlog.store.errors import DiskFullError
+
+if TYPE_CHECKING:
+    from tests.faults.conftest import Acknowledged, AssertClean
+    from tests.support.disks import FaultyDisk
+
+SEGMENT_SIZE = 16 << 10
+
+
+def settings(mode: FlushMode = FlushMode.ASYNC, **changes: int) -> StoreSettings:
+    sizes = {"segment_size": SEGMENT_SIZE, "queue_file_entries": 50, "allocate_step_size": 4096} | changes
+    return StoreSettings(flush_mode=mode, flush_interval_ms=5, queue_flush_interval_ms=10, **sizes)
+
+
+def put_until_full(store: flightlog.MessageStore, acknowledged: Acknowledged) -> DiskFullError:
+    for _ in range(2000):
+        try:
+            acknowledged.put(store, acknowledged.message())
+        except DiskFullError as e:
+            return e
+    raise AssertionError("the disk never ran full")
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("operation", ["allocate", "create", "resize"])
+def test_no_room_for_the_log(
+    operation: str,
+    mode: FlushMode,
+    kernel: str,
+    tmp_path: Path,
+    disk: FaultyDisk,
+    acknowledged: Acknowledged,
+    assert_clean: AssertClean,
+) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(mode), disk=disk) as store:
+        acknowledged.put(store, acknowledged.message())
+        disk.fail(operation, "commitlog/", errno.ENOSPC, skip=3)
+        error = put_until_full(store, acknowledged)
+        for part in ("commitlog", "no room for", "No space left", "reads go on", "free space", "put again"):
+            assert part in str(error)
+        stored = len(acknowledged.bodies)
+        assert acknowledged.check(store) == stored, "something of the refused message was stored"
+        for _ in range(3):
+            with pytest.raises(DiskFullError):
+                store.put(acknowledged.message())
+        disk.heal()
+        for _ in range(200):
+            acknowledged.put(store, acknowledged.message())
+        assert acknowledged.check(store) == stored + 200
+    assert assert_clean(path).records == stored + 200
+
+
+def test_a_step_ahead_that_has_no_room_is_taken_smaller(
+    tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(allocate_step_size=8192), disk=disk) as store:
+        disk.fail("allocate", "commitlog/", errno.ENOSPC, times=1)
+        acknowledged.put(store, acknowledged.message())
+        acknowledged.put(store, acknowledged.message())
+    assert assert_clean(path).records == 2
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_batch_is_stored_up_to_the_message_that_had_no_room(
+    mode: FlushMode, tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(mode), disk=disk) as store:
+        disk.fail("create", "commitlog/", errno.ENOSPC, skip=2)
+        messages = tuple(acknowledged.message() for _ in range(500))
+        with pytest.raises(DiskFullError) as caught:
+            store.put_many(messages)
+        results = caught.value.results  # type: ignore[attr-defined]
+        assert 100 < len(results) < 500
+        acknowledged.note(results, messages)
+        assert acknowledged.check(store) == len(results)
+        if mode is FlushMode.SYNC:
+            last = results[-1]
+            assert store._log.flushed >= last.physical_offset + last.size, "acknowledged before it was synced"
+        disk.heal()
+        acknowledged.put(store, *messages[len(results) :])
+        assert acknowledged.check(store) == 500
+    assert assert_clean(path).records == 500
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("operation", ["write", "create", "resize", "make_folder"])
+def test_no_room_for_queue_entries(
+    operation: str,
+    mode: FlushMode,
+    tmp_path: Path,
+    disk: FaultyDisk,
+    acknowledged: Acknowledged,
+    assert_clean: AssertClean,
+) -> None:
+    """Messages wait in the log; what is dispatched can be read; puts are refused until the entries have room."""
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(mode), disk=disk) as store:
+        for i in range(10):
+            acknowledged.put(store, acknowledged.message(queue_id=i % 2))
+        assert acknowledged.check(store) == 10
+        disk.fail(operation, "consumequeue/", errno.ENOSPC)
+        refused = False
+        for i in range(200):  # past the end of a queue file, and with a queue that has none yet
+            try:
+                acknowledged.put(store, acknowledged.message(queue_id=i % 3))
+            except DiskFullError as e:
+                assert "consumequeue" in str(e) and "free space" in str(e)
+                refused = True
+                break
+            time.sleep(0.001)
+        assert refused, "puts went on though their messages could not be read"
+        for queue_id in range(2):
+            assert len(list(store.read("orders", queue_id))) >= 5
+            assert store.get("orders", queue_id, 0).messages
+        disk.heal()
+        acknowledged.put(store, acknowledged.message())
+        assert acknowledged.check(store) == len(acknowledged.bodies)
+    assert assert_clean(path).records == len(acknowledged.bodies)
+
+
+def test_a_store_that_stays_full_closes_with_an_error_and_loses_nothing(
+    tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    path = tmp_path / "store"
+    store = flightlog.open(path, settings(), disk=disk)
+    acknowledged.put(store, acknowledged.message())
+    disk.fail("write", "consumequeue/", errno.ENOSPC)
+    acknowledged.put(store, acknowledged.message())
+    with pytest.raises(DiskFullError, match="consumequeue"):
+        store.close()
+    store.close()
+    with flightlog.open_read_only(path) as view:
+        assert acknowledged.check(view) == 2
+    with pytest.raises(DiskFullError, match="consumequeue"):
+        flightlog.open(path, disk=disk)
+    disk.heal()
+    with flightlog.open(path, disk=disk) as store:
+        assert acknowledged.check(store) == 2
+    assert assert_clean(path).records == 2
+
+
+def test_no_room_for_the_checkpoint(
+    tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(), disk=disk) as store:
+        fault = disk.fail("write", "store/checkpoint", errno.ENOSPC)
+        deadline = time.monotonic() + 10
+        while not fault.hits and time.monotonic() < deadline:
+            acknowledged.put(store, acknowledged.message())
+            time.sleep(0.002)
+        assert fault.hits
+        acknowledged.put(store, acknowledged.message())
+        assert acknowledged.check(store) == len(acknowledged.bodies)
+        with pytest.raises(DiskFullError, match="store/checkpoint"):
+            store.close()
+    disk.heal()
+    with flightlog.open(path, disk=disk) as store:
+        acknowledged.put(store, acknowledged.message())
+        assert acknowledged.check(store) == len(acknowledged.bodies)
+    assert assert_clean(path).records == len(acknowledged.bodies)
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "make_folder"])
+def test_no_room_for_seals_is_no_harm(
+    operation: str, tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(), disk=disk) as store:
+        fault = disk.fail(operation, "store/flightlog/seals", errno.ENOSPC)
+        deadline = time.monotonic() + 10
+        while not fault.hits and time.monotonic() < deadline:
+            acknowledged.put(store, acknowledged.message())
+        for _ in range(100):
+            acknowledged.put(store, acknowledged.message())
+    assert fault.hits
+    assert assert_clean(path).sealed_segments == 0
+    assert not list((path / "flightlog").glob("seals/*")), "a half-written seal was left behind"
+    disk.heal()
+    with flightlog.open(path, disk=disk) as store:
+        assert acknowledged.check(store) == len(acknowledged.bodies)
+        acknowledged.put(store, acknowledged.message())
+    report = assert_clean(path)
+    assert report.records == len(acknowledged.bodies)
+    assert report.sealed_segments == report.segments - 1
+
+
+Place = tuple[str, str]
+OPENING: list[Place] = [
+    ("make_folder", "store/commitlog"),
+    ("create", "store/abort"),
+    ("write", "store/abort"),
+    ("create", "store/checkpoint"),
+    ("write", "store/checkpoint"),
+    ("make_folder", "store/flightlog"),
+    ("create", "store/flightlog/progress"),
+    ("allocate", "store/flightlog/progress"),
+    ("write", "store/flightlog/progress"),
+]
+
+
+@pytest.mark.parametrize("place", OPENING, ids=" ".join)
+@pytest.mark.parametrize("was", ["new", "closed", "killed"])
+def test_no_room_while_opening(
+    place: Place,
+    was: str,
+    tmp_path: Path,
+    disk: FaultyDisk,
+    acknowledged: Acknowledged,
+    assert_clean: AssertClean,
+    leave_as_killed: Callable[[flightlog.MessageStore], None],
+) -> None:
+    path = tmp_path / "store"
+    if was != "new":
+        store = flightlog.open(path, settings())
+        acknowledged.put(store, acknowledged.message(), acknowledged.message())
+        leave_as_killed(store) if was == "killed" else store.close()
+    fault = disk.fail(*place, errno.ENOSPC)
+    try:
+        flightlog.open(path, settings(), disk=disk).close()
+    except DiskFullError as e:
+        assert place[1] in str(e) and "free space" in str(e)
+    else:
+        assert not fault.hits
+    if was != "new":
+        with flightlog.open_read_only(path) as view:
+            assert acknowledged.check(view) == 2
+    disk.heal()
+    with flightlog.open(path, settings(), disk=disk) as store:
+        assert acknowledged.check(store) == len(acknowledged.bodies)
+        acknowledged.put(store, acknowledged.message())
+    assert assert_clean(path).records == len(acknowledged.bodies)
+
+
+def test_no_room_to_keep_a_torn_tail(
+    tmp_path: Path,
+    disk: FaultyDisk,
+    acknowledged: Acknowledged,
+    assert_clean: AssertClean,
+    leave_as_killed: Callable[[flightlog.MessageStore], None],
+) -> None:
+    """What is cut is kept first; where it cannot be kept, nothing is cut."""
+    path = tmp_path / "store"
+    store = flightlog.open(path, settings())
+    acknowledged.put(store, acknowledged.message(), acknowledged.message())
+    end = store._log.end
+    leave_as_killed(store)
+    with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
+        file.seek(end)
+        file.write(b"torn" * 30)
+    disk.fail("write", "cut-", errno.ENOSPC)
+    for _ in range(2):
+        with pytest.raises(DiskFullError, match=r"cut-0+\d+.*free space"):
+            flightlog.open(path, disk=disk)
+    disk.heal()
+    with flightlog.open(path, disk=disk) as store:
+        assert "torn tail" in " ".join(store.recovery_report.cut)
+        assert acknowledged.check(store) == 2
+        acknowledged.put(store, acknowledged.message())
+    kept = [file.read_bytes() for file in (path / "flightlog").glob("cut-*")]
+    assert b"torn" * 30 in kept
+    assert assert_clean(path).records == 3
