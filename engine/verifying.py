@@ -137,7 +137,8 @@ class _QueueCheck:
         for key, (first, wrong) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
             lags = queue is None or first >= queue.end
-            meaning = f"{wrong} {'message has' if wrong == 1 else 'messages have'} {'no entry yet' if lags else 'a wrong entry or none'}"
+            who = "1 message has" if wrong == 1 else f"{wrong} messages have"
+            meaning = f"{who} {'no entry yet' if lags else 'a wrong entry or none'}"
             self._add(key, first, meaning, REBUILD)
         for key, queue in self._queues.items():
             if is_live:  # what the writer has added since the view was opened is not judged
