@@ -200,7 +200,8 @@ def _begin_progress(
             boot=boot_number(),
             store_timestamp_ms=newest_ms,
             queue_count=len(queues),
-            queue_entries=sum(queue.end - queue.min_index for _, queue in queues),
+            queue_ends=sum(queue.end for _, queue in queues),
+            queue_starts=sum(queue.min_index for _, queue in queues),
             checkpoint=Checkpoint().words,
         )
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import NamedTuple
 
 from ..index.consume_queue import ConsumeQueue, open_writable
 from ..index.dispatch import DispatchCount, DispatchRules
@@ -18,6 +19,18 @@ from ..store.disk import Disk
 from ..store.errors import DiskFullError, StoreClosedError
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
+
+
+class SyncedQueues(NamedTuple):
+    """What a sync of all queues reached."""
+
+    position: int
+    """Physical offset below which every entry is now durable; the log itself need not be."""
+    count: int
+    ends: int
+    """The sum of the queues' ends."""
+    starts: int
+    """The sum of the queues' first queue offsets."""
 
 
 class Dispatcher:
@@ -63,22 +76,19 @@ class Dispatcher:
         with self._lock:
             self._is_closed = True
 
-    def sync_queues(self) -> tuple[int, int, int]:
-        """Sync every queue file written so far.
-
-        Returns (physical offset below which every entry is now durable, number of queues, entries in them). Raises
-        SyncFailedError.
-        """
+    def sync_queues(self) -> SyncedQueues:
+        """Sync every queue file written so far. Raises SyncFailedError."""
         with self._lock:
             position = self.position
             dirty: set[Path] = set()
-            count = entries = 0
+            count = ends = starts = 0
             for _, queue in self._table.on_disk():
                 dirty |= queue.take_dirty()
                 count += 1
-                entries += queue.end - queue.min_index
+                ends += queue.end
+                starts += queue.min_index
         sync_files(self._disk, dirty)
-        return position, count, entries
+        return SyncedQueues(position, count, ends, starts)
 
 
 def sync_files(disk: Disk, paths: set[Path]) -> None:

@@ -34,13 +34,13 @@ def dispatch_range(
 
 
 def forget_beyond(table: QueueTable, start: int, end: int, count: DispatchCount) -> None:
-    """Drop entries from `start` on that no record stands for: stale ones, and those of a tail that was cut at `end`."""
+    """Drop entries from `start` on that no record stands for: stale ones, those of a tail that was cut at `end`, and
+    garbage behind a queue's end, which would make the next look for it go wrong."""
     for key, queue in table.items():
         known_end = count.ends.get(key)
         if known_end is None:
             known_end = queue.first_at_or_after(end if key[0].startswith(LMQ_PREFIX) else start)
-        if queue.end > known_end:
-            queue.truncate(known_end)
+        queue.truncate(known_end)
 
 
 def lagging_from(table: QueueTable, reader: LogReader, count: DispatchCount) -> int:

@@ -1,7 +1,7 @@
 """What the files say about the last writer: who it was, whether it closed, and what may therefore be trusted.
 
     who wrote last     how we know
-    nobody             there is no segment
+    nobody             there is no segment, and no progress page that says there was one
     flightlog, closed  no `abort`; the progress page was closed, and `checkpoint` is as that close left it
     flightlog, killed  `abort` names the epoch of the progress page
     RocketMQ, closed   no `abort`, and the above does not hold
@@ -80,7 +80,7 @@ def read_evidence(disk: Disk, root: Path, *, tolerant: bool) -> Evidence:
 def _last_writer(
     files: LogFiles, progress: Progress | None, checkpoint: Checkpoint | None, abort: bytes | None
 ) -> LastWriter:
-    if not files.bases:
+    if not files.bases and (progress is None or progress.flushed == 0):
         return LastWriter.NOBODY
     if abort is not None:
         ours = progress is not None and abort == abort_content(progress.pid, progress.epoch)

@@ -21,6 +21,7 @@ from ..index.dispatch import DispatchCount, DispatchRules
 from ..index.queue_table import QueueTable
 from ..store.errors import CorruptRecordError
 from ..store.log_reader import LogReader
+from ..store.progress import Progress
 from ..store.queue_offsets import QueueKey
 from .dispatching import LMQ_PREFIX, dispatch_range, forget_beyond, lagging_from
 from .evidence import Evidence, LastWriter
@@ -111,7 +112,7 @@ def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tupl
     """From which physical offset on the log must be walked, and why."""
     progress = evidence.progress
     if evidence.is_ours and progress is not None:
-        wrong = _disagreement(reader, table, progress.queue_count, progress.queue_entries)
+        wrong = _lost_queues(table, progress) or _disagreement(reader, table)
         if wrong is not None:
             return reader.min_offset, wrong
         start = max(progress.queues_flushed, reader.min_offset)
@@ -119,7 +120,7 @@ def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tupl
             return start, "closed cleanly, every queue's last entry meets its record"
         return start, "everything before was in synced queues"
     if evidence.last_writer is LastWriter.ROCKETMQ_CLOSED:
-        wrong = _disagreement(reader, table, 0, 0)
+        wrong = _disagreement(reader, table)
         if wrong is not None:
             return reader.min_offset, wrong
         return _segment_of_highest_entry(reader, table), "the segment of the highest queue entry"
@@ -128,16 +129,24 @@ def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tupl
     return reader.min_offset, "nothing says that less would do"
 
 
-def _disagreement(reader: LogReader, table: QueueTable, queue_count: int, queue_entries: int) -> str | None:
-    """Why the queues on disk are not those that the progress page speaks of; None if they are."""
+def _lost_queues(table: QueueTable, progress: Progress) -> str | None:
+    """Why the queues on disk cannot be those that the progress page speaks of; None if they can."""
+    queues = table.items()
+    if len(queues) < progress.queue_count:
+        return f"{progress.queue_count - len(queues)} of {progress.queue_count} queues are missing"
+    if sum(queue.end for _, queue in queues) < progress.queue_ends:
+        return "queue entries are missing"
+    # Expired entries stay in their files until those are removed, and new queues begin at 0: so this never grows.
+    if sum(queue.min_index for _, queue in queues) > progress.queue_starts:
+        return "the first entries of a queue are missing"
+    return None
+
+
+def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
+    """Why the queues on disk are not those of the log; None if the last entry of each meets its record."""
     if table.unreadable:
         return table.unreadable[0]
-    queues = table.items()
-    if len(queues) < queue_count:
-        return f"{queue_count - len(queues)} of {queue_count} queues are missing"
-    if sum(queue.end - queue.min_index for _, queue in queues) < queue_entries:
-        return "queue entries are missing"
-    for key, queue in queues:
+    for key, queue in table.items():
         if queue.end > queue.min_index and not key[0].startswith(LMQ_PREFIX):
             wrong = _entry_disagreement(reader, key, queue.end - 1, *queue.units(queue.end - 1, 1)[0].item()[:2])
             if wrong is not None:

@@ -25,6 +25,7 @@ from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 
 BAD_CRC = "a body that differs from its CRC"
+LOG_IS_SHORT = "the end of the last segment, before what was synced"
 GOES_ON = (WalkEnd.BLANK, WalkEnd.END)
 
 
@@ -66,7 +67,13 @@ def survey(reader: LogReader, evidence: Evidence, start: int, limit: int | None,
     `limit` is how far a live writer lets its readers see; None at rest. Raises CorruptLogError for a corrupt middle
     when `for_writing`. Changes nothing.
     """
-    return _Surveyor(reader, evidence, start, limit, for_writing).run()
+    found = _Surveyor(reader, evidence, start, limit, for_writing).run()
+    if found.end < evidence.durable_below and found.torn is None:
+        path = reader.segments[-1].path if reader.segments else reader.folder
+        if for_writing:
+            raise CorruptLogError(path, found.end, LOG_IS_SHORT, 0, evidence.durable_below)
+        found.damage.append(Damage(path, found.end, LOG_IS_SHORT, None))
+    return found
 
 
 class _Surveyor:

@@ -13,7 +13,15 @@ from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.disk import Disk
 from ..store.errors import DiskError, DiskFullError
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
-from ..store.progress import CLEAN_CLOSE, FLUSHED, QUEUE_COUNT, QUEUE_ENTRIES, QUEUES_FLUSHED, STORE_TIMESTAMP
+from ..store.progress import (
+    CLEAN_CLOSE,
+    FLUSHED,
+    QUEUE_COUNT,
+    QUEUE_ENDS,
+    QUEUE_STARTS,
+    QUEUES_FLUSHED,
+    STORE_TIMESTAMP,
+)
 from ..store.seal import make_seal, read_seal, write_seal
 from .boot import OpenParts
 from .evidence import ABORT_FILE
@@ -65,13 +73,17 @@ class Upkeep:
         self._log.flush()
         self._dispatcher.catch_up()
         self._log.flush()
-        position, count, entries = self._dispatcher.sync_queues()
+        synced = self._dispatcher.sync_queues()
         self._checkpoint = Checkpoint(store_timestamp_ms, store_timestamp_ms, self._checkpoint.index_timestamp_ms)
         write_checkpoint(self._disk, self._path, self._checkpoint)
-        self._progress.publish(QUEUE_COUNT, count)
-        self._progress.publish(QUEUE_ENTRIES, entries)
-        self._progress.publish(STORE_TIMESTAMP, store_timestamp_ms)
-        self._progress.publish(QUEUES_FLUSHED, position)
+        self._progress.publish(QUEUE_COUNT, synced.count)
+        self._progress.publish(QUEUE_ENDS, synced.ends)
+        self._progress.publish(QUEUE_STARTS, synced.starts)
+        # Looked at anew: no record below the next word may be younger than this one says.
+        self._progress.publish(STORE_TIMESTAMP, self._log.last_store_timestamp_ms)
+        # A reader may have dispatched what no sync of the log covers yet. Recovery starts from this word, so it must not
+        # lie behind the end of a log that lost its unsynced tail.
+        self._progress.publish(QUEUES_FLUSHED, min(synced.position, self._log.flushed))
         self._progress.sync()
         self._seal_full_segments()
 

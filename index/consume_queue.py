@@ -136,7 +136,7 @@ class ConsumeQueue:
         if not len(units):
             return
         if index < self._first_file_index:
-            self.truncate(0)
+            self._keep_files(0)
         if self._file_count == 0:
             self._first_file_index = index - index % self._file_entries
             self.min_index = self.end = index
@@ -174,30 +174,40 @@ class ConsumeQueue:
     def truncate(self, end: int) -> None:
         """Forget everything from index `end` on: later files are removed, newest first, and the tail is zeroed.
 
-        RocketMQ only forgets in memory, so its stale entries come back after another restart; ours are gone.
+        RocketMQ only forgets in memory, so its stale entries come back after another restart; ours are gone. The first
+        file of a queue that does not start at 0 is kept though it be empty: its name is all that tells the offset.
         """
-        if self._file_count == 0:
-            return
         end = min(end, self.end)
-        keep = max(0, -(-(end - self._first_file_index) // self._file_entries))
-        for number in range(self._file_count - 1, keep - 1, -1):
+        keep = -(-(end - self._first_file_index) // self._file_entries)
+        self._keep_files(max(keep, 1 if self._first_file_index else 0))
+        self.end = max(end, self._first_file_index)
+        self.min_index = min(self.min_index, self.end)
+        for number in range((self.end - self._first_file_index) // self._file_entries, self._file_count):
+            self._zero_from(number, max(self.end - self._first_file_index - number * self._file_entries, 0) * UNIT_SIZE)
+
+    def _keep_files(self, count: int) -> None:
+        if count >= self._file_count:
+            return
+        for number in range(self._file_count - 1, count - 1, -1):
             path = self._path(number)
             self._disk.remove(path)
             self._dirty.discard(path)
-        if keep < self._file_count:
-            self._disk.sync_folder(self.folder)
-        self._file_count = keep
-        self.end = max(end, self._first_file_index)
-        self.min_index = min(self.min_index, self.end)
-        if keep:
-            self._zero_tail(self.end)
+        self._disk.sync_folder(self.folder)
+        self._file_count = count
 
-    def _zero_tail(self, start: int) -> None:
-        files_end = self._first_file_index + self._file_count * self._file_entries
-        while start < files_end and len(units := self.units(start, min(CHUNK_ENTRIES, files_end - start))):
-            if np.any(units != np.zeros(1, UNIT_DTYPE)):
-                self._write(start, bytes(len(units) * UNIT_SIZE))
-            start += len(units)
+    def _zero_from(self, number: int, position: int) -> None:
+        """Zero a file from `position` on where it is not. It is a hole there as a rule, and queues may be many."""
+        file = open_writable(self._disk, self._path(number))
+        try:
+            at: int | None = position
+            while at is not None and (at := file.next_data(at)) is not None:
+                raw = file.read(at, CHUNK_ENTRIES * UNIT_SIZE)
+                if np.frombuffer(raw, np.uint8).any():
+                    file.write(at, bytes(len(raw)))
+                    self._dirty.add(self._path(number))
+                at += len(raw)
+        finally:
+            file.close()
 
     def filler_count(self) -> int:
         """Entries between the start of the files and the first message that are filler."""

@@ -8,7 +8,7 @@ Invariants:
 - Store times never run backwards.
 - After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more.
 
-Lock order: the append lock, then nothing. The sync lock is never held together with it.
+Lock order: the append lock, then nothing. The lock of the group commit is never held together with it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from . import native
 from .clock import Clock
 from .disk import Disk
 from .errors import DiskError, StoreClosedError, StorePoisonedError, SyncFailedError
+from .group_commit import GroupCommit
 from .log_files import LogFiles
 from .log_reader import LogReader
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
@@ -68,7 +69,7 @@ class CommitLog:
         self._settings, self._clock, self._progress = settings, clock, progress
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
-        self._sync_lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
+        self._group = GroupCommit()
         self.end = start.end
         self.flushed = start.flushed
         self.last_store_timestamp_ms = start.last_store_timestamp_ms
@@ -230,30 +231,20 @@ class CommitLog:
         Returns False if another thread's sync did not end within `timeout_s`. Raises SyncFailedError in the thread
         whose sync failed and StorePoisonedError in every later caller; StoreClosedError after `close`.
         """
-        lock = self._sync_lock
-        try:
-            if not lock.acquire(timeout=-1 if timeout_s is None else timeout_s):
-                return False
-            if self.flushed >= (self.end if up_to is None else up_to):
-                return True
-            if self.poison is not None:
-                raise StorePoisonedError(self._folder.parent, self.poison)
-            if self._is_let_go:
-                raise self._closed_error()
-            target = self.end
-            self._sync_segments(self.flushed, target)
-            self._progress.publish(FLUSHED, target)
-            if not self._sees_unflushed:
-                self._progress.publish(VISIBLE, target)
-            self.flushed = target  # last: what an interrupt left unpublished is synced and published once more
-            return True
-        finally:
-            # An interrupt may come right after the lock was taken, before anything could be noted: so always let it go.
-            # (contextlib.suppress is Python code, in which an interrupt could come before the release.)
-            try:  # noqa: SIM105
-                lock.release()
-            except RuntimeError:
-                pass  # not held: the wait for it timed out or was interrupted
+        goal = self.end if up_to is None else up_to
+        return self._group.until(lambda: self.flushed >= goal, self._sync_all, timeout_s)
+
+    def _sync_all(self) -> None:
+        if self.poison is not None:
+            raise StorePoisonedError(self._folder.parent, self.poison)
+        if self._is_let_go:
+            raise self._closed_error()
+        target = self.end
+        self._sync_segments(self.flushed, target)
+        self._progress.publish(FLUSHED, target)
+        if not self._sees_unflushed:
+            self._progress.publish(VISIBLE, target)
+        self.flushed = target  # last: what an interrupt left unpublished is synced and published once more
 
     def _sync_segments(self, start: int, stop: int) -> None:
         outer = sys.exception()
@@ -273,7 +264,7 @@ class CommitLog:
         """Let go of the files, once nobody appends or syncs any more. Flush before."""
         with self._append_lock:
             self._takes_no_more = True
-        with self._sync_lock:
+        with self._group.lock:
             self._is_let_go = True
             self.reader.close()
 

@@ -192,8 +192,8 @@ class RealFile:
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A refreshed view drops its segments while an iterator may still be reading them: whoever is last closes. And an
-        # interrupt may come between an open and the one who would close.
+        # A refreshed view drops its segments while an iterator may still be reading them: whoever is last closes. And
+        # an interrupt may come between an open and the one who would close.
         self.close()
 
 

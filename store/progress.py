@@ -15,8 +15,9 @@ One page, `flightlog/progress`, of 8-byte little-endian words (RocketMQ ignores 
     10  boot            which boot of the machine wrote the page; 0 where that cannot be told
     11  store time      ms, of the newest record when queues were last flushed
     12  queue count     when queues were last flushed
-    13  queue entries   the entries in all queues then
-    14  the five checkpoint words as the last clean close left them (14..18)
+    13  queue ends      the sum of all queues' ends then
+    14  queue starts    the sum of all queues' first queue offsets then
+    15  the five checkpoint words as the last clean close left them (15..19)
 
 Invariants:
 - A word is published after the bytes that it speaks of, by one aligned 8-byte store; where the processor promises no
@@ -59,9 +60,10 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
     BOOT,
     STORE_TIMESTAMP,
     QUEUE_COUNT,
-    QUEUE_ENTRIES,
+    QUEUE_ENDS,
+    QUEUE_STARTS,
     CHECKPOINT,
-) = range(1, 15)
+) = range(1, 16)
 PAGE = struct.Struct(f"<{CHECKPOINT + CHECKPOINT_WORDS}q")
 assert PAGE.size <= 512
 
@@ -84,7 +86,8 @@ class Progress:
     boot: int
     store_timestamp_ms: int
     queue_count: int
-    queue_entries: int
+    queue_ends: int
+    queue_starts: int
     checkpoint: tuple[int, ...]
 
     @property
@@ -129,7 +132,8 @@ def decode_progress(page: bytes) -> Progress | None:
         boot=words[BOOT],
         store_timestamp_ms=words[STORE_TIMESTAMP],
         queue_count=words[QUEUE_COUNT],
-        queue_entries=words[QUEUE_ENTRIES],
+        queue_ends=words[QUEUE_ENDS],
+        queue_starts=words[QUEUE_STARTS],
         checkpoint=words[CHECKPOINT:],
     )
 
@@ -176,7 +180,8 @@ class ProgressPage:
             words.boot,
             words.store_timestamp_ms,
             words.queue_count,
-            words.queue_entries,
+            words.queue_ends,
+            words.queue_starts,
             *words.checkpoint,
         )
         self._file.write(0, PAGE.pack(*values))

@@ -144,13 +144,17 @@ class Checker:
         if settles:
             self._settled = ends
         else:  # what nobody had to keep may be elsewhere after the recovery
-            self._heads = {head: place for head, place in self._heads.items() if place[2] < self._settled.get(place[:2], 0)}
+            self._heads = {
+                head: place for head, place in self._heads.items() if place[2] < self._settled.get(place[:2], 0)
+            }
         return sum(ends.values())
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_killed_writer_loses_nothing(mode: FlushMode, tmp_path: Path, scale: Scale, assert_clean: AssertClean) -> None:
+def test_a_killed_writer_loses_nothing(
+    mode: FlushMode, tmp_path: Path, scale: Scale, assert_clean: AssertClean
+) -> None:
     rounds = scale.pick(ci=50, full=500)
     dice = random.Random(f"{mode.name} 7")
     path = tmp_path / "store"

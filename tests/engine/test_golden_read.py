@@ -31,6 +31,7 @@ CLEAN = (
 FLIPPED = ("abort-crcflip", "clean-crcflip")
 LMQ_PREFIX = "%LMQ%"
 
+
 def surviving(golden: GoldenSet) -> list[dict[str, Any]]:
     """What was put and is still whole: all but what the set says was expired, torn or flipped."""
     first_kept = min(int(path.name) for path in (golden.store / "commitlog").iterdir())

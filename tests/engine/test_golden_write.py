@@ -25,6 +25,7 @@ WRITABLE = (
 )
 READ_ONLY = {"batch-bcq": "batchconsumequeue", "cqext": "consumequeue_ext", "lmq": "%LMQ%"}
 
+
 def new_messages(golden: GoldenSet) -> list[Message]:
     """A hundred: into a queue that is there, and into a new topic."""
     topic, queue_id = max(key for key in golden.put_bounds if len(key[0].encode()) <= 127)

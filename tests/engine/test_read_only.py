@@ -267,10 +267,7 @@ def test_a_missing_first_queue_file_is_made_up_for(kept: str, damaged: Path) -> 
 def test_a_missing_segment_is_noted_and_passed(damaged: Path) -> None:
     with flightlog.open_read_only(damaged) as view:
         lost = {
-            int(m.body[:5])
-            for key in view.queues()
-            for m in view.read(*key)
-            if m.physical_offset // SEGMENT_SIZE == 3
+            int(m.body[:5]) for key in view.queues() for m in view.read(*key) if m.physical_offset // SEGMENT_SIZE == 3
         }
     (damaged / "commitlog" / f"{3 * SEGMENT_SIZE:020d}").unlink()
     with flightlog.open_read_only(damaged) as view:

@@ -225,9 +225,7 @@ def test_an_iterator_goes_on_while_messages_come(tmp_path: Path, assert_clean: A
 
 
 @pytest.mark.parametrize("flush_mode", list(FlushMode))
-def test_a_put_that_returned_is_there(
-    flush_mode: FlushMode, tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_a_put_that_returned_is_there(flush_mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
     settings = StoreSettings(
         segment_size=SEGMENT_SIZE, queue_file_entries=10, flush_mode=flush_mode, flush_interval_ms=3_600_000
     )

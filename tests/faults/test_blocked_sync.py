@@ -18,15 +18,11 @@ if TYPE_CHECKING:
     from tests.support.disks import FaultyDisk
 
 THREADS = 8
-SYNC = StoreSettings(
-    segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, flush_interval_ms=60_000
-)
+SYNC = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, flush_interval_ms=60_000)
 
 
-def test_one_sync_serves_all_who_wait(
-    kernel: str, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
-) -> None:
-    """Eight threads on a sync of 10 ms: about two syncs for every eight puts."""
+def test_one_sync_serves_all_who_wait(kernel: str, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
+    """Eight threads on a sync of 10 ms: while one half waits for a sync, the other half fills the next one."""
     puts = 10
     with flightlog.open(tmp_path / "store", SYNC, disk=disk) as store:
         store.put(Message("orders", b"the segment is made"))
@@ -44,7 +40,7 @@ def test_one_sync_serves_all_who_wait(
         syncs = disk.count("sync", "commitlog/") - before
         disk.sync_delay_s = 0.0
         print(f"{THREADS * puts} puts, {syncs} syncs, {took_s * 1000:.0f} ms")
-        assert puts <= syncs <= THREADS * puts // 2
+        assert puts <= syncs <= THREADS * puts * 2 // 5
     assert assert_clean(tmp_path / "store").records == THREADS * puts + 1
 
 

@@ -85,7 +85,7 @@ def test_under_async_flush_the_next_put_hears_of_it(
     tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
     store = flightlog.open(tmp_path / "store", settings(FlushMode.ASYNC), disk=disk)
-    disk.fail("sync", "commitlog/", errno.EIO, skip=2)  # the two before make the segment
+    disk.fail("sync", "commitlog/", errno.EIO, skip=1)  # the one before makes the segment
     acknowledged.put(store, acknowledged.message())
     wait_until(lambda: store._log.poison)
     refuses_and_recovers(store, disk, acknowledged, assert_clean)

@@ -255,7 +255,9 @@ Step = tuple[str, int, int]
 @given(
     entries=st.integers(1, 12),
     thorough=st.booleans(),
-    steps=st.lists(st.tuples(st.sampled_from(["put", "truncate", "reload"]), st.integers(0, 40), st.integers(0, 30)), max_size=12),
+    steps=st.lists(
+        st.tuples(st.sampled_from(["put", "truncate", "reload"]), st.integers(0, 40), st.integers(0, 30)), max_size=12
+    ),
 )
 def test_as_a_list(entries: int, thorough: bool, steps: list[Step], tmp_path_factory: pytest.TempPathFactory) -> None:
     """Whatever is put, truncated and loaded again, the queue is the list that a reader would expect."""

@@ -1,7 +1,7 @@
-"""Real sizes: three segments of 1 GiB and a queue of two files, written by flightlog, read by RocketMQ and by flightlog.
+"""Real sizes: three 1 GiB segments and a queue of two files, written by flightlog, read by RocketMQ and by flightlog.
 
-Every queue is compared by its digests (see `QueueDigest` in harness.py): what was put, what flightlog reads, what
-RocketMQ reads, and the records' bytes at the places that the puts named.
+Every queue is compared by its digests (see `QueueDigest` in harness.py): those of what was put, with the records' bytes
+taken from the files at the places that the puts answered; those of what flightlog reads; those of what RocketMQ reads.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import random
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -23,62 +23,70 @@ import flightlog
 from flightlog import Message
 
 if TYPE_CHECKING:
-    from hashlib import _Hash
-
-    from tests.interop.harness import Line, QueueDigest, QueueName, RocketMq
+    from tests.interop.harness import QueueDigest, QueueName, RocketMq
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
-LONG_QUEUE = ("orders", 0)
-LONG_QUEUE_ENTRIES = 310_000
+GIB = 1 << 30
+LONG_QUEUE = ("orders", 0)  # every second message
 OTHER_QUEUES = [("orders", 1), ("payments", 0), ("%RETRY%" + "g" * 150, 0)]
-MESSAGES = 620_000
+MESSAGES = 700_000
 BODY_SIZES = (0, 100, 1024, 4096, 12_000)
+LARGEST_BODY_SIZE = 4 << 20
+LARGEST_BODY_EVERY = 100_000
 BATCH = 400
 SEED = 61
-GIB = 1 << 30
 
 
-@dataclass
-class Digest:
-    """One queue's digests while its messages come by, in order."""
+class Digests:
+    """The digests of all queues while their messages come by, each queue's in order."""
 
-    count: int = 0
-    messages: _Hash = field(default_factory=hashlib.sha1)
-    records: _Hash = field(default_factory=hashlib.sha1)
+    def __init__(self, interop: ModuleType, path: Path) -> None:
+        self._interop, self._folder = interop, path / "commitlog"
+        self._files: dict[int, int] = {}
+        self._queues: dict[QueueName, tuple[list[int], hashlib._Hash, hashlib._Hash]] = {}
+
+    def add(self, queue: QueueName, queue_offset: int, physical_offset: int, size: int, body: bytes) -> None:
+        if queue not in self._queues:
+            self._queues[queue] = [0], hashlib.sha1(), hashlib.sha1()
+        count, messages, records = self._queues[queue]
+        count[0] += 1
+        messages.update(
+            self._interop.DIGEST_LINE.pack(queue_offset, physical_offset, size, hashlib.sha1(body).digest())
+        )
+        records.update(self._bytes(physical_offset, size))
+
+    def _bytes(self, physical_offset: int, size: int) -> bytes:
+        """What the file holds there; nothing of flightlog is asked."""
+        base = physical_offset - physical_offset % GIB
+        if base not in self._files:
+            self._files[base] = os.open(self._folder / f"{base:020d}", os.O_RDONLY)
+        return os.pread(self._files[base], size, physical_offset - base)
+
+    def finish(self) -> dict[QueueName, QueueDigest]:
+        for descriptor in self._files.values():
+            os.close(descriptor)
+        return {
+            queue: self._interop.QueueDigest(count[0], messages.hexdigest(), records.hexdigest())
+            for queue, (count, messages, records) in self._queues.items()
+        }
 
 
 @dataclass
 class LargeStore:
-    """The folder, and what must be read from it."""
+    """The folder, where its log ends, and what must be read from it."""
 
     path: Path
-    records_size: int
+    end: int
     digests: dict[QueueName, QueueDigest]
-
-
-class Log:
-    """The commit log's bytes, read by nobody's code but this."""
-
-    def __init__(self, folder: Path) -> None:
-        self._files = {int(file.name): os.open(file, os.O_RDONLY) for file in folder.iterdir()}
-
-    def record(self, physical_offset: int, size: int) -> bytes:
-        base = physical_offset - physical_offset % GIB
-        return os.pread(self._files[base], size, physical_offset - base)
-
-    def close(self) -> None:
-        for descriptor in self._files.values():
-            os.close(descriptor)
 
 
 def messages() -> Iterator[Message]:
     dice = random.Random(SEED)
-    noise = dice.randbytes(4 << 20)
-    others = MESSAGES - LONG_QUEUE_ENTRIES
+    noise = dice.randbytes(LARGEST_BODY_SIZE + 4096)
     for number in range(MESSAGES):
-        topic, queue_id = LONG_QUEUE if number * LONG_QUEUE_ENTRIES % MESSAGES >= others else dice.choice(OTHER_QUEUES)
-        size = dice.choice(BODY_SIZES)
+        topic, queue_id = dice.choice(OTHER_QUEUES) if number % 2 else LONG_QUEUE
+        size = dice.choice(BODY_SIZES) if number % LARGEST_BODY_EVERY else LARGEST_BODY_SIZE
         start = dice.randrange(len(noise) - size)
         yield Message(
             topic,
@@ -92,74 +100,75 @@ def messages() -> Iterator[Message]:
         )
 
 
-def add(interop: ModuleType, digest: Digest, queue_offset: int, physical_offset: int, record: bytes, body: bytes) -> None:
-    digest.count += 1
-    line = interop.DIGEST_LINE.pack(queue_offset, physical_offset, len(record), hashlib.sha1(body).digest())
-    digest.messages.update(line)
-    digest.records.update(record)
-
-
-def finish(interop: ModuleType, digests: dict[QueueName, Digest]) -> dict[QueueName, QueueDigest]:
-    return {
-        queue: interop.QueueDigest(digest.count, digest.messages.hexdigest(), digest.records.hexdigest())
-        for queue, digest in digests.items()
-    }
-
-
-def read_digests(
-    interop: ModuleType, store: flightlog.MessageStore | flightlog.ReadOnlyStore
-) -> dict[QueueName, QueueDigest]:
-    """What flightlog reads."""
-    digests: dict[QueueName, Digest] = {}
-    log = Log(store.path / "commitlog")
-    for queue in store.queues():
-        digest = digests[queue] = Digest()
-        for message in store.read(*queue):
-            record = log.record(message.physical_offset, message.size)
-            add(interop, digest, message.queue_offset, message.physical_offset, record, message.body)
-    log.close()
-    return finish(interop, digests)
-
-
 @pytest.fixture(scope="module")
 def large_store(interop: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LargeStore]:
-    """Written by flightlog and closed; at default sizes all through."""
+    """Written by flightlog at default sizes, and closed."""
     path = tmp_path_factory.mktemp("large") / "store"
-    digests: dict[QueueName, Digest] = {}
-    began = time.perf_counter()
-    batch: list[Message] = []
+    digests, end, put_s = Digests(interop, path), 0, 0.0
+    source = messages()
     with flightlog.open(path) as store:
-
-        def put_batch() -> None:
-            for message, result in zip(batch, store.put_many(batch), strict=True):
-                digest = digests.setdefault((message.topic, message.queue_id), Digest())
-                place = result.queue_offset, result.physical_offset
-                digest.count += 1
-                digest.messages.update(
-                    interop.DIGEST_LINE.pack(*place, result.size, hashlib.sha1(message.body).digest())
-                )
-            batch.clear()
-
-        for message in messages():
-            batch.append(message)
-            if len(batch) == BATCH:
-                put_batch()
-        put_batch()
-        end = result_end(store)
-    print(f"\nflightlog put {MESSAGES} messages, {end / GIB:.2f} GiB, in {time.perf_counter() - began:.1f} s")
-    yield LargeStore(path, end, finish(interop, digests))
+        while batch := [message for _, message in zip(range(BATCH), source, strict=False)]:
+            began = time.perf_counter()
+            results = store.put_many(batch)
+            put_s += time.perf_counter() - began
+            for message, result in zip(batch, results, strict=True):
+                queue = message.topic, message.queue_id
+                digests.add(queue, result.queue_offset, result.physical_offset, result.size, message.body)
+            end = results[-1].physical_offset + results[-1].size
+    print(f"\nput {MESSAGES} messages, {end / GIB:.2f} GiB: {put_s:.1f} s in put_many")
+    yield LargeStore(path, end, digests.finish())
     shutil.rmtree(path)
 
 
-def result_end(store: flightlog.MessageStore) -> int:
-    """Physical offset where the log ends: that of one more message."""
-    return store.put(Message("end", b"")).physical_offset
+def read_digests(interop: ModuleType, store: flightlog.ReadOnlyStore) -> dict[QueueName, QueueDigest]:
+    """What flightlog reads."""
+    digests = Digests(interop, store.path)
+    for queue in store.queues():
+        for message in store.read(*queue):
+            digests.add(queue, message.queue_offset, message.physical_offset, message.size, message.body)
+    return digests.finish()
 
 
-def test_three_segments_and_two_queue_files(large_store: LargeStore) -> None:
-    log = sorted(file.name for file in (large_store.path / "commitlog").iterdir())
-    assert log == [f"{number * GIB:020d}" for number in range(3)]
-    assert large_store.records_size >= 2.2 * GIB
-    topic, queue_id = LONG_QUEUE
-    queue = sorted(file.name for file in (large_store.path / "consumequeue" / topic / str(queue_id)).iterdir())
-    assert queue == ["00000000000000000000", "00000000000006000000"]
+def test_the_files_have_the_names_that_rocketmq_gives_them(large_store: LargeStore) -> None:
+    segments = sorted(file.name for file in (large_store.path / "commitlog").iterdir())
+    assert segments == ["00000000000000000000", "00000000001073741824", "00000000002147483648"]
+    assert large_store.end >= 2.2 * GIB
+    assert large_store.digests[LONG_QUEUE].count > 300_000
+    queue = large_store.path / "consumequeue" / LONG_QUEUE[0] / str(LONG_QUEUE[1])
+    assert sorted(file.name for file in queue.iterdir()) == ["00000000000000000000", "00000000000006000000"]
+
+
+def test_flightlog_and_rocketmq_read_every_message(
+    rocketmq: RocketMq, interop: ModuleType, large_store: LargeStore
+) -> None:
+    began = time.perf_counter()
+    with flightlog.open_read_only(large_store.path) as view:
+        assert view.report.records_scanned == 0
+        assert read_digests(interop, view) == large_store.digests
+    print(f"\nflightlog read it in {time.perf_counter() - began:.1f} s, digests included")
+
+    began = time.perf_counter()
+    opened = rocketmq.open_store(
+        large_store.path, digest=True, append=1000, topics=[LONG_QUEUE[0]], queues=2, timeout_s=1800
+    )
+    print(f"RocketMQ read it in {time.perf_counter() - began:.1f} s, digests and 1,000 appends included")
+    assert not opened.store["abortFileBefore"]
+    assert not opened.problems
+    assert opened.digests == large_store.digests
+    assert opened.bounds == {queue: (0, digest.count) for queue, digest in large_store.digests.items()}
+
+    with flightlog.open(large_store.path) as store:
+        assert store.queues() == opened.bounds_after
+        appended = {(line["topic"], line["queueId"], line["queueOffset"]): line for line in opened.appended}
+        for (topic, queue_id), (_, end) in opened.bounds.items():
+            for message in store.read(topic, queue_id, end):
+                line = appended.pop((topic, queue_id, message.queue_offset))
+                assert hashlib.sha1(message.body).hexdigest() == line["bodySha1"]
+                assert message.physical_offset == line["commitLogOffset"]
+        assert not appended
+    began = time.perf_counter()
+    with flightlog.open_read_only(large_store.path) as view:
+        report = view.verify()
+    print(f"verify took {time.perf_counter() - began:.1f} s: {report.records} records, {report.sealed_segments} seals")
+    assert report.is_clean, "\n".join(map(str, report.findings))
+    assert report.records == MESSAGES + 1000

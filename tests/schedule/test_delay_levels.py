@@ -31,7 +31,16 @@ def test_other_levels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "word"), [("1s 5x", "5x"), ("s", "'s'"), ("10", "10"), ("1s -5s", "-5s"), ("1.5s", "1.5s"), ("1S", "1S"), ("", "at least one")]
+    ("text", "word"),
+    [
+        ("1s 5x", "5x"),
+        ("s", "'s'"),
+        ("10", "10"),
+        ("1s -5s", "-5s"),
+        ("1.5s", "1.5s"),
+        ("1S", "1S"),
+        ("", "at least one"),
+    ],
 )
 def test_nonsense_names_the_word(text: str, word: str) -> None:
     with pytest.raises(InvalidSettingsError, match=word):

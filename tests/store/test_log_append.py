@@ -208,7 +208,10 @@ def test_what_a_diversion_returns_is_checked_too(tmp_path: Path, assert_clean: A
     def spoil(message: Message) -> Message:
         return replace(message, queue_id=-1)
 
-    with flightlog.open(tmp_path, SETTINGS, divert=spoil) as store, pytest.raises(InvalidMessageError, match="queue_id"):
+    with (
+        flightlog.open(tmp_path, SETTINGS, divert=spoil) as store,
+        pytest.raises(InvalidMessageError, match="queue_id"),
+    ):
         store.put(Message("t", b""))
     assert_clean(tmp_path)
 
@@ -232,7 +235,9 @@ def test_a_message_for_later_is_refused_while_nobody_delivers_it(
 def test_a_record_of_every_kind_is_read_as_it_was_put(tmp_path: Path, assert_clean: AssertClean) -> None:
     messages = [
         Message("t", b""),
-        Message("t", bytes(range(256)), tags="标签", keys=["键", "k2"], properties={"ключ": "значение", "e": "\U0001f680"}),
+        Message(
+            "t", bytes(range(256)), tags="标签", keys=["键", "k2"], properties={"ключ": "значение", "e": "\U0001f680"}
+        ),
         Message("t", b"x", flag=-1, reconsume_times=3, sys_flag=0x703, prepared_transaction_offset=123),
         Message("t", b"x", born_timestamp_ms=1, born_host=("2001:db8::1", 1), uniq_key="U"),
         Message("中文", b"x", queue_id=5),

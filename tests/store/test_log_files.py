@@ -108,7 +108,11 @@ def test_a_segment_of_the_wrong_length(sizes: dict[int, int], wrong: int, length
     folder = make_log(sizes)
     with pytest.raises(SegmentLengthError) as raised:
         listed(folder)
-    assert (raised.value.path, raised.value.found, raised.value.expected) == (folder / segment_name(wrong), length, SIZE)
+    assert (raised.value.path, raised.value.found, raised.value.expected) == (
+        folder / segment_name(wrong),
+        length,
+        SIZE,
+    )
     files = listed(folder, tolerant=True)
     assert files.segment_size == SIZE and wrong not in files.bases
     assert set(sizes) - {wrong} == set(files.bases)

@@ -51,7 +51,9 @@ def test_the_born_time_is_the_clocks_if_the_sender_says_nothing(
     clock: ManualClock, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
-        store.put_many([Message("t", b""), Message("t", b"", born_timestamp_ms=0), Message("t", b"", born_timestamp_ms=-5)])
+        store.put_many(
+            [Message("t", b""), Message("t", b"", born_timestamp_ms=0), Message("t", b"", born_timestamp_ms=-5)]
+        )
         assert [m.born_timestamp_ms for m in store.read("t")] == [clock.at_ms, 0, -5]
     assert_clean(tmp_path)
 

@@ -138,7 +138,11 @@ def test_the_host_bits_are_the_stores_to_set() -> None:
         *(("keys", ["a", ""], "not empty"), ("keys", ["a b"], "no space"), ("keys", "a b", "no space")),
         *(("keys", 5, "wrong type"), ("keys", [5], "wrong type"), ("keys", [b"k"], "wrong type")),
         *(("properties", {"a": 1}, "no text"), ("properties", {1: "a"}, "no text"), ("properties", 7, "wrong type")),
-        *(("properties", "ab", "wrong type"), ("properties", {"": "x"}, "empty name"), ("properties", {"x": ""}, "empty")),
+        *(
+            ("properties", "ab", "wrong type"),
+            ("properties", {"": "x"}, "empty name"),
+            ("properties", {"x": ""}, "empty"),
+        ),
         *(("properties", {"a\x02": "b"}, "0x01 or 0x02"), ("properties", {"a": "\udc00"}, "UTF-8")),
     ],
 )

@@ -34,7 +34,8 @@ def pages(draw: st.DrawFn) -> Progress:
         boot=draw(WORD),
         store_timestamp_ms=draw(WORD),
         queue_count=draw(WORD),
-        queue_entries=draw(WORD),
+        queue_ends=draw(WORD),
+        queue_starts=draw(WORD),
         checkpoint=tuple(draw(st.lists(WORD, min_size=5, max_size=5))),
     )
 
@@ -54,7 +55,7 @@ def test_round_trip(words: Progress, tmp_path_factory: pytest.TempPathFactory) -
 
 
 EXAMPLE = Progress(
-    *(7, 4711, 65536, 5000, 4000, 3000, 2000, 1000, -1, 99, 1_700_000_000_123, 3, 60),
+    *(7, 4711, 65536, 5000, 4000, 3000, 2000, 1000, -1, 99, 1_700_000_000_123, 3, 60, 8),
     checkpoint=(1, 2, 3, 4, 5),
 )
 
@@ -63,18 +64,18 @@ def test_the_words_stand_where_the_drawing_says(tmp_path: Path) -> None:
     written(tmp_path, EXAMPLE).close()
     raw = progress_path(tmp_path).read_bytes()
     assert raw[:8] == b"FLTLOG01"
-    assert struct.unpack_from("<18q", raw, 8) == (
-        *(7, 4711, 65536, 5000, 4000, 3000, 2000, 1000, -1, 99, 1_700_000_000_123, 3, 60),
+    assert struct.unpack_from("<19q", raw, 8) == (
+        *(7, 4711, 65536, 5000, 4000, 3000, 2000, 1000, -1, 99, 1_700_000_000_123, 3, 60, 8),
         *(1, 2, 3, 4, 5),
     )
-    assert raw[19 * 8 :] == bytes(4096 - 19 * 8)
+    assert raw[20 * 8 :] == bytes(4096 - 20 * 8)
 
 
 PUBLISHED = {
     **{"appended": progress.APPENDED, "visible": progress.VISIBLE, "flushed": progress.FLUSHED},
     **{"dispatched": progress.DISPATCHED, "queues_flushed": progress.QUEUES_FLUSHED},
     **{"clean_close": progress.CLEAN_CLOSE, "store_timestamp_ms": progress.STORE_TIMESTAMP},
-    **{"queue_count": progress.QUEUE_COUNT, "queue_entries": progress.QUEUE_ENTRIES},
+    **{"queue_count": progress.QUEUE_COUNT, "queue_ends": progress.QUEUE_ENDS, "queue_starts": progress.QUEUE_STARTS},
 }
 
 
@@ -112,17 +113,24 @@ def test_garbage_behind_the_magic_is_a_page_only_if_its_words_make_sense(raw: by
         assert 0 <= found.queues_flushed <= found.dispatched
 
 
-@pytest.mark.parametrize("size", [0, 8, 151])
+@pytest.mark.parametrize("size", [0, 8, 159])
 def test_a_truncated_page_is_none(size: int, tmp_path: Path) -> None:
     written(tmp_path, EXAMPLE).close()
     raw = progress_path(tmp_path).read_bytes()
-    assert decode_progress(raw[:152]) == EXAMPLE
+    assert decode_progress(raw[:160]) == EXAMPLE
     assert decode_progress(raw[:size]) is None
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"segment_size": 0}, {"appended": -1}, {"visible": -1}, {"flushed": -1}, {"queues_flushed": -1}, {"dispatched": 999}],
+    [
+        {"segment_size": 0},
+        {"appended": -1},
+        {"visible": -1},
+        {"flushed": -1},
+        {"queues_flushed": -1},
+        {"dispatched": 999},
+    ],
 )
 def test_words_that_contradict_each_other_are_no_page(change: dict[str, int], tmp_path: Path) -> None:
     written(tmp_path, replace(EXAMPLE, **change)).close()  # type: ignore[arg-type]

@@ -89,7 +89,15 @@ def test_what_is_not_utf8_becomes_a_replacement_character() -> None:
 @pytest.mark.parametrize(
     "properties",
     [
-        *({"": "b"}, {"a": ""}, {"a\x01": "b"}, {"a\x02": "b"}, {"a": "\x01"}, {"a": "b\x02"}, {"a": "b", "c": "d\x02e\x01f"}),
+        *(
+            {"": "b"},
+            {"a": ""},
+            {"a\x01": "b"},
+            {"a\x02": "b"},
+            {"a": "\x01"},
+            {"a": "b\x02"},
+            {"a": "b", "c": "d\x02e\x01f"},
+        ),
         *({"a": "\ud800"}, {"a": 1}, {"a": b"b"}, {1: "a"}, {"a": None}, {"a": 0}),
     ],
 )

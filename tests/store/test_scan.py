@@ -27,14 +27,22 @@ def log_of(*body_sizes: int, base: int = BASE) -> bytes:
     found = bytearray()
     for i, size in enumerate(body_sizes):
         buffer = bytearray(91 + 1 + size)
-        native.encode_record(buffer, 0, MAGIC_V1, 0, i, i, base + len(found), 0, 0, HOST, i, HOST, 0, 0, bytes(size), b"t", b"")
+        native.encode_record(
+            buffer, 0, MAGIC_V1, 0, i, i, base + len(found), 0, 0, HOST, i, HOST, 0, 0, bytes(size), b"t", b""
+        )
         found += buffer
     return bytes(found)
 
 
 def scanned(raw: bytes, *, stop: int | None = None, position: int = 0, **how: Any) -> tuple[list[int], int, WalkEnd]:
     walk = SegmentScan(
-        lambda at, size: raw[at : at + size], BASE, len(raw), position, len(raw) if stop is None else stop, check_crc=True, **how
+        lambda at, size: raw[at : at + size],
+        BASE,
+        len(raw),
+        position,
+        len(raw) if stop is None else stop,
+        check_crc=True,
+        **how,
     )
     found = []
     for piece, rows in walk:
@@ -124,7 +132,15 @@ def test_a_real_log(piece_size: int, golden: Callable[[str], Path]) -> None:
     count = 0
     for path in sorted((golden("rollover") / "store" / "commitlog").iterdir()):
         raw, base = path.read_bytes(), int(path.name)
-        walk = SegmentScan(lambda at, size, raw=raw: raw[at : at + size], base, len(raw), 0, len(raw), check_crc=True, piece_size=piece_size)  # type: ignore[misc]
+        walk = SegmentScan(
+            lambda at, size, raw=raw: raw[at : at + size],
+            base,
+            len(raw),
+            0,
+            len(raw),
+            check_crc=True,
+            piece_size=piece_size,
+        )  # type: ignore[misc]
         for _, rows in walk:
             assert (rows["crc_ok"] == 1).all()
             count += len(rows)
