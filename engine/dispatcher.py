@@ -26,7 +26,7 @@ class SyncedQueues(NamedTuple):
 
     position: int
     """Physical offset below which every entry is now durable; the log itself need not be."""
-    count: int
+    queue_count: int
     ends: int
     """The sum of the queues' ends."""
     starts: int

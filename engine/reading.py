@@ -45,8 +45,8 @@ class QueueReader:
     def get(self, topic: str, queue_id: int, queue_offset: int, max_count: int = DEFAULT_MAX_COUNT) -> GetResult:
         """Up to `max_count` messages from `queue_offset` on; the table at the head of this module gives the rest.
 
-        Raises CorruptRecordError or CorruptQueueError where the first message is damaged; one further on ends the answer
-        before it.
+        Raises CorruptRecordError or CorruptQueueError where the first message is damaged; one further on ends the
+        answer before it.
         """
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")

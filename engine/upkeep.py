@@ -76,13 +76,13 @@ class Upkeep:
         synced = self._dispatcher.sync_queues()
         self._checkpoint = Checkpoint(store_timestamp_ms, store_timestamp_ms, self._checkpoint.index_timestamp_ms)
         write_checkpoint(self._disk, self._path, self._checkpoint)
-        self._progress.publish(QUEUE_COUNT, synced.count)
+        self._progress.publish(QUEUE_COUNT, synced.queue_count)
         self._progress.publish(QUEUE_ENDS, synced.ends)
         self._progress.publish(QUEUE_STARTS, synced.starts)
         # Looked at anew: no record below the next word may be younger than this one says.
         self._progress.publish(STORE_TIMESTAMP, self._log.last_store_timestamp_ms)
-        # A reader may have dispatched what no sync of the log covers yet. Recovery starts from this word, so it must not
-        # lie behind the end of a log that lost its unsynced tail.
+        # A reader may have dispatched what no sync of the log covers yet. Recovery starts from this word, so it must
+        # not lie behind the end of a log that lost its unsynced tail.
         self._progress.publish(QUEUES_FLUSHED, min(synced.position, self._log.flushed))
         self._progress.sync()
         self._seal_full_segments()

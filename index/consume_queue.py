@@ -23,7 +23,6 @@ from ..store.errors import DiskError, SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from .queue_unit import (
     FILLER,
-    UNIT_DTYPE,
     UNIT_SIZE,
     Units,
     decode_units,

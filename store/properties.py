@@ -30,8 +30,8 @@ KEY_SEPARATOR = " "
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it.
 
-    Raises InvalidMessageError for an empty name or value (readers would drop the pair), for the two separator bytes, and
-    for what is no text.
+    Raises InvalidMessageError for an empty name or value (readers would drop the pair), for the two separator bytes,
+    and for what is no text.
     """
     parts: list[str] = []
     for name, value in properties.items():

@@ -1,8 +1,8 @@
 """SIGKILL: whatever a writer was doing, every message whose put had returned is there afterwards, in order, once.
 
-A page cache outlives its process, so this holds for async flush too. The same store is killed, recovered, appended to and
-killed again, 50 times in each flush mode; half of the recoveries are done by the next writer, which may be killed in the
-middle of it.
+A page cache outlives its process, so this holds for async flush too. The same store is killed, recovered, appended to
+and killed again, 50 times in each flush mode; half of the recoveries are done by the next writer, which may be killed
+in the middle of it.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def killer(path: Path, mode: FlushMode) -> Iterator[Killer]:
 
 
 class Checker:
-    """Compares a store with what was acknowledged; what a whole recovery has settled is not read again until the end."""
+    """Compares a store with what was acknowledged; what a whole recovery has settled is not read again until the
+    end."""
 
     def __init__(self, known: Killer) -> None:
         self._known = known
@@ -111,7 +112,8 @@ class Checker:
         self._heads: dict[bytes, Place] = {}
 
     def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore, *, settles: bool, from_start: bool) -> int:
-        """Every acknowledged message is where its put said; nothing is there twice; a thread's messages are in its order.
+        """Every acknowledged message is where its put said; nothing is there twice; a thread's messages are in its
+        order.
 
         Returns how many messages there are.
         """

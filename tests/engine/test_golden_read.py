@@ -85,10 +85,25 @@ def test_every_record_of_the_log(name: str, golden_set: GetSet, describe: Descri
 
 
 EXPECTED_COUNTS = {
-    **{"abort": 876, "abort-cqlag": 992, "abort-crcflip": 951, "abort-late": 5321, "abort-reopen": 1315},
-    **{"abort-torn": 399, "batch-bcq": 903, "clean-cqlag": 926, "clean-crcflip": 399, "cqext": 400},
-    **{"default-sizes": 405, "delay-tx": 390, "lmq": 500, "minoffset": 217, "preblank": 400, "propcrc": 782},
-    **{"rollover": 2941, "v1-clean": 400, "v2-v6": 933},
+    "abort": 876,
+    "abort-cqlag": 992,
+    "abort-crcflip": 951,
+    "abort-late": 5321,
+    "abort-reopen": 1315,
+    "abort-torn": 399,
+    "batch-bcq": 903,
+    "clean-cqlag": 926,
+    "clean-crcflip": 399,
+    "cqext": 400,
+    "default-sizes": 405,
+    "delay-tx": 390,
+    "lmq": 500,
+    "minoffset": 217,
+    "preblank": 400,
+    "propcrc": 782,
+    "rollover": 2941,
+    "v1-clean": 400,
+    "v2-v6": 933,
 }
 
 
@@ -100,7 +115,8 @@ def test_counts_and_bounds(name: str, golden_set: GetSet, read_all: Callable[...
         read = read_all(view, on_corrupt="skip")
         bounds = view.queues()
     assert sum(map(len, read.values())) == EXPECTED_COUNTS[name]
-    # RocketMQ threw away 191 records of abort-crcflip, lost one message of clean-cqlag, and looks into preblank's filler.
+    # RocketMQ threw away 191 records of abort-crcflip, lost one message of clean-cqlag, and looks into preblank's
+    # filler.
     theirs = golden.put_bounds if name in ("abort-crcflip", "clean-cqlag", "preblank") else golden.java_bounds
     if name != "abort-crcflip":
         assert bounds == theirs
@@ -228,12 +244,11 @@ def test_folder_is_untouched(
         assert name == "default-sizes"
         return
     before, threads = fingerprint(store), threading.active_count()
-    with watch_opens() as opened:
-        with flightlog.open_read_only(store) as view:
-            assert threading.active_count() == threads
-            read_all(view, on_corrupt="skip")
-            view.verify()
-            view.refresh()
+    with watch_opens() as opened, flightlog.open_read_only(store) as view:
+        assert threading.active_count() == threads
+        read_all(view, on_corrupt="skip")
+        view.verify()
+        view.refresh()
     assert fingerprint(store) == before
     here = [(path, flags) for path, flags in opened if path.startswith(str(store))]
     assert here, "the watch saw nothing"

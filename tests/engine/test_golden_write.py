@@ -1,4 +1,5 @@
-"""Copies of the golden stores, opened for writing: nothing is lost, torn bytes are kept aside, corrupt middles refused."""
+"""Copies of the golden stores, opened for writing: nothing is lost, torn bytes are kept aside, corrupt middles
+refused."""
 
 from __future__ import annotations
 

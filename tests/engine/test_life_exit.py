@@ -1,4 +1,5 @@
-"""A program that never closes its store leaves a cleanly closed one, however it ends; one that is ended leaves a whole one."""
+"""A program that never closes its store leaves a cleanly closed one, however it ends; one that is ended leaves a whole
+one."""
 
 from __future__ import annotations
 

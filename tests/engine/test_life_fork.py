@@ -1,4 +1,5 @@
-"""fork: the child's copy of a handle is dead, whatever the child does with it, and the parent's store does not notice."""
+"""fork: the child's copy of a handle is dead, whatever the child does with it, and the parent's store does not
+notice."""
 
 from __future__ import annotations
 

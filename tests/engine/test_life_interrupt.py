@@ -1,7 +1,7 @@
 """KeyboardInterrupt anywhere in a call leaves a whole record or none, exact queue tables, and every lock free.
 
-Each call is repeated with the interrupt at its first point, its second, … until it runs through (tests/support/interrupts.py).
-The scale decides how many of the points of the expensive calls are tried.
+Each call is repeated with the interrupt at its first point, its second, … until it runs through
+(tests/support/interrupts.py). The scale decides how many of the points of the expensive calls are tried.
 """
 
 from __future__ import annotations
@@ -108,7 +108,8 @@ LOOKS: dict[str, Call] = {
 def interrupt_everywhere(
     path: Path, mode: FlushMode, call: Call, interrupt_at: type[InterruptAt], *, step: int = 1, prepare: bool = False
 ) -> int:
-    """Interrupt the call at every `step`th of its points; returns how many it has. A lock left behind makes this hang."""
+    """Interrupt the call at every `step`th of its points; returns how many it has. A lock left behind makes this
+    hang."""
     ledger = Ledger()
     store = flightlog.open(path, settings(mode))
     ledger.put(store, ledger.message(), ledger.message())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import defaultdict
 from pathlib import Path
@@ -130,7 +131,7 @@ def test_offsets_and_times_rise_with_the_log(tmp_path: Path, kernel: str, assert
         for thread in threads:
             thread.join()
     results.sort(key=lambda result: result.physical_offset)
-    for before, after in zip(results, results[1:], strict=False):
+    for before, after in itertools.pairwise(results):
         assert before.physical_offset + before.size <= after.physical_offset
         assert before.store_timestamp_ms <= after.store_timestamp_ms
     for queue_id in range(5):

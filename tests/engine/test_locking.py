@@ -31,7 +31,8 @@ else:
 READ = """
 import sys, flightlog
 with flightlog.open_read_only(sys.argv[1]) as view:
-    print(sum(len(list(view.read(*key))) for key in view.queues()), "messages,", len(view.verify().findings), "findings")
+    print(sum(len(list(view.read(*key))) for key in view.queues()), "messages,", len(view.verify().findings),
+    "findings")
 """
 
 

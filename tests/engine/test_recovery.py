@@ -1,4 +1,5 @@
-"""Opening stores that flightlog closed, and stores whose writer was killed: nothing is lost, and what was done is said."""
+"""Opening stores that flightlog closed, and stores whose writer was killed: nothing is lost, and what was done is
+said."""
 
 from __future__ import annotations
 
@@ -254,7 +255,8 @@ def test_a_log_that_ends_before_its_durable_mark_is_refused(
 
 
 def torn_off(root: Path, position: int, tail: bytes) -> tuple[Path, bytes]:
-    """Put `tail` at the physical offset where the log ends, as a write that was not finished; the bytes from there on."""
+    """Put `tail` at the physical offset where the log ends, as a write that was not finished; the bytes from there
+    on."""
     path = root / "commitlog" / f"{position // SEGMENT_SIZE * SEGMENT_SIZE:020d}"
     raw = path.read_bytes()
     at = position % SEGMENT_SIZE

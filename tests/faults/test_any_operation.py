@@ -1,7 +1,8 @@
-"""Every single operation on the disk may fail: whichever does, the error has a name, and what was acknowledged is there.
+"""Every single operation on the disk may fail: whichever does, the error has a name, and what was acknowledged is
+there.
 
-A short life of a store is repeated with a failure at its first operation, its second, … until nothing fails any more; once
-with failures that pass, once with a disk that stays broken.
+A short life of a store is repeated with a failure at its first operation, its second, … until nothing fails any more;
+once with failures that pass, once with a disk that stays broken.
 """
 
 from __future__ import annotations

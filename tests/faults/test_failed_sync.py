@@ -1,4 +1,5 @@
-"""A sync that fails: nothing is acknowledged after it, no sync is tried again, reads go on until the store is reopened."""
+"""A sync that fails: nothing is acknowledged after it, no sync is tried again, reads go on until the store is
+reopened."""
 
 from __future__ import annotations
 

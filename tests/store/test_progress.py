@@ -72,10 +72,16 @@ def test_the_words_stand_where_the_drawing_says(tmp_path: Path) -> None:
 
 
 PUBLISHED = {
-    **{"appended": progress.APPENDED, "visible": progress.VISIBLE, "flushed": progress.FLUSHED},
-    **{"dispatched": progress.DISPATCHED, "queues_flushed": progress.QUEUES_FLUSHED},
-    **{"clean_close": progress.CLEAN_CLOSE, "store_timestamp_ms": progress.STORE_TIMESTAMP},
-    **{"queue_count": progress.QUEUE_COUNT, "queue_ends": progress.QUEUE_ENDS, "queue_starts": progress.QUEUE_STARTS},
+    "appended": progress.APPENDED,
+    "visible": progress.VISIBLE,
+    "flushed": progress.FLUSHED,
+    "dispatched": progress.DISPATCHED,
+    "queues_flushed": progress.QUEUES_FLUSHED,
+    "clean_close": progress.CLEAN_CLOSE,
+    "store_timestamp_ms": progress.STORE_TIMESTAMP,
+    "queue_count": progress.QUEUE_COUNT,
+    "queue_ends": progress.QUEUE_ENDS,
+    "queue_starts": progress.QUEUE_STARTS,
 }
 
 

@@ -4,8 +4,8 @@
     disk.fail("allocate", "commitlog/", errno.ENOSPC, skip=2)   # the third and every later one, until heal()
     disk.hold("sync", "commitlog/")                             # syncs hang until release()
 
-Operations: open, create (open of a file that is not there yet), read, write, resize, allocate, sync, sync_folder, rename,
-remove, make_folder; "*" is any of them. A path matches if it contains the given part.
+Operations: open, create (open of a file that is not there yet), read, write, resize, allocate, sync, sync_folder,
+rename, remove, make_folder; "*" is any of them. A path matches if it contains the given part.
 """
 
 from __future__ import annotations

@@ -43,10 +43,7 @@ def main() -> None:
             results = []
             try:
                 signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-6, reach_s))
-                if count == 1:
-                    results = [store.put(messages[0])]
-                else:
-                    results = store.put_many(messages)
+                results = [store.put(messages[0])] if count == 1 else store.put_many(messages)
                 if call % 50 == 0:
                     for _ in store.read(f"topic-{call % 3}", 0, max(0, results[-1].queue_offset - 10)):
                         pass

@@ -1,7 +1,7 @@
 """KeyboardInterrupt at a chosen place: the n-th point where CPython would call a signal handler.
 
-CPython looks for signals after calls, at backward jumps and where a function begins or goes on; nowhere else. A test that
-counts n up until nothing is interrupted any more has tried all of them.
+CPython looks for signals after calls, at backward jumps and where a function begins or goes on; nowhere else. A test
+that counts n up until nothing is interrupted any more has tried all of them.
 """
 
 from __future__ import annotations

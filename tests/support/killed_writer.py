@@ -5,8 +5,8 @@ Started once with the folder of a store and a flush mode. Every line of its inpu
     {"round": 7, "site": "roll", "nth": 2, "after": true, "seed": 1}     the writer kills itself at its second `roll`
     {"round": 8, "site": "", "delay_ms": 30, "seed": 2}                  it is killed from outside after 30 ms
 
-The answer is a line for every acknowledged message (`put` had returned), then a line `{"end": …}`. A line is one write to a
-pipe, so the kernel keeps it whole whatever happens to its writer. Sites:
+The answer is a line for every acknowledged message (`put` had returned), then a line `{"end": …}`. A line is one write
+to a pipe, so the kernel keeps it whole whatever happens to its writer. Sites:
 
     batch        between two records of one put_many
     roll         making the next segment: its creation, its length, the sync of its name

@@ -141,7 +141,7 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
         ],
         ["store time", time_text(progress.store_timestamp_ms), "newest record when queues were last flushed"],
         ["queues", f"{progress.queue_count:,}", "when queues were last flushed"],
-        ["queue entries", f"{progress.queue_entries:,}", "sum of all queues' ends then"],
+        ["queue entries", f"{progress.queue_ends - progress.queue_starts:,}", "in all queues then"],
     ]
 
 
