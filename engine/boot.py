@@ -32,6 +32,7 @@ from ..store.lock import LOCK_FILE, StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles
 from ..store.log_reader import LogReader
 from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
+from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from .cutting import cut_tail
 from .dispatcher import Dispatcher, sync_table
@@ -108,6 +109,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
             raise ClockBehindError(path, newest_ms, now_ms)
         if found.torn is not None or evidence.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
             report.cut = cut_tail(disk, path, reader, found.end)
+        if not evidence.is_ours:  # whoever it was knows nothing of seals
+            report.cut += drop_stale_seals(disk, path, reader, found.end)
         sync_table(disk, table)
         _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end)
         files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)

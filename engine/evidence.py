@@ -62,6 +62,22 @@ class Evidence:
     def is_clean(self) -> bool:
         return self.abort is None
 
+    @property
+    def readable_below(self) -> int:
+        """Physical offset up to which a flightlog writer lets others read; what is durable is whole, too."""
+        return max(self.progress.visible, self.progress.flushed) if self.progress else 0
+
+    def is_stale(self, disk: Disk) -> bool:
+        """Whether a writer has opened or closed the store since this was read."""
+        return _session(self.progress, self.abort) != _session(
+            read_progress(disk, self.root), read_abort(disk, self.root)
+        )
+
+
+def _session(progress: Progress | None, abort: bytes | None) -> tuple[object, ...]:
+    """What differs from one writer's open to its close, and from there to the next open."""
+    return (abort, progress.epoch, progress.clean_close) if progress else (abort,)
+
 
 def abort_content(pid: int, epoch: int) -> bytes:
     """What `abort` holds while flightlog has the store open."""
@@ -69,7 +85,11 @@ def abort_content(pid: int, epoch: int) -> bytes:
 
 
 def read_evidence(disk: Disk, root: Path, *, tolerant: bool) -> Evidence:
-    """Read it; `tolerant` as in `list_log_files`."""
+    """Read it; `tolerant` as in `list_log_files`.
+
+    The page is read before the files are listed: whatever it speaks of is in the list. Beside a writer that opens or
+    closes the store meanwhile, ask `is_stale` when everything else is read too.
+    """
     progress = read_progress(disk, root)
     checkpoint = read_checkpoint(disk, root)
     abort = read_abort(disk, root)

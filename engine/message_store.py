@@ -122,7 +122,7 @@ class MessageStore:
                 self._append(batch, results)
         except DiskFullError as e:
             self._await_sync(results)
-            e.results = results  # type: ignore[attr-defined]
+            e.results = results
             raise
         finally:
             self._service.wake()

@@ -34,6 +34,9 @@ from .verifying import VerifyReport, verify_store
 
 log = logging.getLogger("flightlog.read_only")
 
+MORE_LOOKS = 20
+"""How often a view is made anew because a writer has opened or closed the store in the middle of it."""
+
 
 class ReadOnlyStore:
     """A store as it can be read now. Use as a context manager, or call `close`."""
@@ -49,15 +52,33 @@ class ReadOnlyStore:
             )
         if not disk.exists(path / COMMIT_LOG_FOLDER):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
-        self._evidence: Evidence = read_evidence(disk, path, tolerant=True)
-        self._reader = LogReader(disk, self._evidence.files)
-        entries = find_file_entries(disk, path) or DEFAULT_QUEUE_FILE_ENTRIES
-        self._table = QueueTable(disk, path, entries, in_memory=True)
-        self._table.load(thorough=not (self._evidence.is_ours and self._evidence.is_clean))
-        self._survey, self.report = self._recover()
-        self._queues = QueueReader(self._reader, self._table)
+        self._look()
+        for _ in range(MORE_LOOKS):
+            if not self._evidence.is_stale(disk):
+                break
+            self._reader.close()
+            self._look()
         for line in self.report.log_lines():
             log.info("%s: %s", path, line)
+
+    def _look(self) -> None:
+        """Read everything that a view rests on."""
+        disk, path = self._disk, self.path
+        self._evidence: Evidence = read_evidence(disk, path, tolerant=True)
+        self._reader = LogReader(disk, self._evidence.files)
+        self._table = self._load_table()
+        self._survey, self.report = self._recover()
+        self._queues = QueueReader(self._reader, self._table)
+
+    def _load_table(self) -> QueueTable:
+        entries = find_file_entries(self._disk, self.path) or DEFAULT_QUEUE_FILE_ENTRIES
+        while True:
+            table = QueueTable(self._disk, self.path, entries, in_memory=True)
+            table.load(thorough=not (self._evidence.is_ours and self._evidence.is_clean))
+            again = find_file_entries(self._disk, self.path)
+            if not table.unreadable or again is None or again == entries:
+                return table
+            entries = again  # a live writer has made the first queue file since
 
     def _recover(self) -> tuple[Survey, RecoveryReport]:
         found, report = recover_queues(
@@ -77,7 +98,7 @@ class ReadOnlyStore:
         if evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and evidence.progress is not None:
             # Within one boot the page cache outlives its process, so the page is exact whether the writer lives or not.
             # After a reboot nobody writes, and the page may be older than the log.
-            return evidence.progress.visible if evidence.progress.is_of_this_boot else None
+            return evidence.readable_below if evidence.progress.is_of_this_boot else None
         if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and someone_holds_the_lock(self.path):
             return self._highest_proven_end()
         return None
@@ -102,8 +123,7 @@ class ReadOnlyStore:
         meanwhile."""
         self._check_open()
         if self._is_same_session():
-            assert self._evidence.progress is not None
-            self._follow(self._evidence.progress.visible)
+            self._follow(self._evidence.readable_below)
             return
         evidence = read_evidence(self._disk, self.path, tolerant=True)
         if evidence == self._evidence and evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:

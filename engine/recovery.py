@@ -119,12 +119,14 @@ def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tupl
         if evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
             return start, "closed cleanly, every queue's last entry meets its record"
         return start, "everything before was in synced queues"
+    if reader.min_offset == 0 and any(queue.min_index > 0 for _, queue in table.items()):
+        return 0, "a queue begins above 0 over a log that still has everything"
     if evidence.last_writer is LastWriter.ROCKETMQ_CLOSED:
         wrong = _disagreement(reader, table)
         if wrong is not None:
             return reader.min_offset, wrong
         return _segment_of_highest_entry(reader, table), "the segment of the highest queue entry"
-    if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and not table.unreadable:
+    if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and table.items() and not table.unreadable:
         return _segment_before_checkpoint(reader, evidence), "the newest segment that begins before the checkpoint"
     return reader.min_offset, "nothing says that less would do"
 

@@ -22,12 +22,16 @@ from ..store.errors import SegmentLengthError
 from ..store.log_reader import LogReader
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
-from ..store.seal import broken_blocks, read_seal, seal_path
+from ..store.seal import broken_blocks, read_seal, seal_fits, seal_path
 from .dispatching import LMQ_PREFIX
 from .evidence import Evidence, LastWriter
 from .survey import Survey, survey
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
+REMAKE = (
+    f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are made anew from the log"
+)
+"""For damage that an open does not look for: it trusts the middle of a queue whose ends are sound."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +93,20 @@ def verify_store(
         keeps = "open the store for writing: the tail is kept in flightlog/cut-OFFSET and cut"
         add(Finding(torn.path, torn.physical_offset, f"torn tail: {torn.found}", keeps))
     for segment in reader.segments:
+        was_there = disk.exists(seal_path(root, segment.base))
         seal = read_seal(disk, root, segment)
         if seal is None:
-            if disk.exists(seal_path(root, segment.base)):
+            if was_there:
                 mend = "delete it: a missing seal is only a missed shortcut"
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
             continue
+        if not evidence.is_ours and not seal_fits(reader, segment, seal):
+            continue  # another program has cut and filled this segment since; opening for writing removes the seal
         report.sealed_segments += 1
         for position in broken_blocks(segment, seal):
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
-    _QueueCheck(disk, root, reader, evidence, rules, report).run(whole, is_live=known.is_bounded)
+    check = _QueueCheck(disk, root, reader, evidence, rules, report)
+    check.run(whole, is_live=known.is_bounded or evidence.is_stale(disk))
     _check_small_files(root, evidence, known, report)
     return report
 
@@ -139,7 +147,7 @@ class _QueueCheck:
             lags = queue is None or first >= queue.end
             who = "1 message has" if wrong == 1 else f"{wrong} messages have"
             meaning = f"{who} {'no entry yet' if lags else 'a wrong entry or none'}"
-            self._add(key, first, meaning, REBUILD)
+            self._add(key, first, meaning, REBUILD if lags else REMAKE)
         for key, queue in self._queues.items():
             if is_live:  # what the writer has added since the view was opened is not judged
                 queue.end = queue.first_at_or_after(whole.end)
@@ -167,7 +175,7 @@ class _QueueCheck:
             holes = np.flatnonzero(~valid_mask(units))
             if len(holes):
                 first = queue.min_index + int(holes[0])
-                self._add(key, first, f"{len(holes)} entries without a record among real ones", REBUILD)
+                self._add(key, first, f"{len(holes)} entries without a record among real ones", REMAKE)
         if key[0].startswith(LMQ_PREFIX) or dispatched < whole.end:
             return
         if end is None:

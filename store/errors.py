@@ -35,7 +35,12 @@ for it: 2 for a wrong call, 3 where a store cannot be read or written.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .message import PutResult
 
 EXIT_USAGE = 2
 EXIT_UNREADABLE = 3
@@ -219,6 +224,9 @@ class DiskError(FlightlogError):
 
 class DiskFullError(DiskError):
     """No room for the next blocks of the log. The message was not appended; reads go on."""
+
+    results: Sequence[PutResult] = ()
+    """Of a `put_many`: what became of the messages before."""
 
     def __init__(self, path: Path, wanted: int, detail: str) -> None:
         super().__init__(

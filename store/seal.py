@@ -37,7 +37,7 @@ from .errors import DiskError
 from .frame import WalkEnd
 from .log_reader import LogReader
 from .progress import FLIGHTLOG_FOLDER
-from .segment import Segment, segment_name
+from .segment import Segment, segment_base, segment_name
 
 SEALS_FOLDER = "seals"
 MAGIC = b"FLSEAL01"
@@ -159,6 +159,41 @@ def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
         return None
     names = {topic.decode("utf-8", "replace"): count for topic, count in topics.items()}
     return Seal(segment.base, segment.size, scan.position, records, first, last, tuple(crcs), tuple(boundaries), names)
+
+
+def seal_fits(reader: LogReader, segment: Segment, seal: Seal) -> bool:
+    """Whether a segment still ends as it did when it was sealed, seen from its last boundary on.
+
+    To be asked where another program may have cut the segment and filled it again. It reads a block or so; whether
+    every byte is as it was, `broken_blocks` tells.
+    """
+    if not seal.boundaries:
+        return False
+    last = -1
+    scan = reader.scan(segment, seal.boundaries[-1], segment.size, check_crc=False, mapped=False)
+    for _, rows in scan:
+        last = int(rows["store_timestamp_ms"][-1])
+    ends_alike = (scan.end, scan.position) == (WalkEnd.BLANK, seal.records_end)
+    return ends_alike and last == seal.last_store_timestamp_ms
+
+
+def drop_stale_seals(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
+    """Remove the seals of segments that are not full, or not those that were sealed; returns what was done in words."""
+    segments = {segment.base: segment for segment in reader.segments}
+    dropped: list[str] = []
+    folder = root / FLIGHTLOG_FOLDER / SEALS_FOLDER
+    for entry in disk.list(folder):
+        base = segment_base(entry.name)
+        if base is None:
+            continue
+        segment = segments.get(base)
+        seal = None if segment is None or segment.end > end else read_seal(disk, root, segment)
+        if segment is None or seal is None or not seal_fits(reader, segment, seal):
+            disk.remove(folder / entry.name)
+            dropped.append(f"removed the seal of segment {entry.name}, which is not what was sealed")
+    if dropped:
+        disk.sync_folder(folder)
+    return dropped
 
 
 def write_seal(disk: Disk, root: Path, seal: Seal) -> None:

@@ -4,7 +4,8 @@
 
 Invariants:
 - Reads and appends use different mappings: appends are advised random, reads are left to the kernel's read-ahead.
-- Blocks below `allocated` exist, so a store into the append mapping below it cannot fail.
+- Blocks below `allocated` exist, so a store into the append mapping below it cannot fail. It is a multiple of
+  FOLIO_SIZE or the end of the segment, once something was appended.
 - Bytes that were never written are zero.
 """
 
@@ -18,6 +19,11 @@ from .disk import Disk, DiskFile
 from .errors import DiskError, DiskFullError, StoreClosedError
 
 NAME_DIGITS = 20
+
+FOLIO_SIZE = 2 << 20
+"""The page cache holds a file in pieces of one page up to this size, at multiples of their size. When one byte of a
+piece is stored, the file system asks for blocks for all of it: a piece that is half allocated is a SIGBUS on a full
+disk."""
 
 
 def segment_name(base: int) -> str:
@@ -128,14 +134,19 @@ class AppendSegment(Segment):
 
     def allocate_up_to(self, position: int, step: int) -> None:
         """Have blocks below `position`, and a step more if there is room. Raises DiskFullError if there are none."""
-        start = self.allocated
-        wished = min(self.size, max(position, start + step))
+        start, needed = self.allocated, self._whole_folios(position)
+        wished = max(needed, self._whole_folios(start + step))
         try:
             self.write_file.allocate(start, wished - start)
         except DiskFullError:
-            self.write_file.allocate(start, position - start)
-            wished = position
+            if wished == needed:
+                raise
+            self.write_file.allocate(start, needed - start)
+            wished = needed
         self.allocated = wished
+
+    def _whole_folios(self, position: int) -> int:
+        return min(self.size, -(-position // FOLIO_SIZE) * FOLIO_SIZE)
 
     def append_mapping(self) -> mmap.mmap:
         if self._append_mapping is None:

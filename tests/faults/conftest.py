@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -69,7 +69,7 @@ class Acknowledged:
         self.note(results, messages)
         return results
 
-    def note(self, results: list[flightlog.PutResult], messages: tuple[flightlog.Message, ...]) -> None:
+    def note(self, results: Sequence[flightlog.PutResult], messages: tuple[flightlog.Message, ...]) -> None:
         for result, message in zip(results, messages, strict=False):
             assert result.status is flightlog.PutStatus.PUT_OK
             place = (result.topic, result.queue_id, result.queue_offset)

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def settings(mode: FlushMode, **changes: int) -> StoreSettings:
-    sizes = {"segment_size": 16 << 10, "queue_file_entries": 50, "flush_interval_ms": 5, "queue_flush_interval_ms": 10}
+    sizes: dict[str, Any] = {
+        "segment_size": 16 << 10,
+        "queue_file_entries": 50,
+        "flush_interval_ms": 5,
+        "queue_flush_interval_ms": 10,
+    }
     return StoreSettings(flush_mode=mode, **(sizes | changes))
 
 

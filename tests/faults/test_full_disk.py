@@ -6,7 +6,7 @@ import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,7 +22,11 @@ SEGMENT_SIZE = 16 << 10
 
 
 def settings(mode: FlushMode = FlushMode.ASYNC, **changes: int) -> StoreSettings:
-    sizes = {"segment_size": SEGMENT_SIZE, "queue_file_entries": 50, "allocate_step_size": 4096} | changes
+    sizes: dict[str, Any] = {
+        "segment_size": SEGMENT_SIZE,
+        "queue_file_entries": 50,
+        "allocate_step_size": 4096,
+    } | changes
     return StoreSettings(flush_mode=mode, flush_interval_ms=5, queue_flush_interval_ms=10, **sizes)
 
 
@@ -86,7 +90,7 @@ def test_a_batch_is_stored_up_to_the_message_that_had_no_room(
         messages = tuple(acknowledged.message() for _ in range(500))
         with pytest.raises(DiskFullError) as caught:
             store.put_many(messages)
-        results = caught.value.results  # type: ignore[attr-defined]
+        results = caught.value.results
         assert 100 < len(results) < 500
         acknowledged.note(results, messages)
         assert acknowledged.check(store) == len(results)

@@ -27,7 +27,7 @@ Record = tuple[bytes, int, int, int, bytes]
 """Topic, queue id, queue offset, sysFlag, properties."""
 
 
-def log_of(*records: Record) -> tuple[bytes, np.ndarray]:  # type: ignore[type-arg]
+def log_of(*records: Record) -> tuple[bytes, np.ndarray]:
     """The records one after the other, and what a walk says of them."""
     raw = bytearray()
     for topic, queue_id, queue_offset, sys_flag, properties in records:

@@ -30,7 +30,15 @@ def one_piece(*records: dict[str, Any]) -> tuple[bytes, Any]:
     """Records encoded one after the other, and the rows of a walk over them."""
     piece, position = bytearray(sum(400 + len(record.get("body", b"")) for record in records)), 0
     for i, record in enumerate(records):
-        fields = {"topic": b"orders", "body": b"", "properties": b"", "sys_flag": 0, "flag": 7, "born": 1, "stored": 2}
+        fields: dict[str, Any] = {
+            "topic": b"orders",
+            "body": b"",
+            "properties": b"",
+            "sys_flag": 0,
+            "flag": 7,
+            "born": 1,
+            "stored": 2,
+        }
         fields |= record
         position += native.encode_record(
             piece,

@@ -133,7 +133,11 @@ def test_a_damaged_or_foreign_seal_is_only_a_missed_shortcut(copy: Path) -> None
     seal = read_seal(disk, copy, segment)
     assert seal is not None
     shifted = replace(seal, boundaries=tuple(place + 1 for place in seal.boundaries))
-    for break_it in (lambda: overwrite(seal_path, 100, b"\xff"), lambda: write_seal(disk, copy, shifted)):
+    ways: list[Callable[[], object]] = [
+        lambda: overwrite(seal_path, 100, b"\xff"),
+        lambda: write_seal(disk, copy, shifted),
+    ]
+    for break_it in ways:
         break_it()
         ranges = flat(plan(copy, SPLIT_BYTES))
         assert len(ranges) > 10

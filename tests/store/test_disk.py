@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 from pathlib import Path
@@ -120,7 +121,7 @@ def refuse_fallocate(monkeypatch: pytest.MonkeyPatch, *codes: int) -> list[int]:
 
     def fallocate(descriptor: int, mode: int, position: int, size: int) -> int:
         code = left.pop(0)
-        allocate.ctypes.set_errno(code)
+        ctypes.set_errno(code)
         return -1 if code else 0
 
     monkeypatch.setattr(allocate, "_fallocate", lambda: fallocate)

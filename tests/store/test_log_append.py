@@ -87,7 +87,8 @@ def test_names_of_segments_of_default_size(tmp_path: Path, assert_clean: AssertC
         assert segment.name == "00000000000000000000" and segment.stat().st_size == 1 << 30
         blocks = segment.stat().st_blocks * 512
         assert 4096 <= blocks <= (64 << 20) + (1 << 20), "blocks a step ahead, not a gigabyte of them"
-        (queue,) = (tmp_path / "consumequeue" / "t" / "0").iterdir() if store.queues() else ()
+        assert store.queues()
+        (queue,) = (tmp_path / "consumequeue" / "t" / "0").iterdir()
         assert queue.stat().st_size == 6_000_000 and queue.stat().st_blocks * 512 <= 65_536
     assert_clean(tmp_path)
 

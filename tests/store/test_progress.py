@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -95,10 +96,11 @@ def test_a_published_word_is_seen_at_once(
     page = written(tmp_path, EXAMPLE)
     page.publish(PUBLISHED[name], 1234)
     assert name in {f.name for f in fields(Progress)}
-    assert read_progress(RealDisk(), tmp_path) == replace(EXAMPLE, **{name: 1234})
+    change: dict[str, Any] = {name: 1234}
+    assert read_progress(RealDisk(), tmp_path) == replace(EXAMPLE, **change)
     page.sync()
     page.close()
-    assert read_progress(RealDisk(), tmp_path) == replace(EXAMPLE, **{name: 1234})
+    assert read_progress(RealDisk(), tmp_path) == replace(EXAMPLE, **change)
 
 
 def test_no_page(tmp_path: Path) -> None:

@@ -132,15 +132,11 @@ def test_a_real_log(piece_size: int, golden: Callable[[str], Path]) -> None:
     count = 0
     for path in sorted((golden("rollover") / "store" / "commitlog").iterdir()):
         raw, base = path.read_bytes(), int(path.name)
-        walk = SegmentScan(
-            lambda at, size, raw=raw: raw[at : at + size],
-            base,
-            len(raw),
-            0,
-            len(raw),
-            check_crc=True,
-            piece_size=piece_size,
-        )  # type: ignore[misc]
+
+        def read(at: int, size: int, raw: bytes = raw) -> bytes:
+            return raw[at : at + size]
+
+        walk = SegmentScan(read, base, len(raw), 0, len(raw), check_crc=True, piece_size=piece_size)
         for _, rows in walk:
             assert (rows["crc_ok"] == 1).all()
             count += len(rows)

@@ -1,0 +1,223 @@
+"""Real small file systems, mounted from a file: one that runs full for good, one that cannot be written, one not
+allowed.
+
+Everything runs in a forked child: a store into a hole of a full disk would be a SIGBUS, which must not take pytest
+along.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, StoreSettings
+from flightlog.store.errors import DiskError, DiskFullError
+
+if TYPE_CHECKING:
+    from tests.faults.conftest import Acknowledged, AssertClean
+
+NOBODY = 65534
+
+
+@contextmanager
+def mounted(folder: Path, size: int, options: str = "") -> Iterator[Path]:
+    """An ext4 file system of `size` bytes; `options` as for mount."""
+    image, place = folder / "image", folder / "mounted"
+    place.mkdir(exist_ok=True)
+    if not image.exists():
+        with image.open("wb") as file:
+            file.truncate(size)
+        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, capture_output=True)
+    subprocess.run(["mount", "-o", f"loop{options}", str(image), str(place)], check=True, capture_output=True)
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def in_child(do: Callable[[], object]) -> None:
+    """Run `do` in a forked child; it fails here if it fails there, or if a signal ends it."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            do()
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == 0, f"the child ended with {code}; see its traceback"
+
+
+@pytest.fixture
+def needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    for program in ("mkfs.ext4", "mount", "umount"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not here")
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("needs_root")
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("body_size", [100, 5000])
+def test_a_file_system_that_runs_full(
+    body_size: int, mode: FlushMode, kernel: str, tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    settings = StoreSettings(
+        segment_size=512 << 10,
+        queue_file_entries=2000,
+        allocate_step_size=128 << 10,
+        flush_mode=mode,
+        flush_interval_ms=2,
+        queue_flush_interval_ms=4,
+    )
+
+    def fill_and_free(place: Path) -> None:
+        path, ballast = place / "store", place / "ballast"
+        free = os.statvfs(place)
+        ballast.write_bytes(bytes(max(4096, free.f_bavail * free.f_frsize - (3 << 20))))
+        with flightlog.open(path, settings) as store:
+            refusals = 0
+            for round_number in range(3):
+                with pytest.raises(DiskFullError, match="No space left.*free space"):
+                    for i in range(1_000_000):
+                        batch = [acknowledged.message(f"topic-{i % 7}", body_size, i % 4) for _ in range(20)]
+                        try:
+                            acknowledged.put(store, *batch)
+                        except DiskFullError as e:
+                            acknowledged.note(e.results, tuple(batch))
+                            raise
+                for _ in range(50):  # small ones may still find room in what is allocated, and must then be there
+                    try:
+                        acknowledged.put(store, acknowledged.message("small", 10))
+                    except DiskFullError:
+                        refusals += 1
+                if not store._dispatcher.is_stalled:  # else some messages wait for room for their queue entries
+                    acknowledged.check(store)
+                for key in store.queues():
+                    assert list(store.read(*key))
+                ballast.write_bytes(bytes(max(4096, ballast.stat().st_size - (512 << 10))))
+                acknowledged.put(store, acknowledged.message(f"freed-{round_number}"))
+                acknowledged.check(store)
+            assert refusals
+            print(f"{mode.name}, {body_size} B: {len(acknowledged.bodies)} messages, {refusals} refused")
+        ballast.unlink()
+        with flightlog.open(path) as store:
+            acknowledged.put(store, acknowledged.message())
+            there = acknowledged.check(store)
+        assert assert_clean(path).records == there == len(acknowledged.bodies)
+
+    with mounted(tmp_path, 12 << 20) as place:
+        in_child(lambda: fill_and_free(place))
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("needs_root")
+def test_a_killed_writer_on_a_full_file_system(
+    tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    """Opening it for writing says that there is no room; reading works; with room it recovers, and nothing is lost."""
+    settings = StoreSettings(segment_size=256 << 10, queue_file_entries=1000, flush_interval_ms=60_000)
+
+    def write_and_die(place: Path) -> None:
+        store = flightlog.open(place / "store", settings)
+        for i in range(300):
+            acknowledged.put(store, acknowledged.message(queue_id=i % 3))
+        os._exit(0)  # nothing is dispatched yet
+
+    def recover(place: Path) -> None:
+        for i in range(300):
+            acknowledged.bodies["orders", i % 3, i // 3] = acknowledged.message().body
+        ballast = place / "ballast"
+        with ballast.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+        for _ in range(2):
+            with pytest.raises(DiskFullError, match="No space left.*free space"):
+                flightlog.open(place / "store")
+            with flightlog.open_read_only(place / "store") as view:
+                assert acknowledged.check(view) == 300
+        ballast.unlink()
+        with flightlog.open(place / "store") as store:
+            acknowledged.put(store, acknowledged.message())
+            assert acknowledged.check(store) == 301
+        assert assert_clean(place / "store").records == 301
+
+    with mounted(tmp_path, 6 << 20) as place:
+        in_child(lambda: write_and_die(place))
+        in_child(lambda: recover(place))
+
+
+@pytest.mark.ci
+@pytest.mark.usefixtures("needs_root")
+def test_a_read_only_mount(tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
+    with mounted(tmp_path, 6 << 20) as place, flightlog.open(place / "store", StoreSettings.small()) as store:
+        acknowledged.put(store, acknowledged.message(), acknowledged.message())
+    with mounted(tmp_path, 6 << 20, ",ro") as place:
+        with flightlog.open_read_only(place / "store") as view:
+            assert acknowledged.check(view) == 2
+        assert assert_clean(place / "store").records == 2
+        for path in (place / "store", place / "new"):
+            with pytest.raises(DiskError, match=r"Read-only file system\. Look after the disk and the permissions"):
+                flightlog.open(path)
+        assert not (place / "new").exists()
+
+
+@pytest.mark.usefixtures("needs_root")
+def test_folders_without_permission(acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
+    """As another user: what may be read is read, what may not says so by name and path."""
+    with flightlog_folder() as folder:
+        with flightlog.open(folder / "store", StoreSettings.small()) as store:
+            acknowledged.put(store, acknowledged.message())
+
+        def as_nobody() -> None:
+            os.setegid(NOBODY)
+            os.seteuid(NOBODY)
+            with flightlog.open_read_only(folder / "store") as view:
+                assert acknowledged.check(view) == 1
+            for path in (folder / "store", folder / "new"):
+                with pytest.raises(DiskError, match=rf"{path}.*Permission denied\. Look after the disk"):
+                    flightlog.open(path)
+            for name in ("", "commitlog", "flightlog"):
+                os.seteuid(0)
+                os.chmod(folder / "store" / name, 0o700)
+                os.seteuid(NOBODY)
+                with pytest.raises(DiskError, match=rf"{folder / 'store'}.*Permission denied"):
+                    flightlog.open(folder / "store")
+                with pytest.raises(DiskError, match=rf"{folder / 'store'}.*Permission denied"):
+                    flightlog.open_read_only(folder / "store")
+                os.seteuid(0)
+                os.chmod(folder / "store" / name, 0o755)
+                os.seteuid(NOBODY)
+
+        in_child(as_nobody)
+        with flightlog.open(folder / "store") as store:
+            acknowledged.put(store, acknowledged.message())
+        assert assert_clean(folder / "store").records == 2
+
+
+@contextmanager
+def flightlog_folder() -> Iterator[Path]:
+    """A folder that every user may enter: pytest's own may be its owner's alone."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="flightlog-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
