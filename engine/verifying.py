@@ -106,7 +106,8 @@ def verify_store(
         for position in broken_blocks(segment, seal):
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
     check = _QueueCheck(disk, root, reader, evidence, rules, report)
-    check.run(whole, is_live=known.is_bounded or evidence.is_stale(disk))
+    is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
+    check.run(whole, is_live=known.is_bounded or is_new or evidence.is_stale(disk))
     _check_small_files(root, evidence, known, report)
     return report
 
