@@ -7,6 +7,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from ..store.disk import Disk
 from ..store.errors import DiskFullError, StoreClosedError
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
+
+log = logging.getLogger("flightlog.store")
 
 
 class SyncedQueues(NamedTuple):
@@ -64,10 +67,12 @@ class Dispatcher:
                     dispatch_range(
                         self._log.reader, self._table, self._rules, self.position, target, count, mapped=True
                     )
-                except DiskFullError:
+                except DiskFullError as e:
+                    if not self.is_stalled:  # once, however often it is tried again
+                        log.warning("messages wait in the log for room for their queue entries: %s", e)
                     self.is_stalled = True
                     raise
-                self.position = target
+                self.position = self._log.dispatched = target
                 self.is_stalled = False
                 self._progress.publish(DISPATCHED, target)
 

@@ -50,6 +50,9 @@ def lagging_from(table: QueueTable, reader: LogReader, count: DispatchCount) -> 
         queue = table.get(key)
         if queue is None or end <= queue.min_index or end == 0:
             return reader.min_offset
-        lowest = min(lowest, int(queue.units(end - 1, 1)["physical_offset"][0]))
+        before = queue.units(end - 1, 1)
+        if not len(before):
+            return reader.min_offset
+        lowest = min(lowest, int(before["physical_offset"][0]))
     segment = reader.segment_at(lowest)
     return reader.min_offset if segment is None else segment.base

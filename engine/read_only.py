@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ..index.dispatch import DispatchCount
-from ..index.queue_table import QueueTable, find_file_entries
+from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
 from ..store.log_files import COMMIT_LOG_FOLDER, list_log_files
@@ -105,17 +105,13 @@ class ReadOnlyStore:
 
     def _highest_proven_end(self) -> int:
         """End of the highest queue entry whose record checks: how far RocketMQ itself has come."""
-        ends = []
-        for _, queue in self._table.items():
-            if queue.end > queue.min_index:
-                physical_offset, size, _ = queue.units(queue.end - 1, 1)[0].item()
-                ends.append((physical_offset, size))
-        for physical_offset, size in sorted(ends, reverse=True):
+        last_entries = filter(None, (last_entry(queue) for _, queue in self._table.items()))
+        for physical_offset, size, _ in sorted(last_entries, reverse=True):
             try:
                 self._reader.message(physical_offset, size)
             except CorruptRecordError:
                 continue
-            return int(physical_offset + size)
+            return physical_offset + size
         return self._reader.min_offset
 
     def refresh(self) -> None:

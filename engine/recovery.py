@@ -18,7 +18,8 @@ import logging
 from dataclasses import dataclass, field
 
 from ..index.dispatch import DispatchCount, DispatchRules
-from ..index.queue_table import QueueTable
+from ..index.queue_table import QueueTable, last_entry
+from ..index.queue_unit import QueueUnit
 from ..store.errors import CorruptRecordError
 from ..store.log_reader import LogReader
 from ..store.progress import Progress
@@ -150,24 +151,24 @@ def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
         return table.unreadable[0]
     for key, queue in table.items():
         if queue.end > queue.min_index and not key[0].startswith(LMQ_PREFIX):
-            wrong = _entry_disagreement(reader, key, queue.end - 1, *queue.units(queue.end - 1, 1)[0].item()[:2])
+            wrong = _entry_disagreement(reader, key, queue.end - 1, last_entry(queue))
             if wrong is not None:
                 return wrong
     return None
 
 
-def _entry_disagreement(
-    reader: LogReader, key: QueueKey, queue_offset: int, physical_offset: int, size: int
-) -> str | None:
-    if physical_offset < reader.min_offset:
+def _entry_disagreement(reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueUnit | None) -> str | None:
+    if unit is None or not unit.is_valid:
+        return f"queue {key[0]} {key[1]}: its last entry {queue_offset} is none"
+    if unit.physical_offset < reader.min_offset:
         return None  # its message expired; the queue keeps its offsets
     try:
-        message = reader.message(physical_offset, size)
+        message = reader.message(unit.physical_offset, unit.size)
     except CorruptRecordError as e:
         return str(e)
     if (message.topic, message.queue_id, message.queue_offset) != (*key, queue_offset):
         return (
-            f"queue {key[0]} {key[1]}: its last entry {queue_offset} points at {physical_offset}, which holds "
+            f"queue {key[0]} {key[1]}: its last entry {queue_offset} points at {unit.physical_offset}, which holds "
             f"{message.topic} {message.queue_id} {message.queue_offset}"
         )
     return None
@@ -176,10 +177,9 @@ def _entry_disagreement(
 def _segment_of_highest_entry(reader: LogReader, table: QueueTable) -> int:
     highest = reader.min_offset
     for _, queue in table.items():
-        if queue.end > queue.min_index:
-            physical_offset = int(queue.units(queue.end - 1, 1)["physical_offset"][0])
-            if physical_offset < reader.files_end:
-                highest = max(highest, physical_offset)
+        unit = last_entry(queue)
+        if unit is not None and unit.physical_offset < reader.files_end:
+            highest = max(highest, unit.physical_offset)
     segment = reader.segment_at(highest)
     return reader.min_offset if segment is None else segment.base
 

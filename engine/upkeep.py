@@ -50,8 +50,8 @@ class Upkeep:
         """
         try:
             self._dispatcher.catch_up()
-        except DiskFullError as e:
-            log.warning("%s: messages wait for room for their queue entries: %s", self._path, e)
+        except DiskFullError:
+            pass  # noted by the dispatcher; the next put says so
         except DiskError as e:
             log.error("%s: cannot write queue entries; the store takes no more puts: %s", self._path, e)
             self.poison(e)

@@ -14,7 +14,7 @@ from ..store.record import is_safe_topic
 from ..store.segment import segment_base
 from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
-from .queue_unit import UNIT_SIZE, Units
+from .queue_unit import UNIT_SIZE, QueueUnit, Units
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
 
@@ -39,6 +39,14 @@ class Queue(Protocol):
     def truncate(self, end: int) -> None: ...
 
     def set_min_offset(self, min_physical_offset: int) -> None: ...
+
+
+def last_entry(queue: Queue) -> QueueUnit | None:
+    """The last entry of a queue; None for an empty one, and where its file has gone meanwhile."""
+    if queue.end <= queue.min_index:
+        return None
+    units = queue.units(queue.end - 1, 1)
+    return QueueUnit(*units[0].item()) if len(units) else None
 
 
 class QueueTable:

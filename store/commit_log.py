@@ -72,6 +72,8 @@ class CommitLog:
         self._group = GroupCommit()
         self.end = start.end
         self.flushed = start.flushed
+        self.dispatched = start.end
+        """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.last_store_timestamp_ms = start.last_store_timestamp_ms
         self.queue_offsets = start.queue_offsets
         self.poison: BaseException | None = None
@@ -124,7 +126,7 @@ class CommitLog:
         position = start - segment.base
         if position + record.size + BLANK_SIZE > segment.allocated:
             segment.allocate_up_to(
-                min(position + record.size + BLANK_SIZE, segment.size), self._settings.allocate_step_size
+                position + record.size + BLANK_SIZE, self._settings.allocate_step_size, start - self.dispatched
             )
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
         key: QueueKey | None = None
@@ -189,7 +191,7 @@ class CommitLog:
                 return segment
             position = self.end - segment.base
             if position + BLANK_SIZE > segment.allocated:
-                segment.allocate_up_to(position + BLANK_SIZE, 0)
+                segment.allocate_up_to(position + BLANK_SIZE, 0, self.end - self.dispatched)
             segment.append_mapping()[position : position + BLANK_SIZE] = encode_blank(remaining)
             self.end = segment.end
 

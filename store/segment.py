@@ -25,6 +25,12 @@ FOLIO_SIZE = 2 << 20
 piece is stored, the file system asks for blocks for all of it: a piece that is half allocated is a SIGBUS on a full
 disk."""
 
+KEPT_FREE_SIZE = 1 << 20
+"""Bytes of disk that the log leaves free for small files and their folders."""
+RECORD_BYTES_A_QUEUE_BYTE = 4
+"""The smallest records are some 90 bytes long, with entries of 20. A log that took the last blocks would hold messages
+that nobody can read."""
+
 
 def segment_name(base: int) -> str:
     """The file name of the segment that starts at physical offset `base`."""
@@ -132,21 +138,31 @@ class AppendSegment(Segment):
         self._write_file.sync()
         self.disk.sync_folder(self.path.parent)
 
-    def allocate_up_to(self, position: int, step: int) -> None:
-        """Have blocks below `position`, and a step more if there is room. Raises DiskFullError if there are none."""
-        start, needed = self.allocated, self._whole_folios(position)
-        wished = max(needed, self._whole_folios(start + step))
+    def allocate_up_to(self, position: int, step: int, undispatched_size: int) -> None:
+        """Have blocks below `position`, and a step more if there is room. Raises DiskFullError if there is none.
+
+        `undispatched_size` bytes of records have no queue entries yet: room for those, too, is left on the disk.
+        """
+        needed = self._whole_folios(position)
+        wished = max(needed, self._whole_folios(self.allocated + step))
         try:
-            self.write_file.allocate(start, wished - start)
+            self._allocate(wished, undispatched_size)
         except DiskFullError:
             if wished == needed:
                 raise
-            self.write_file.allocate(start, needed - start)
-            wished = needed
-        self.allocated = wished
+            self._allocate(needed, undispatched_size)
 
     def _whole_folios(self, position: int) -> int:
         return min(self.size, -(-position // FOLIO_SIZE) * FOLIO_SIZE)
+
+    def _allocate(self, position: int, undispatched_size: int) -> None:
+        size = position - self.allocated
+        free = self.disk.free_size(self.path.parent)
+        kept = KEPT_FREE_SIZE + (undispatched_size + size) // RECORD_BYTES_A_QUEUE_BYTE
+        if free < size + kept:
+            raise DiskFullError(self.path, size, f"{free} bytes are free, of which {kept} are kept for queue entries")
+        self.write_file.allocate(self.allocated, size)
+        self.allocated = position
 
     def append_mapping(self) -> mmap.mmap:
         if self._append_mapping is None:

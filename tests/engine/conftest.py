@@ -5,6 +5,7 @@
 - `fingerprint`, `watch_opens`: proof that a folder was not touched.
 - `copy_as_killed`: what a killed writer would have left behind, while the real one lives on.
 - `assert_clean`: how every test that wrote a store ends.
+- `numbered`, `closed`, `killed`: stores of ours whose messages say which they are.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 if TYPE_CHECKING:
-    from flightlog import ReadOnlyStore, StoredMessage
+    from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
     from flightlog.engine.verifying import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
@@ -275,3 +276,106 @@ def assert_clean() -> AssertClean:
         return report
 
     return check
+
+
+class Numbered:
+    """Messages 0, 1, 2, ... over six queues of three topics; every seventeenth is prepared: no queue lists it."""
+
+    SEGMENT_SIZE = 4096
+
+    def __init__(self, check_clean: AssertClean) -> None:
+        from flightlog import StoreSettings
+
+        self._assert_clean = check_clean
+        # The service thread never comes round: what is dispatched and synced is what the test asks for.
+        self.settings: StoreSettings = StoreSettings(
+            segment_size=self.SEGMENT_SIZE, queue_file_entries=10, flush_interval_ms=3_600_000
+        )
+
+    def messages(self, start: int, stop: int) -> list[Message]:
+        from flightlog import Message
+
+        return [
+            Message(f"t{i % 3}", b"%05d" % i + bytes(i % 200), "A", queue_id=i % 2, sys_flag=4 if i % 17 == 16 else 0)
+            for i in range(start, stop)
+        ]
+
+    @staticmethod
+    def listed(count: int) -> list[int]:
+        """Which of the first `count` messages stand in a queue."""
+        return [i for i in range(count) if i % 17 != 16]
+
+    @staticmethod
+    def read(store: MessageStore | ReadOnlyStore, **how: Any) -> list[int]:
+        """What the queues list, in the order of the log."""
+        found = sorted((m for key in store.queues() for m in store.read(*key, **how)), key=lambda m: m.physical_offset)
+        return [int(m.body[:5]) for m in found]
+
+    def check_goes_on(self, root: Path, count: int) -> None:
+        """All are there, further ones follow them, and after a clean close nothing needs to be scanned."""
+        import flightlog
+
+        with flightlog.open(root, self.settings) as store:
+            assert self.read(store) == self.listed(count)
+            store.put_many(self.messages(count, count + 30))
+        self._assert_clean(root)
+        with flightlog.open(root, self.settings) as store:
+            assert self.read(store) == self.listed(count + 30)
+            assert store.recovery_report.last_writer.name == "FLIGHTLOG_CLOSED"
+            assert store.recovery_report.records_scanned == 0
+        self._assert_clean(root)
+
+    @staticmethod
+    def reboot(root: Path) -> None:
+        """The page cache is gone: the progress page is of another boot."""
+        from flightlog.store.disk import RealDisk
+        from flightlog.store.progress import BOOT, progress_path, read_progress
+
+        raw = bytearray(progress_path(root).read_bytes())
+        raw[BOOT * 8] ^= 1
+        progress_path(root).write_bytes(raw)
+        progress = read_progress(RealDisk(), root)
+        assert progress is not None and not progress.is_of_this_boot
+
+    def offsets(self, root: Path) -> list[int]:
+        """The physical offset of every record, listed or not."""
+        import flightlog
+
+        with flightlog.open_read_only(root) as view:
+            return [
+                int(place)
+                for segment, first, stop in view.log_reader.segments_between(0, view.end_physical_offset)
+                for _, rows in view.log_reader.scan(segment, first, stop, check_crc=True)
+                for place in rows["physical_offset"].tolist()
+            ]
+
+
+@pytest.fixture(scope="session")
+def numbered(assert_clean: AssertClean) -> Numbered:
+    return Numbered(assert_clean)
+
+
+@pytest.fixture
+def closed(numbered: Numbered, tmp_path: Path) -> Path:
+    """200 messages, cleanly closed."""
+    import flightlog
+
+    with flightlog.open(tmp_path / "store", numbered.settings) as store:
+        store.put_many(numbered.messages(0, 200))
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def killed(numbered: Numbered, tmp_path: Path, copy_as_killed: Callable[[Path, Path], Path]) -> Path:
+    """200 messages: 50 in synced queues, 50 more synced, 50 more dispatched, and 50 in the page cache alone."""
+    import flightlog
+
+    with flightlog.open(tmp_path / "live", numbered.settings) as store:
+        store.put_many(numbered.messages(0, 50))
+        store._upkeep.flush_queues()
+        store.put_many(numbered.messages(50, 100))
+        store.flush()
+        store.put_many(numbered.messages(100, 150))
+        store.queues()
+        store.put_many(numbered.messages(150, 200))
+        return copy_as_killed(tmp_path / "live", tmp_path / "store")

@@ -73,7 +73,7 @@ def test_a_step_ahead_that_has_no_room_is_taken_smaller(
     tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
-    with flightlog.open(path, settings(allocate_step_size=8192), disk=disk) as store:
+    with flightlog.open(path, settings(segment_size=16 << 20, allocate_step_size=8 << 20), disk=disk) as store:
         disk.fail("allocate", "commitlog/", errno.ENOSPC, times=1)
         acknowledged.put(store, acknowledged.message())
         acknowledged.put(store, acknowledged.message())

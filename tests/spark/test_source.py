@@ -1,10 +1,7 @@
-"""The source through Spark, over stores that flightlog wrote: columns, tasks, options, SQL, a live writer, errors."""
+"""The source through Spark, over stores that flightlog wrote: columns, tasks, options, SQL, a live writer."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,9 +11,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
-from flightlog.spark.options import parse_options
 from flightlog.spark.schema import COLUMNS
-from flightlog.store.errors import InvalidSettingsError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -240,121 +235,3 @@ def test_sql_reads_a_view_and_refuses_a_table(store: Path, spark: SparkSession) 
     assert counts == {(step, ORDERS) for step in STEPS}
     with pytest.raises(Exception, match=r"CREATE TABLE: Spark forgets such a table's path.*CREATE TEMPORARY VIEW"):
         spark.sql(f"CREATE TABLE kept USING flightlog OPTIONS (path '{store}')")
-
-
-# -- wrong calls
-
-
-@pytest.mark.ci
-def test_wrong_calls_are_named_by_spark(store: Path, load: Load, spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match=f"StoreNotFoundError: {tmp_path}/none: no such folder"):
-        load(tmp_path / "none")
-    with pytest.raises(Exception, match=f"StoreNotFoundError: {tmp_path}: no commitlog/ in it"):
-        load(tmp_path)
-    with pytest.raises(Exception, match="option 'splitbyte': unknown; expected one of path, columns, includeInternal"):
-        load(store, splitByte=1)
-    with pytest.raises(Exception, match=r"no path: expected spark\.read"):
-        spark.read.format("flightlog").load()
-    with pytest.raises(Exception, match="expected one path"):
-        spark.read.format("flightlog").load([str(store), str(store)])
-    reader = spark.read.format("flightlog")
-    with pytest.raises(Exception, match="column 'topic': the schema says int, expected string"):
-        reader.schema("topic int").load(str(store)).count()
-    with pytest.raises(Exception, match="column 'subject': a store has no such column, but key, value, topic"):
-        reader.schema("subject string").load(str(store)).count()
-    with pytest.raises(Exception, match="columns='value' beside a schema of topic"):
-        reader.schema("topic string").option("columns", "value").load(str(store)).count()
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, "no path"),
-        ({"path": ""}, "no path"),
-        ({"path": "hdfs://host/store"}, "path 'hdfs://host/store': expected a local or mounted folder"),
-        ({"path": "file://elsewhere/store"}, "expected a local or mounted folder"),
-        ({"path": "/s", "splitBytes": "1m"}, "splitBytes='1m': expected a whole number of bytes, 4096 or more"),
-        ({"path": "/s", "splitBytes": "4095"}, "splitBytes='4095'"),
-        ({"path": "/s", "splitBytes": "-5000"}, "splitBytes='-5000'"),
-        ({"path": "/s", "splitBytes": "²²²²"}, "splitBytes='²²²²'"),
-        ({"path": "/s", "onCorrupt": "ignore"}, "onCorrupt='ignore': expected fail or skip"),
-        ({"path": "/s", "includeInternal": "yes"}, "includeInternal='yes': expected true or false"),
-        ({"path": "/s", "columns": "topic,topic"}, "columns='topic,topic': a column is named twice"),
-        ({"path": "/s", "columns": ""}, "column '': a store has no such column"),
-        ({"path": "/s", "columns": "topic,body"}, "column 'body': a store has no such column"),
-        ({"path": "/s", "pathGlobFilter": "*"}, "option 'pathglobfilter': unknown"),
-    ],
-)
-def test_wrong_options_say_what_was_expected(options: dict[str, str], said: str) -> None:
-    with pytest.raises(InvalidSettingsError) as caught:
-        parse_options(options)
-    assert said in str(caught.value)
-
-
-def test_right_options() -> None:
-    assert parse_options({"path": "/s"}).path == Path("/s")
-    assert parse_options({"PATH": "file:///s%20t/u"}).path == Path("/s t/u")
-    assert parse_options({"path": "file:/s%25"}).path == Path("/s%")
-    assert parse_options({"path": "/s%25"}).path == Path("/s%25")
-    assert parse_options({"path": "s/../t"}).path == Path.cwd() / "t"
-    every = {
-        "path": "/s",
-        "columns": "Value, KEY",
-        "includeinternal": "TRUE",
-        "oncorrupt": "Skip",
-        "splitbytes": " 4096",
-    }
-    options = parse_options(every)
-    assert (options.columns, options.include_internal) == (("value", "key"), True)
-    assert (options.on_corrupt, options.split_bytes) == ("skip", 4096)
-
-
-# -- memory
-
-SCAN = """
-import sys, threading, time
-import psutil
-import flightlog.spark
-path = sys.argv[1]
-conf = {"spark.driver.memory": "512m"}  # the JVM of a local session is the driver and the executor at once
-spark = flightlog.spark.session("memory", master="local[2]", conf=conf)
-source = spark.read.format("flightlog").option("columns", "value").load(path)
-me, grown = psutil.Process(), {}
-def watch():
-    while True:
-        for process in [me, *me.children(recursive=True)]:
-            try:
-                name, size = process.name(), process.memory_info().rss
-            except psutil.Error:
-                continue
-            kind = "driver" if process == me else "jvm" if name == "java" else "worker"
-            grown[kind] = max(grown.get(kind, 0), size)
-        time.sleep(0.02)
-threading.Thread(target=watch, daemon=True).start()
-start = me.memory_info().rss
-count, size = source.selectExpr("count(*)", "sum(length(value))").head()
-print(count, size, grown["driver"] - start, grown["jvm"], grown["worker"])
-"""
-
-
-@pytest.mark.full
-@pytest.mark.timeout(1200)
-def test_memory_stays_flat_at_two_gibibytes(tmp_path: Path) -> None:
-    """Four times what the JVM may hold goes through it, and no Python process grows, of the driver's or of a task's.
-
-    There are no seals, so the driver finds the cuts by walking.
-    """
-    body = b"x" * 16_384
-    count = (2200 << 20) // len(body)
-    with flightlog.open(tmp_path / "store") as opened:
-        for start in range(0, count, 500):
-            opened.put_many([Message("large", body)] * min(500, count - start))
-    shutil.rmtree(tmp_path / "store" / "flightlog" / "seals")
-    command = [sys.executable, "-P", "-c", SCAN, str(tmp_path / "store")]
-    finished = subprocess.run(command, capture_output=True, text=True)
-    assert finished.returncode == 0, finished.stderr
-    found_count, size, driver_grown, jvm, worker = map(int, finished.stdout.split())
-    assert (found_count, size) == (count, count * len(body))
-    assert driver_grown < 32 << 20
-    assert worker < 300 << 20
-    assert jvm < 1400 << 20

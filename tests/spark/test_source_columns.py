@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flightlog.spark.columns import MessageColumns
@@ -96,6 +96,7 @@ SCRAPS = st.sampled_from(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.one_of(SCRAPS, st.binary(max_size=4)), max_size=12).map(b"".join), max_size=8))
 @example([b""])
 @example([b"", b"KEYS\1a b", b"", b"KEYS\1x\2KEYS\1y"])
@@ -121,6 +122,7 @@ def test_a_map_never_holds_a_name_twice() -> None:
 # -- gathering
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=64), st.lists(st.integers(0, 64), min_size=2, unique=True), st.lists(st.integers(0, 99)))
 def test_gather_takes_ranges_in_any_order_and_more_than_once(data: bytes, cuts: list[int], wanted: list[int]) -> None:
     data = data.ljust(64, b"-")
@@ -256,6 +258,7 @@ def test_a_body_that_is_no_batch_stays_whole(body: bytes) -> None:
     assert [(row["value"], row["batchIndex"]) for row in found] == [(b"before", None), (body, None), (b"after", None)]
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_any_body_is_unwrapped_or_stays_whole(body: bytes) -> None:
     piece, rows = one_piece(BATCH | {"body": body})

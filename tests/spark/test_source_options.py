@@ -1,0 +1,90 @@
+"""Options and paths: what is taken, and what a wrong one is told, by Spark too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import Message, StoreSettings
+from flightlog.spark.options import parse_options
+from flightlog.store.errors import InvalidSettingsError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    Load = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as opened:
+        opened.put(Message("orders", b"created"))
+    return tmp_path / "store"
+
+
+@pytest.mark.ci
+def test_wrong_calls_are_named_by_spark(store: Path, load: Load, spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match=f"StoreNotFoundError: {tmp_path}/none: no such folder"):
+        load(tmp_path / "none")
+    with pytest.raises(Exception, match=f"StoreNotFoundError: {tmp_path}: no commitlog/ in it"):
+        load(tmp_path)
+    with pytest.raises(Exception, match="option 'splitbyte': unknown; expected one of path, columns, includeInternal"):
+        load(store, splitByte=1)
+    with pytest.raises(Exception, match=r"no path: expected spark\.read"):
+        spark.read.format("flightlog").load()
+    with pytest.raises(Exception, match="expected one path"):
+        spark.read.format("flightlog").load([str(store), str(store)])
+    reader = spark.read.format("flightlog")
+    with pytest.raises(Exception, match="column 'topic': the schema says int, expected string"):
+        reader.schema("topic int").load(str(store)).count()
+    with pytest.raises(Exception, match="column 'subject': a store has no such column, but key, value, topic"):
+        reader.schema("subject string").load(str(store)).count()
+    with pytest.raises(Exception, match="columns='value' beside a schema of topic"):
+        reader.schema("topic string").option("columns", "value").load(str(store)).count()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "no path"),
+        ({"path": ""}, "no path"),
+        ({"path": "hdfs://host/store"}, "path 'hdfs://host/store': expected a local or mounted folder"),
+        ({"path": "file://elsewhere/store"}, "expected a local or mounted folder"),
+        ({"path": "/s", "splitBytes": "1m"}, "splitBytes='1m': expected a whole number of bytes, 4096 or more"),
+        ({"path": "/s", "splitBytes": "4095"}, "splitBytes='4095'"),
+        ({"path": "/s", "splitBytes": "-5000"}, "splitBytes='-5000'"),
+        ({"path": "/s", "splitBytes": "²²²²"}, "splitBytes='²²²²'"),
+        ({"path": "/s", "onCorrupt": "ignore"}, "onCorrupt='ignore': expected fail or skip"),
+        ({"path": "/s", "includeInternal": "yes"}, "includeInternal='yes': expected true or false"),
+        ({"path": "/s", "columns": "topic,topic"}, "columns='topic,topic': a column is named twice"),
+        ({"path": "/s", "columns": ""}, "column '': a store has no such column"),
+        ({"path": "/s", "columns": "topic,body"}, "column 'body': a store has no such column"),
+        ({"path": "/s", "pathGlobFilter": "*"}, "option 'pathglobfilter': unknown"),
+    ],
+)
+def test_wrong_options_say_what_was_expected(options: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidSettingsError) as caught:
+        parse_options(options)
+    assert said in str(caught.value)
+
+
+def test_right_options() -> None:
+    assert parse_options({"path": "/s"}).path == Path("/s")
+    assert parse_options({"PATH": "file:///s%20t/u"}).path == Path("/s t/u")
+    assert parse_options({"path": "file:/s%25"}).path == Path("/s%")
+    assert parse_options({"path": "/s%25"}).path == Path("/s%25")
+    assert parse_options({"path": "s/../t"}).path == Path.cwd() / "t"
+    every = {
+        "path": "/s",
+        "columns": "Value, KEY",
+        "includeinternal": "TRUE",
+        "oncorrupt": "Skip",
+        "splitbytes": " 4096",
+    }
+    options = parse_options(every)
+    assert (options.columns, options.include_internal) == (("value", "key"), True)
+    assert (options.on_corrupt, options.split_bytes) == ("skip", 4096)
