@@ -4,6 +4,7 @@ said."""
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -119,16 +120,25 @@ def queue_files(root: Path) -> list[Path]:
 @pytest.mark.parametrize("state", ["closed", "killed"])
 @pytest.mark.parametrize(
     "nonsense",
-    [b"\0", b"\xff", b"\x01", b"random 1", b"random 2", bytes.fromhex("8000000000000000 00000064 0000000000000000")],
+    [
+        b"\0",
+        b"\xff",
+        b"\x01",
+        b"random 1",
+        b"random 2",
+        b"random 3",
+        bytes.fromhex("8000000000000000 00000064 0000000000000000"),
+    ],
 )
 def test_queues_may_hold_nonsense(
     nonsense: bytes, state: str, request: pytest.FixtureRequest, numbered: Numbered
 ) -> None:
     """The last file of every queue: what a lost power leaves of files that were never synced."""
     root: Path = request.getfixturevalue(state)
-    for folder in {path.parent for path in queue_files(root)}:
+    chance = random.Random(nonsense)
+    for folder in sorted({path.parent for path in queue_files(root)}):
         last = max(folder.iterdir())
-        last.write_bytes(os.urandom(200) if nonsense.startswith(b"random") else (nonsense * 200)[:200])
+        last.write_bytes(chance.randbytes(200) if nonsense.startswith(b"random") else (nonsense * 200)[:200])
     with flightlog.open_read_only(root) as view:
         assert numbered.read(view) == numbered.listed(200)
     numbered.check_goes_on(root, 200)
