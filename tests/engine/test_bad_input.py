@@ -107,6 +107,11 @@ def overwrite(name: str, position: int, content: bytes) -> Callable[[Path], obje
     return do
 
 
+def remove_segments(path: Path) -> None:
+    for file in (path / "commitlog").iterdir():
+        file.unlink()
+
+
 LAST = f"commitlog/{NAMES[-1]}"
 MIDDLE = f"commitlog/{NAMES[2]}"
 HARMS: dict[str, Harm] = {
@@ -147,7 +152,7 @@ HARMS: dict[str, Harm] = {
         lambda path: (path / LAST).unlink(), DamagedStoreError, (NAMES[3], "restore the segment"), restore(LAST)
     ),
     "all segments missing": Harm(
-        lambda path: [file.unlink() for file in (path / "commitlog").iterdir()],
+        remove_segments,
         DamagedStoreError,
         ("commitlog", "restore the segment"),
         lambda path, copy: shutil.copytree(copy / "commitlog", path / "commitlog", dirs_exist_ok=True),
