@@ -1,4 +1,5 @@
-"""Real sizes: three 1 GiB segments and a queue of two files, written by flightlog, read by RocketMQ and by flightlog.
+"""Real sizes: three 1 GiB segments and a queue of two files, written by flightlog, read by RocketMQ, by Spark and by
+flightlog.
 
 Every queue is compared by its digests (see `QueueDigest` in harness.py): those of what was put, with the records' bytes
 taken from the files at the places that the puts answered; those of what flightlog reads; those of what RocketMQ reads.
@@ -11,6 +12,7 @@ import os
 import random
 import shutil
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import functions
 
 import flightlog
 from flightlog import Message
@@ -36,6 +39,14 @@ LARGEST_BODY_SIZE = 4 << 20
 LARGEST_BODY_EVERY = 100_000
 BATCH = 400
 SEED = 61
+AGGREGATES = (
+    "count(*)",
+    "sum(length(value))",
+    "sum(crc32(value))",
+    "min(offset)",
+    "max(offset)",
+    "count(DISTINCT offset)",
+)
 
 
 class Digests:
@@ -136,6 +147,31 @@ def test_the_files_have_the_names_that_rocketmq_gives_them(large_store: LargeSto
     assert large_store.digests[LONG_QUEUE].count > 300_000
     queue = large_store.path / "consumequeue" / LONG_QUEUE[0] / str(LONG_QUEUE[1])
     assert sorted(file.name for file in queue.iterdir()) == ["00000000000000000000", "00000000000006000000"]
+
+
+def test_spark_reads_every_message(large_store: LargeStore) -> None:
+    """By queue: how many, which offsets, and the sums of the lengths and of the CRCs of the bodies."""
+    expected: dict[tuple[str, int], list[int]] = {}
+    for message in messages():
+        totals = expected.setdefault((message.topic, message.queue_id), [0, 0, 0])
+        totals[0] += 1
+        totals[1] += len(message.body)
+        totals[2] += zlib.crc32(message.body)
+    spark = flightlog.spark.session("large", master="local[2]")
+    try:
+        began = time.perf_counter()
+        rows = (
+            spark.read.format("flightlog")
+            .load(str(large_store.path))
+            .groupBy("topic", "partition")
+            .agg(*map(functions.expr, AGGREGATES))
+            .collect()
+        )
+        print(f"\nSpark read it in {time.perf_counter() - began:.1f} s")
+    finally:
+        spark.stop()
+    found = {(row["topic"], row["partition"]): tuple(row)[2:] for row in rows}
+    assert found == {queue: (count, size, crcs, 0, count - 1, count) for queue, (count, size, crcs) in expected.items()}
 
 
 def test_flightlog_and_rocketmq_read_every_message(
