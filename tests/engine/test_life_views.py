@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 WORD = struct.Struct("<q")
 OFFERED, RETURNED = 0, WORD.size
+VIEWS_MIN = 10
 
 
 def come_and_go(path: Path, mode: FlushMode, shared: mmap.mmap) -> None:
@@ -62,7 +63,7 @@ def test_views_beside_a_writer_that_comes_and_goes(
     deadline = time.monotonic() + scale.pick(ci=3, full=30)
     views = 0
     pid = 0
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline or views <= VIEWS_MIN:  # a slow machine takes longer
         if not pid:
             pid = os.fork()
             if pid == 0:
@@ -94,7 +95,6 @@ def test_views_beside_a_writer_that_comes_and_goes(
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
     put = WORD.unpack_from(shared, RETURNED)[0]
     print(f"{mode.name}, {ends}: {views} views, {put} messages")
-    assert views > 10
     with flightlog.open(path) as store:
         there = check(store, put, shared)
     assert assert_clean(path).records == there
