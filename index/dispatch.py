@@ -91,6 +91,8 @@ class DispatchCount:
 
     entries: int = 0
     """Entries that were missing or wrong."""
+    first_put: int | None = None
+    """Physical offset of the first record whose entry was missing or wrong; None if none was."""
     ends: dict[QueueKey, int] = field(default_factory=dict)
     """One past the last queue offset seen, by queue."""
     gaps: dict[QueueKey, int] = field(default_factory=dict)
@@ -119,7 +121,12 @@ def dispatch(
                     continue
                 count.gaps.setdefault(key, queue.end)
             count.ends[key] = start + len(run)
-            count.entries += _put_missing(queue, start, units[run[0] : run[-1] + 1])
+            put = _put_missing(queue, start, units[run[0] : run[-1] + 1])
+            if len(put):
+                count.entries += len(put)
+                count.first_put = min(
+                    int(put["physical_offset"][0]), INT64_MAX if count.first_put is None else count.first_put
+                )
 
 
 def _can_be_missing(queue: Queue, queue_offset: int, physical_offset: int) -> bool:
@@ -135,8 +142,8 @@ def _can_be_missing(queue: Queue, queue_offset: int, physical_offset: int) -> bo
     return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE
 
 
-def _put_missing(queue: Queue, start: int, units: Units) -> int:
-    """Put what the queue does not say already; returns how many entries that were."""
+def _put_missing(queue: Queue, start: int, units: Units) -> Units:
+    """Put what the queue does not say already; returns those entries."""
     known = min(queue.end - start, len(units))
     if known > 0 and start >= queue.min_index:
         there = queue.units(start, known)
@@ -147,4 +154,4 @@ def _put_missing(queue: Queue, start: int, units: Units) -> int:
         start, units = start + same, units[same:]
     if len(units):
         queue.put(start, units)
-    return len(units)
+    return units

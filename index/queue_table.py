@@ -89,6 +89,10 @@ class QueueTable:
             self._queues[key] = queue
         return queue
 
+    def topics(self) -> set[str]:
+        """The topics that have queues."""
+        return {topic for topic, _ in list(self._queues)}
+
     def items(self) -> list[tuple[QueueKey, Queue]]:
         """A copy of the table, sorted by topic and queue id."""
         return sorted(self._queues.items())

@@ -1,0 +1,277 @@
+"""Writing the newest key index file: entries go to disk at once, slots and header live in memory until a flush.
+
+Order on disk, which is what makes a crash harmless:
+
+    put      entries are written behind those that are there; slots and header change in memory only
+    flush    sync (entries) → write the changed slot pages and the header → sync
+
+So no slot on disk ever points at an entry that is not durable, and between flushes the file is the consistent, older
+index of the last flush; the entries behind it are not part of it yet. What a cut in the middle of a flush leaves,
+slots of two flushes, is brought back by index_rewind.py.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..store.disk import Disk, DiskFile
+from ..store.errors import DiskError
+from .index_file import (
+    ENTRY,
+    ENTRY_DTYPE,
+    FIRST_ENTRY,
+    MAX_TIME_DIFF_S,
+    IndexGeometry,
+    IndexHeader,
+    IndexState,
+    time_difference_s,
+)
+from .index_reader import IndexFile
+from .index_slots import (
+    HEADER_SLOTS,
+    SLOTS_A_PAGE,
+    Slots,
+    encode_slots,
+    link,
+    load_slots,
+    page_of,
+    page_range,
+    pages_in,
+)
+from .key_entries import KeyEntries
+
+FEW_KEYS = 64
+"""Up to here plain Python is faster than numpy."""
+
+
+@dataclass
+class FlushRound:
+    """What one flush is about to make durable: taken under the writer's lock, written without it."""
+
+    file: ActiveIndexFile | None
+    state: IndexState
+    """What is durable once this round is written."""
+    header: bytes = b""
+    runs: list[tuple[int, bytes]] = field(default_factory=list)
+    """Position in the file, and slots as they are to be there."""
+
+    def write(self) -> None:
+        """Return once the index is durable as it was when this round was taken, or later. Any thread may call this,
+        beside puts and other rounds. Raises SyncFailedError, DiskFullError and DiskError; after the latter two the
+        next round takes up what this one left."""
+        if self.file is not None:
+            self.file.write_round(self)
+
+
+class _Put(NamedTuple):
+    """Entries that are on disk: what memory is to say of them."""
+
+    header: IndexHeader
+    slots: list[int] | NDArray[np.int32]
+    heads: list[int] | NDArray[np.int32]
+    """By slot in `slots`: its newest entry."""
+
+
+class ActiveIndexFile(IndexFile):
+    """The file that takes new entries. One thread at a time may put; any number may read, flush rounds may run.
+
+    Invariants:
+    - An entry is on disk before a slot in memory names it, and memory names it before `put` returns.
+    - A slot page in memory differs from the disk only if its stamp is at or above `flushed_next`.
+    - A put counts from the one store to `_noted` on; `settle` carries it out, again if an interrupt came between.
+    """
+
+    def __init__(self, disk: Disk, path: Path, geometry: IndexGeometry, header: IndexHeader, *, is_new: bool) -> None:
+        super().__init__(disk, path, geometry)
+        self.live = header
+        """The header as of the last put."""
+        self.flushed_next = header.next_entry
+        """The next entry's number as the header on disk has it."""
+        self._flush_lock = threading.Lock()
+        self._file: DiskFile | None = None
+        self._slots: Slots | None = None
+        """None until the first put into a file that was there: a store that only reads never loads them."""
+        self._slots_view = memoryview(b"")
+        self._stamps: NDArray[np.int32] = np.zeros(pages_in(geometry), np.int32)
+        """By page of the file: the newest entry that a slot in it was set to."""
+        self._stamps_view = memoryview(self._stamps)
+        self._noted: _Put | None = None
+        if is_new:
+            self._set_slots(np.zeros(geometry.slots, np.int32))
+
+    def header(self) -> IndexHeader:
+        """The header as of the last put; that on disk is of the last flush."""
+        return self.live
+
+    # -- putting
+
+    @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return self.geometry.entries - self.live.next_entry
+
+    def put(self, keys: KeyEntries) -> None:
+        """Append entries, at most `room`, to a settled file. Raises DiskFullError and DiskError; none is put then."""
+        self._ensure_slots()
+        self._noted = self._write_few(keys) if len(keys) <= FEW_KEYS else self._write_many(keys)
+        self.settle()
+
+    def settle(self) -> None:
+        """Carry out in memory what the last put has written."""
+        noted = self._noted
+        if noted is None:
+            return
+        header, changed, heads = noted
+        self.live = header
+        if isinstance(changed, list):
+            slots, stamps = self._slots_view, self._stamps_view
+            for slot, head in zip(changed, heads, strict=True):
+                slots[slot] = head
+                stamps[(HEADER_SLOTS + slot) // SLOTS_A_PAGE] = head  # page_of, without the call
+        else:
+            assert self._slots is not None
+            self._slots[changed] = heads
+            # Ascending, and of several in one page the last one stays.
+            self._stamps[page_of(changed)] = heads
+        self._noted = None
+
+    def _write_few(self, keys: KeyEntries) -> _Put:
+        begin_ms, _, begin_offset, _, used, first = self.live
+        slots, slot_count = self._slots_view, self.geometry.slots
+        heads: dict[int, int] = {}
+        parts, number = [], first
+        columns = keys.key_hash.tolist(), keys.physical_offset.tolist(), keys.store_timestamp_ms.tolist()
+        for key_hash, physical_offset, time_ms in zip(*columns, strict=True):
+            slot = key_hash % slot_count
+            previous = heads.get(slot) or slots[slot]
+            parts.append(ENTRY.pack(key_hash, physical_offset, time_difference_s(time_ms, begin_ms), previous))
+            if number == FIRST_ENTRY:
+                begin_ms, begin_offset = time_ms, physical_offset
+            used += previous == 0
+            heads[slot] = number
+            number += 1
+        self._open_writable().write(self.geometry.entry_position(first), b"".join(parts))
+        header = IndexHeader(begin_ms, time_ms, begin_offset, physical_offset, used, number)
+        return _Put(header, list(heads), list(heads.values()))
+
+    def _write_many(self, keys: KeyEntries) -> _Put:
+        header, slots = self.live, self._slots
+        assert slots is not None
+        first, count = header.next_entry, len(keys)
+        in_slot = keys.key_hash % np.int32(self.geometry.slots)
+        numbers = np.arange(first, first + count, dtype=np.int32)
+        previous, is_last = link(in_slot, numbers, slots)
+        begin_ms, begin_offset = header.begin_timestamp_ms, header.begin_physical_offset
+        entries: NDArray[Any] = np.empty(count, ENTRY_DTYPE)
+        entries["key_hash"], entries["physical_offset"] = keys.key_hash, keys.physical_offset
+        if first == FIRST_ENTRY:
+            begin_ms, begin_offset = int(keys.store_timestamp_ms[0]), int(keys.physical_offset[0])
+        entries["time_diff_s"] = time_differences_s(keys.store_timestamp_ms, begin_ms)
+        if first == FIRST_ENTRY:
+            entries["time_diff_s"][0] = time_difference_s(begin_ms, header.begin_timestamp_ms)
+        entries["previous"] = previous
+        self._open_writable().write(self.geometry.entry_position(first), entries.tobytes())
+        used = header.slot_count + int(np.count_nonzero(previous == 0))
+        last_ms, last_offset = int(keys.store_timestamp_ms[-1]), int(keys.physical_offset[-1])
+        new_header = IndexHeader(begin_ms, last_ms, begin_offset, last_offset, used, first + count)
+        return _Put(new_header, in_slot[is_last], numbers[is_last])
+
+    def _open_writable(self) -> DiskFile:
+        if self._file is None:
+            try:
+                self._file = self._disk.open(self.path, writable=True)
+            except FileNotFoundError as e:
+                raise index_file_gone(self.path) from e
+        return self._file
+
+    # -- slots
+
+    def _ensure_slots(self) -> None:
+        if self._slots is None:
+            slots = load_slots(self._open_writable(), self.geometry)
+            # As RocketMQ does at each put: a head that no entry can have is none.
+            slots[(slots < 0) | (slots >= self.live.next_entry)] = 0
+            self._set_slots(slots)
+
+    def _set_slots(self, slots: Slots) -> None:
+        self._slots_view = memoryview(slots)
+        self._slots = slots
+
+    def take_over(self, file: DiskFile, slots: Slots, header: IndexHeader) -> None:
+        """The file on disk is what these say: index_rewind.py has just written and synced it."""
+        self._file, self._noted = file, None
+        self._stamps[:] = 0
+        self.live, self.flushed_next = header, header.next_entry
+        self._set_slots(slots)
+
+    def _head_of(self, file: DiskFile, slot: int) -> int:
+        slots = self._slots
+        return super()._head_of(file, slot) if slots is None else int(slots[slot])
+
+    def _header_of(self, file: DiskFile) -> IndexHeader:
+        return self.live
+
+    # -- flushing
+
+    def prepare_flush(self) -> FlushRound:
+        """Copy what differs from the disk. Called by the one who puts, or under their lock."""
+        self.settle()
+        header, slots = self.live, self._slots
+        round_ = FlushRound(self, IndexState(self.number, header.next_entry))
+        if header.next_entry == self.flushed_next or slots is None:
+            return round_
+        round_.header = header.encode()
+        pages = np.flatnonzero(self._stamps >= max(self.flushed_next, FIRST_ENTRY))
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) != 1) + 1):
+            first, stop = page_range(int(run[0]), int(run[-1]) + 1)
+            round_.runs.append((self.geometry.slot_position(first), encode_slots(slots[first:stop])))
+        return round_
+
+    def write_round(self, round_: FlushRound) -> None:
+        """See FlushRound.write."""
+        with self._flush_lock:
+            if round_.state.next_entry <= self.flushed_next:
+                return  # a later round was faster
+            if not self._disk.exists(self.path):
+                raise index_file_gone(self.path)
+            file = self._open_writable()
+            file.sync()
+            for position, raw in round_.runs:
+                file.write(position, raw)
+            file.write(0, round_.header)
+            file.sync()
+            self.flushed_next = round_.state.next_entry
+
+    @property
+    def is_flushed_full(self) -> bool:
+        """Whether the file is full, and durable as such."""
+        return self.flushed_next >= self.geometry.entries
+
+    def close(self) -> None:
+        """Give the descriptor back; a round that is under way is waited for. Nothing is flushed."""
+        with self._flush_lock:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
+
+
+def time_differences_s(times_ms: NDArray[np.int64], begin_ms: int) -> NDArray[np.int64]:
+    """`time_difference_s` of many."""
+    if begin_ms <= 0:
+        return np.zeros(len(times_ms), np.int64)
+    return np.clip((times_ms - begin_ms) // 1000, 0, MAX_TIME_DIFF_S)
+
+
+def index_file_gone(path: Path) -> DiskError:
+    """A file of an open store's index is not there any more."""
+    return DiskError(
+        f"{path}: this index file is gone although its store is open; a RocketMQ that tries to start here deletes "
+        "index files before it looks at the lock. No message is lost: close the store and open it again, which "
+        "rebuilds its index from the log"
+    )
