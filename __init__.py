@@ -20,6 +20,7 @@ if _sys.platform == "win32":
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from .engine.finding import Boundary
 from .engine.message_store import MessageStore
 from .engine.message_store import open_store as open
 from .engine.read_only import ReadOnlyStore, open_read_only
@@ -33,6 +34,7 @@ if _TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Boundary",
     "FlightlogError",
     "FlushMode",
     "GetResult",

@@ -4,7 +4,7 @@
     2   evidence         who wrote last; refuse what flightlog cannot write beside
     3   geometry         adopt what exists; a contradicting setting is refused before anything is changed
     4   survey           find the log's end; a corrupt middle is refused before anything is changed
-    5   queues           brought up to the log: they are derived, so it does no harm to be interrupted here
+    5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get
@@ -22,6 +22,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..index.index_file import IndexState
+from ..index.key_index import KeyIndex
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, find_file_entries
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
@@ -37,7 +39,8 @@ from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, S
 from .cutting import cut_tail
 from .dispatcher import Dispatcher, sync_table
 from .dispatching import LMQ_PREFIX, dispatch_rules
-from .evidence import ABORT_FILE, LastWriter, abort_content, read_evidence
+from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
+from .key_recovery import open_index, recover_keys
 from .recovery import RecoveryReport, recover_queues
 
 log = logging.getLogger("flightlog.recovery")
@@ -58,6 +61,7 @@ class OpenParts:
     lock: StoreLock
     log: CommitLog
     table: QueueTable
+    index: KeyIndex | None
     dispatcher: Dispatcher
     progress: ProgressPage
     checkpoint: Checkpoint
@@ -66,6 +70,8 @@ class OpenParts:
     def let_go(self) -> None:
         """Give up every file; the lock last, so that nobody opens the store before. Calling it twice is fine."""
         self.dispatcher.close()
+        if self.index is not None:
+            self.index.close()
         self.log.close()
         self.progress.close()
         self.lock.release()
@@ -101,6 +107,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     files = _adopt_segments(path, evidence.files, settings)
     table = QueueTable(disk, path, _adopt_queue_entries(path, disk, settings), in_memory=False)
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
+    index = open_index(disk, path, settings, clock)
     reader = LogReader(disk, files)
     try:
         found, report = recover_queues(reader, table, evidence, dispatch_rules(settings), None, for_writing=True)
@@ -112,6 +119,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         if not evidence.is_ours:  # whoever it was knows nothing of seals
             report.cut += drop_stale_seals(disk, path, reader, found.end)
         sync_table(disk, table)
+        if index is not None:
+            recover_keys(reader, index, evidence, report)
         _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end)
         files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)
     finally:
@@ -123,12 +132,12 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = evidence.checkpoint or Checkpoint()
-    progress = _begin_progress(disk, path, table, files.segment_size or 0, found.end, newest_ms, epoch)
+    progress = _begin_progress(disk, path, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
     commit_log = CommitLog(disk, files, settings, clock, progress, start)
-    dispatcher = Dispatcher(disk, commit_log, table, dispatch_rules(settings), progress, found.end)
-    return OpenParts(lock, commit_log, table, dispatcher, progress, checkpoint, report)
+    dispatcher = Dispatcher(disk, commit_log, table, index, dispatch_rules(settings), progress, found.end)
+    return OpenParts(lock, commit_log, table, index, dispatcher, progress, checkpoint, report)
 
 
 def _refuse_unsupported(path: Path, disk: Disk) -> None:
@@ -163,7 +172,8 @@ def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings) -> int
 
 
 def _sync_log(disk: Disk, reader: LogReader, start: int, end: int) -> None:
-    for segment, _, _ in reader.segments_between(start, end):
+    # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew it.
+    for segment, _, _ in reader.segments_between(start, end + 1):
         file = disk.open(segment.path, writable=True)
         try:
             file.sync()
@@ -185,9 +195,18 @@ def _write_abort(disk: Disk, path: Path, epoch: int) -> None:
 
 
 def _begin_progress(
-    disk: Disk, path: Path, table: QueueTable, segment_size: int, end: int, newest_ms: int, epoch: int
+    disk: Disk,
+    path: Path,
+    table: QueueTable,
+    index: KeyIndex | None,
+    evidence: Evidence,
+    segment_size: int,
+    end: int,
+    newest_ms: int,
+    epoch: int,
 ) -> ProgressPage:
     queues = table.items()
+    indexed, state, count = (end, index.state, len(index.files)) if index is not None else _indexed_before(evidence)
     page = ProgressPage(disk, path)
     page.begin(
         Progress(
@@ -206,6 +225,18 @@ def _begin_progress(
             queue_ends=sum(queue.end for _, queue in queues),
             queue_starts=sum(queue.min_index for _, queue in queues),
             checkpoint=Checkpoint().words,
+            index_flushed=indexed,
+            index_file=state.file,
+            index_entries=state.next_entry,
+            index_count=count,
         )
     )
     return page
+
+
+def _indexed_before(evidence: Evidence) -> tuple[int, IndexState, int]:
+    """What a session without a key index hands on to the next one that has it."""
+    progress = evidence.progress
+    if progress is None or not evidence.is_ours:
+        return 0, IndexState(), 0
+    return progress.index_flushed, IndexState(progress.index_file, progress.index_entries), progress.index_count

@@ -1,8 +1,11 @@
-"""Live dispatch: from what the log has made visible into the queues, on demand and by the flush service.
+"""Live dispatch: from what the log has made visible into the queues and the key index, on demand and by the flush
+service.
 
 Invariants:
-- `position` moves after the entries of everything below it are in their queues.
-- Only the holder of the dispatch lock writes queues.
+- `position` moves after the entries of everything below it are in their queues, `index_position` after its keys are in
+  the index. Where the index cannot be written, queues go on without it.
+- Only the holder of the dispatch lock writes queues and the index.
+- A range may be dispatched again, after a failure or an interrupt: neither queues nor index take anything twice.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from typing import NamedTuple
 
 from ..index.consume_queue import ConsumeQueue, open_writable
 from ..index.dispatch import DispatchCount, DispatchRules
+from ..index.index_writer import FlushRound
+from ..index.key_entries import KeyEntries
+from ..index.key_index import KeyIndex
 from ..index.queue_table import QueueTable
 from ..store.commit_log import CommitLog
 from ..store.disk import Disk
-from ..store.errors import DiskFullError, StoreClosedError
+from ..store.errors import DiskError, DiskFullError, StoreClosedError
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
+from .key_scan import keys_between
 
 log = logging.getLogger("flightlog.store")
 
@@ -40,51 +47,111 @@ class Dispatcher:
     """Brings the queues of an open store up to its log."""
 
     def __init__(
-        self, disk: Disk, log: CommitLog, table: QueueTable, rules: DispatchRules, progress: ProgressPage, position: int
+        self,
+        disk: Disk,
+        log: CommitLog,
+        table: QueueTable,
+        index: KeyIndex | None,
+        rules: DispatchRules,
+        progress: ProgressPage,
+        position: int,
     ) -> None:
         self._disk, self._log, self._table, self._rules, self._progress = disk, log, table, rules, progress
+        self._index = index
         self._lock = threading.Lock()
         self.position = position
         """Physical offset below which every record is in its queue."""
+        self.index_position = position
+        """Physical offset below which every key is in the index, if there is one."""
         self.is_stalled = False
-        """Whether the disk had no room for queue entries. Puts are refused then: they could not be read."""
+        """Whether the disk had no room for queue entries or keys. Puts are refused then: they could not be found."""
+        self.unsynced_entries = 0
+        """Entries put since queues were last synced."""
+        self._index_failure: DiskError | None = None
+        """What ended the index for this session: a sync that failed is not tried again."""
         self._is_closed = False
 
     def catch_up(self) -> None:
-        """Dispatch everything visible. A put that returned is in its queue afterwards.
+        """Dispatch everything visible. A put that returned is in its queue afterwards, and its keys are in the index.
 
-        Raises DiskFullError and DiskError; the next call goes on from the same place.
+        Raises DiskFullError; the next call goes on from the same place. Raises DiskError and SyncFailedError, which
+        poison the log: no more puts.
         """
-        if self.position >= self._log.visible:
+        if min(self.position, self.index_position) >= self._log.visible:
             return
         with self._lock:
             if self._is_closed:
                 raise StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")
-            target = self._log.visible
-            if self.position < target:
-                count = DispatchCount()
+            try:
+                self._dispatch_up_to(self._log.visible)
+            except DiskFullError as e:
+                if not self.is_stalled:  # once, however often it is tried again
+                    log.warning("messages wait in the log for room for their queue entries or keys: %s", e)
+                self.is_stalled = True
+                raise
+            except DiskError as e:
+                if self._log.poison is None:
+                    log.error("cannot write queue entries or keys; the store takes no more puts: %s", e)
+                    self._log.poison = e
+                raise
+            self.is_stalled = False
+
+    def _dispatch_up_to(self, target: int) -> None:
+        reader, index = self._log.reader, self._index
+        failure: DiskError | None = self._index_failure
+
+        def put_keys(keys: KeyEntries) -> None:
+            nonlocal failure
+            if index is not None and failure is None:
                 try:
-                    dispatch_range(
-                        self._log.reader, self._table, self._rules, self.position, target, count, mapped=True
-                    )
+                    index.put(keys)
                 except DiskFullError as e:
-                    if not self.is_stalled:  # once, however often it is tried again
-                        log.warning("messages wait in the log for room for their queue entries: %s", e)
-                    self.is_stalled = True
-                    raise
-                self.position = self._log.dispatched = target
-                self.is_stalled = False
-                self._progress.publish(DISPATCHED, target)
+                    failure = e
+                except DiskError as e:
+                    failure = self._index_failure = e
+
+        if self.position < target:
+            is_in_step = self.index_position == self.position
+            count = DispatchCount()
+            dispatch_range(
+                *(reader, self._table, self._rules, self.position, target, count),
+                mapped=True,
+                put_keys=put_keys if index is not None and is_in_step else None,
+            )
+            self.unsynced_entries += count.entries
+            if is_in_step and failure is None:
+                self.index_position = target
+            self.position = self._log.dispatched = target
+            self._progress.publish(DISPATCHED, target)
+        if self.index_position < target and failure is None:
+            for keys in keys_between(reader, self.index_position, target):
+                put_keys(keys)
+            if failure is None:
+                self.index_position = target
+        if failure is not None:
+            raise failure
 
     def close(self) -> None:
         """Write no queue from now on; the dispatch that is under way is waited for."""
         with self._lock:
             self._is_closed = True
 
+    def prepare_index_flush(self, index: KeyIndex) -> tuple[FlushRound, int, int]:
+        """What is to be written so that the index is durable, the physical offset below which it then has every key,
+        and the number of its files."""
+        with self._lock:
+            return index.prepare_flush(), self.index_position, len(index.files)
+
+    def index_full_timestamp_ms(self, index: KeyIndex) -> int:
+        """The checkpoint's word about the index; asked beside puts, which change what it is taken from."""
+        with self._lock:
+            return index.full_timestamp_ms
+
     def sync_queues(self) -> SyncedQueues:
         """Sync every queue file written so far. Raises SyncFailedError."""
         with self._lock:
             position = self.position
+            self.unsynced_entries = 0
             dirty: set[Path] = set()
             count = ends = starts = 0
             for _, queue in self._table.on_disk():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..index.dispatch import DispatchCount, DispatchRules, dispatch
+from ..index.key_entries import KeyEntries, key_entries
 from ..index.queue_table import QueueTable
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from ..store.log_reader import LogReader
@@ -26,11 +29,15 @@ def dispatch_range(
     count: DispatchCount,
     *,
     mapped: bool = False,
+    put_keys: Callable[[KeyEntries], None] | None = None,
 ) -> None:
-    """Put the entries of every record in physical [start, stop), a range without structural damage."""
+    """Put the entries of every record in physical [start, stop), a range without structural damage; and hand its keys
+    to `put_keys`."""
     for segment, first, last in reader.segments_between(start, stop):
         for piece, rows in reader.scan(segment, first, last, check_crc=False, mapped=mapped):
             dispatch(piece, rows, rules, table, count)
+            if put_keys is not None:
+                put_keys(key_entries(piece, rows))
 
 
 def forget_beyond(table: QueueTable, start: int, end: int, count: DispatchCount) -> None:

@@ -1,72 +1,82 @@
-"""The one thread of an open store: it dispatches, syncs, seals and writes the checkpoint, and sleeps while nothing is
-new.
+"""The one thread of an open store that is always there: it dispatches, syncs, seals and writes the checkpoint, and
+sleeps while there is nothing to do.
 
-    every flush_interval_ms after something was appended          under async flush: sync the log; dispatch
-    every queue_flush_interval_ms after something was dispatched  sync queues, then checkpoint and progress page
+A round comes flush_interval_ms after something was appended, and when something is due that an earlier round left:
+
+    sync the log     async flush: if flush_least_pages are dirty or a segment is full, else every
+                     flush_thorough_interval_ms; sync flush: whatever no put has synced
+    dispatch         everything visible, into the queues and the key index
+    flush queues     sync them, then checkpoint and progress page; every queue_flush_interval_ms, if
+                     queue_flush_least_pages of entries are new or the log has begun a segment, else every
+                     queue_flush_thorough_interval_ms
+    flush the index  every index_flush_interval_ms
+
+Between rounds it syncs at once for puts that did not wait for a sync (`sync_soon`).
 
 Derived files that have no room wait for it: the round is tried again until there is some. Any other failure poisons the
 store: puts are refused from then on, reads go on.
-
-Raw locks are the bells here, not events: ringing is one call into C, which no KeyboardInterrupt can leave half done.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
+import math
 from collections.abc import Callable
+from typing import Protocol
 
 from ..store.clock import Clock
 from ..store.errors import DiskFullError, StorePoisonedError
-from ..store.settings import StoreSettings
+from ..store.settings import FlushMode, StoreSettings
+from .bell import Bell
+from .flush_rule import FlushRule
+from .service_thread import ServiceThread
 
 log = logging.getLogger("flightlog.flush")
 
-STOP_POLL_S = 0.1
 
+class Flushable(Protocol):
+    """What the service asks of a store."""
 
-class _Bell:
-    """Something to wait for. Rung once or often before a wait, it ends that wait."""
+    def log_is_dirty(self, least_pages: int) -> bool: ...
 
-    def __init__(self) -> None:
-        self._silence = threading.Lock()
-        self._silence.acquire()
+    def queues_are_dirty(self, least_pages: int) -> bool: ...
 
-    @property
-    def is_rung(self) -> bool:
-        return not self._silence.locked()
+    def flush_log(self) -> None: ...
 
-    def ring(self) -> None:
-        try:  # noqa: SIM105 (an interrupt could come inside contextlib.suppress, before the release)
-            self._silence.release()
-        except RuntimeError:
-            pass  # rung already
+    def dispatch(self) -> None: ...
 
-    def wait(self, timeout_s: float = -1) -> bool:
-        """Return, and silence the bell, once it is rung; False if it is not within `timeout_s`."""
-        return self._silence.acquire(timeout=timeout_s)
+    def flush_queues(self) -> None: ...
+
+    def index_is_dirty(self, least_pages: int) -> bool: ...
+
+    def flush_index(self) -> None: ...
+
+    def poison(self, cause: BaseException) -> None: ...
 
 
 class FlushService:
     """Started once, woken by appends, stopped and waited for at close."""
 
-    def __init__(
-        self,
-        settings: StoreSettings,
-        clock: Clock,
-        flush_log: Callable[[], None],
-        flush_queues: Callable[[], None],
-        failed: Callable[[BaseException], None],
-    ) -> None:
+    def __init__(self, settings: StoreSettings, clock: Clock, store: Flushable) -> None:
+        self._clock, self._store = clock, store
         self._interval_s = settings.flush_interval_ms / 1000
-        self._queue_interval_s = settings.queue_flush_interval_ms / 1000
-        self._clock, self._flush_log, self._flush_queues, self._failed = clock, flush_log, flush_queues, failed
-        self._work, self._stop, self._ended = _Bell(), _Bell(), _Bell()
-        self._is_stopping = self._has_ended = False
-        self._finish: Callable[[], None] | None = None
-        # A daemon: the interpreter joins other threads before `atexit` runs, which is where a forgotten store is
-        # closed.
-        self._thread = threading.Thread(target=self._run, name="flightlog-flush", daemon=True)
+        thorough_s, least_pages = settings.flush_thorough_interval_ms / 1000, settings.flush_least_pages
+        if settings.flush_mode is FlushMode.SYNC:
+            least_pages = 0
+        self._log_rule = FlushRule(self._interval_s, least_pages, thorough_s)
+        self._queue_rule = FlushRule(
+            settings.queue_flush_interval_ms / 1000,
+            settings.queue_flush_least_pages,
+            settings.queue_flush_thorough_interval_ms / 1000,
+        )
+        index_interval_s = settings.index_flush_interval_ms / 1000
+        self._index_rule = FlushRule(index_interval_s, 0, index_interval_s)
+        self._work = Bell()
+        """Rung by appends; waited for while no round is coming."""
+        self._hurry = Bell()
+        """Rung, together with the other one, by what cannot wait for the round that is coming."""
+        self._is_hurried = self._lacks_room = False
+        self._thread = ServiceThread("flightlog-flush", self._serve, self._ring)
 
     def start(self) -> None:
         self._thread.start()
@@ -76,70 +86,88 @@ class FlushService:
         if not self._work.is_rung:
             self._work.ring()
 
+    def sync_soon(self) -> None:
+        """Something was appended that is to be synced without delay, and nobody waits for it."""
+        self._is_hurried = True
+        self._ring()
+
     def stop(self) -> None:
         """Return once the thread has ended. What it had not flushed is the closer's to flush.
 
         If a KeyboardInterrupt ends the wait, call it again.
         """
-        self._request_stop()
-        if self._thread.ident is None:
-            return  # was never started
-        while not self._has_ended:  # an interrupted Thread.join forgets a thread that still runs
-            self._ended.wait(STOP_POLL_S)
-        self._thread.join()
+        self._thread.stop()
 
-    def stop_then(self, finish: Callable[[], None]) -> None:
-        """As `stop`, and `finish` afterwards: for a store whose handle was dropped without a close.
+    @property
+    def thread(self) -> ServiceThread:
+        return self._thread
 
-        A garbage collection may drop it in the service thread, in the middle of a round: then `finish` is called there,
-        after that round.
-        """
-        if threading.current_thread() is self._thread and not self._has_ended:
-            self._finish = finish
-            self._request_stop()
-        else:
-            self.stop()
-            finish()
-
-    def _request_stop(self) -> None:
-        self._is_stopping = True
-        self._stop.ring()
+    def _ring(self) -> None:
+        self._hurry.ring()
         self._work.ring()
 
-    def _run(self) -> None:
-        try:
-            self._serve()
-        finally:
-            self._has_ended = True
-            if self._finish is not None:
-                self._finish()
-            self._ended.ring()
-
     def _serve(self) -> None:
-        queues_due_s: float | None = None
-        has_warned = False
-        while not self._is_stopping:
-            # Idle without queues to flush: wait for an append, however long that takes.
-            self._work.wait(-1 if queues_due_s is None else 0)
-            if self._stop.wait(self._interval_s):
+        due_s = math.inf  # when the next round comes
+        is_coming = False  # because of appends; further ones need not wake anybody
+        while True:
+            left_s = due_s - self._clock.monotonic_s()
+            if left_s > 0:
+                was_rung = (self._hurry if is_coming else self._work).wait(None if due_s == math.inf else left_s)
+                if was_rung and not is_coming:
+                    is_coming = True
+                    due_s = min(due_s, self._clock.monotonic_s() + self._interval_s)
+            else:
+                is_coming = False
+                self._work.wait(0)  # what is appended from here on asks for another round
+            if self._thread.is_stopping:
                 return
-            try:
-                self._flush_log()
-                now_s = self._clock.monotonic_s()
-                if queues_due_s is None:
-                    queues_due_s = now_s + self._queue_interval_s
-                elif now_s >= queues_due_s:
-                    self._flush_queues()
-                    queues_due_s = now_s + self._queue_interval_s if self._work.is_rung else None
-                has_warned = False
-            except StorePoisonedError:
-                return
-            except DiskFullError as e:
-                if not has_warned:
-                    log.warning("derived files wait for room on the disk: %s", e)
-                has_warned = True
-                queues_due_s = self._clock.monotonic_s() + self._queue_interval_s
-            except BaseException as e:  # whatever it is, the store must not go on as if it were flushed
-                log.exception("the flush service failed; the store takes no more puts")
-                self._failed(e)
-                return
+            if self._is_hurried:
+                self._is_hurried = False
+                if not self._does(self._store.flush_log):
+                    return
+            if left_s <= 0:
+                if not self._does(self._flush_what_is_due):
+                    return
+                due_s = self._next_round_s()
+
+    def _flush_what_is_due(self) -> None:
+        store = self._store
+        if self._log_rule.due_s(store.log_is_dirty) <= self._clock.monotonic_s():
+            store.flush_log()
+            self._log_rule.flushed(self._clock.monotonic_s())
+        store.dispatch()
+        if self._queue_rule.due_s(store.queues_are_dirty) <= self._clock.monotonic_s():
+            store.flush_queues()
+            self._queue_rule.flushed(self._clock.monotonic_s())
+        if self._index_rule.due_s(store.index_is_dirty) <= self._clock.monotonic_s():
+            store.flush_index()
+            self._index_rule.flushed(self._clock.monotonic_s())
+        self._lacks_room = False
+
+    def _next_round_s(self) -> float:
+        """When to come back though nothing is appended any more; infinity if everything is flushed."""
+        store, soon_s = self._store, self._clock.monotonic_s() + self._interval_s
+        if self._lacks_room:
+            return soon_s
+        due_s = min(
+            self._log_rule.due_s(store.log_is_dirty),
+            self._queue_rule.due_s(store.queues_are_dirty),
+            self._index_rule.due_s(store.index_is_dirty),
+        )
+        return max(due_s, soon_s)
+
+    def _does(self, work: Callable[[], None]) -> bool:
+        """Do it; False if the store is poisoned, by this failure or an earlier one."""
+        try:
+            work()
+        except StorePoisonedError:
+            return False
+        except DiskFullError as e:
+            if not self._lacks_room:  # once, however often it is tried again
+                log.warning("derived files wait for room on the disk: %s", e)
+            self._lacks_room = True
+        except BaseException as e:  # whatever it is, the store must not go on as if it were flushed
+            log.exception("the flush service failed; the store takes no more puts")
+            self._store.poison(e)
+            return False
+        return True

@@ -1,8 +1,8 @@
 """The store that an application embeds: put, read, verify, close.
 
 Invariants:
-- A put that returned is stored once, in order, and visible to the next read of this process; under sync flush it is
-  durable.
+- A put that returned PUT_OK is stored once, in order, and visible to the next read of this process; under sync flush it
+  is durable. Two are visible only once they are durable: what did not wait for its sync, and what waited too long.
 - A put that raised an InvalidMessageError or a DiskFullError stored nothing of that message.
 - After a failed sync or a failed service thread, puts raise StorePoisonedError and reads go on.
 - A child made by fork can neither read nor write with this handle.
@@ -16,36 +16,37 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 
 from ..index.queue_table import QueueTable
 from ..store.clock import Clock, SystemClock
-from ..store.commit_log import Appended
 from ..store.disk import Disk, RealDisk
-from ..store.errors import DiskFullError, FlightlogError, ForkedStoreError, StoreClosedError
+from ..store.errors import FlightlogError, ForkedStoreError, StoreClosedError
 from ..store.lock import watch_fork
-from ..store.message import GetResult, Message, PutResult, PutStatus, StoredMessage
-from ..store.queue_offsets import QueueKey
-from ..store.record import PreparedRecord, prepare
-from ..store.settings import FlushMode, StoreSettings
+from ..store.message import Message, PutResult
+from ..store.settings import StoreSettings
 from .boot import boot
 from .diverting import Divert, refuse_delays
+from .finding import Finder
+from .findings import VerifyReport
 from .flush_service import FlushService
+from .get_limits import GetLimits
+from .key_query import KeyQuery, has_uniq_key
+from .pending_puts import PendingPuts
+from .putting import Putter
 from .read_only import open_read_only
-from .reading import DEFAULT_MAX_COUNT, OnCorrupt, QueueReader, queue_bounds
+from .readable import ReadableStore
+from .reading import QueueReader
 from .recovery import RecoveryReport
 from .upkeep import Upkeep
-from .verifying import VerifyReport
 
 log = logging.getLogger("flightlog.store")
 
-BATCH_SIZE = 256 << 10
-"""How many bytes of records put_many appends under one hold of the append lock."""
 
-
-class MessageStore:
+class MessageStore(ReadableStore):
     """One store, open for writing. Made by `flightlog.open`; a context manager.
 
     Safe from many threads. The stop order of `close` is written there, with its reasons.
@@ -56,7 +57,7 @@ class MessageStore:
 
     def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert) -> None:
         self.path, self.settings = path, settings
-        self._disk, self._divert, self._pid = disk, divert, os.getpid()
+        self._disk, self._pid = disk, os.getpid()
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
@@ -65,12 +66,18 @@ class MessageStore:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
             self.recovery_report: RecoveryReport = parts.report
-            self._queues = QueueReader(self._log.reader, self._table)
-            self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
-            self._is_sync = settings.flush_mode is FlushMode.SYNC
-            self._upkeep = keep = Upkeep(disk, path, parts, syncs_log=not self._is_sync)
-            service = FlushService(settings, clock, keep.flush_log, keep.flush_queues, keep.poison)
+            commit_log = parts.log  # not reached through self: a handle that nobody holds is to be collected at once
+            self._queues = QueueReader(
+                commit_log.reader, parts.table, GetLimits.of(settings), lambda: commit_log.visible
+            )
+            self._finder = Finder(commit_log.reader, parts.table, lambda: commit_log.visible)
+            self._keys = KeyQuery(commit_log.reader, parts.index) if parts.index is not None else None
+            self._upkeep = keep = Upkeep(disk, path, parts)
+            self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
+            service = FlushService(settings, clock, keep)
             self._service = service
+            self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep)
+            self._end = _ending(service, self._putter.pending, keep)
             watch_fork(self)
             self._at_exit = _close_at_exit(self)
             atexit.register(self._at_exit)
@@ -88,112 +95,64 @@ class MessageStore:
         """Append one message.
 
         Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
-        the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again.
+        the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again. One that
+        does not wait (`wait_store_ok=False`) is put as under async flush, except that its sync follows at once and that
+        it cannot be read before.
 
         Raises InvalidMessageError (nothing stored), DiskFullError (nothing stored), SyncFailedError and
         StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
         """
         self._check_usable()
-        if self._dispatcher.is_stalled:
-            self._dispatcher.catch_up()
-        record = prepare(self._divert(message), self.settings, self._log.segment_size)
-        results: list[PutResult] = []
-        try:
-            self._append((record,), results)
-        finally:
-            self._service.wake()
-        self._await_sync(results)
-        return results[0]
+        return self._putter.put(message)
+
+    def put_async(self, message: Message) -> Future[PutResult]:
+        """Append one message in this call, and leave the waiting to the future that it returns.
+
+        Errors before the append are raised here, the same as by `put`. Under async flush, and for a message that does
+        not wait (`wait_store_ok=False`), the future is done when it is returned. Under sync flush it is completed by a
+        thread of the store: with PUT_OK once the message is durable and can be read; with FLUSH_DISK_TIMEOUT once
+        `sync_flush_timeout_ms` have passed, even while a sync hangs; with a StorePoisonedError, whose cause is the
+        failure, if syncs have failed: the message was not acknowledged. One sync serves all that wait, here and in
+        `put`. Nothing bounds how many futures wait at a time.
+
+        A future cannot be cancelled: its message is in the log. Callbacks run in the thread that completes futures, one
+        after the other: they may use the store, and close it, but what they wait for holds up the futures behind, so
+        none may wait for another future of the store. `close` completes every future before it returns. In a child made
+        by fork the futures of the parent are never completed.
+        """
+        self._check_usable()
+        return self._putter.put_async(message)
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Append messages in order, with one sync for all of them under sync flush.
+        """Append messages in order, with one sync for all of them under sync flush, unless none of them waits for it.
 
         All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it
         stored: their results are its `results`. Otherwise as `put`.
         """
         self._check_usable()
-        if self._dispatcher.is_stalled:
-            self._dispatcher.catch_up()
-        divert, settings, segment_size = self._divert, self.settings, self._log.segment_size
-        records = [prepare(divert(message), settings, segment_size) for message in messages]
-        results: list[PutResult] = []
-        try:
-            for batch in _batches(records):
-                self._append(batch, results)
-        except DiskFullError as e:
-            self._await_sync(results)
-            e.results = results
-            raise
-        finally:
-            self._service.wake()
-        self._await_sync(results)
-        return results
-
-    def _await_sync(self, results: list[PutResult]) -> None:
-        """Under sync flush: return once all of them are durable, or mark them as not known to be."""
-        if self._is_sync and results:
-            last = results[-1]
-            if not self._log.flush(self._sync_timeout_s, last.physical_offset + last.size):
-                results[:] = [result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
-
-    def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
-        """Append one batch and add what was appended to `results`, also if the append raises."""
-        appended: list[Appended] = []
-        try:
-            self._log.append(records, appended)
-        finally:
-            results += [
-                PutResult(
-                    PutStatus.PUT_OK,
-                    record.topic,
-                    record.queue_id,
-                    queue_offset,
-                    physical_offset,
-                    record.size,
-                    store_timestamp_ms,
-                    record.store_host,
-                )
-                for record, (queue_offset, physical_offset, store_timestamp_ms) in zip(records, appended, strict=False)
-            ]
+        return self._putter.put_many(messages)
 
     def flush(self) -> None:
-        """Return once everything put so far is on the disk. Raises SyncFailedError or StorePoisonedError."""
+        """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
+        wait for its sync, or waited too long.
+
+        Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
+        """
         self._check_usable()
         self._log.flush()
 
-    # -- reading
+    # -- what can be read stands in engine/readable.py
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_count: int = DEFAULT_MAX_COUNT) -> GetResult:
-        """Up to `max_count` messages of a queue from `queue_offset` on, with RocketMQ's status and next offset.
+    def _readable_end(self) -> int:
+        return self._log.visible
 
-        Raises CorruptRecordError or CorruptQueueError where a message is damaged.
-        """
-        self._check_usable()
-        self._upkeep.catch_up()
-        return self._queues.get(topic, queue_id, queue_offset, max_count)
+    def _unread_from(self) -> int:
+        return self._dispatcher.index_position
 
-    def read(
-        self, topic: str, queue_id: int = 0, queue_offset: int | None = None, *, on_corrupt: OnCorrupt = "raise"
-    ) -> Iterator[StoredMessage]:
-        """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached.
+    def _is_unread(self, start: int, uniq_key: str, topic: str | None) -> bool:
+        return has_uniq_key(self._log.reader, start, self._log.end, topic, uniq_key)
 
-        Raises CorruptRecordError or CorruptQueueError at a damaged message; `on_corrupt="skip"` leaves it out and
-        counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
-        """
-        self._check_usable()
-        self._upkeep.catch_up()
-        return self._queues.read(topic, queue_id, queue_offset, on_corrupt, self._check_usable, self._upkeep.catch_up)
-
-    @property
-    def corrupt_skipped(self) -> int:
-        """Messages that `on_corrupt="skip"` has left out so far."""
-        return self._queues.corrupt_skipped
-
-    def queues(self) -> dict[QueueKey, tuple[int, int]]:
-        """(topic, queue id) -> (offset of the first message, offset one past the last)."""
-        self._check_usable()
-        self._upkeep.catch_up()
-        return {key: queue_bounds(queue) for key, queue in self._table.items()}
+    # -- checking
 
     def verify(self) -> VerifyReport:
         """Check every byte of the store against itself, as a reader beside this writer would."""
@@ -207,9 +166,10 @@ class MessageStore:
     def close(self) -> None:
         """Flush everything, mark the store as cleanly closed, let it go. Calling it twice is fine.
 
-        The order, and why: refuse new calls; stop the service thread, so that nobody else flushes; dispatch and flush,
-        so that the log and the queues are whole; write the checkpoint, then the clean-close words that rest on it;
-        remove `abort` only when all that is durable; free the lock last, so that nobody opens the store before.
+        The order, and why: refuse new calls; stop the service thread, so that it flushes nothing behind the closer;
+        complete the futures of `put_async`, durable or with their error, for nothing is synced after the rest; dispatch
+        and flush, so that the log and the queues are whole; write the checkpoint, then the clean-close words that rest
+        on it; remove `abort` only when all that is durable; free the lock last, so that nobody opens the store before.
 
         Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
         ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
@@ -221,16 +181,24 @@ class MessageStore:
         self._closed = True
         if self._forked:
             return
-        with self._close_lock:
-            if self._is_let_go:
-                return
-            self._service.stop()
+        if not self._putter.pending.runs_callbacks_here():
+            with self._close_lock:
+                self._close_locked()
+        elif self._close_lock.acquire(blocking=False):  # who else closes may be waiting for this callback to end
             try:
-                self._upkeep.end()
+                self._close_locked()
             finally:
-                self._is_let_go = self._upkeep.is_over
-                if self._is_let_go:
-                    atexit.unregister(self._at_exit)
+                self._close_lock.release()
+
+    def _close_locked(self) -> None:
+        if self._is_let_go:
+            return
+        try:
+            self._end()
+        finally:
+            self._is_let_go = self._upkeep.is_over
+            if self._is_let_go:
+                atexit.unregister(self._at_exit)
 
     def __del__(self) -> None:
         if self._is_let_go or self._forked:
@@ -238,10 +206,20 @@ class MessageStore:
         text = f"{self.path}: the store was never closed; closing it now"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
         atexit.unregister(self._at_exit)
-        try:
-            self._service.stop_then(self._upkeep.end)
-        except FlightlogError as e:
-            log.error("%s: closed as one that was killed: %s", self.path, e)
+        end, path = self._end, self.path
+
+        def end_quietly() -> None:
+            try:
+                end()
+            except FlightlogError as e:
+                log.error("%s: closed as one that was killed: %s", path, e)
+
+        # A garbage collection may come in any thread, in the middle of what that one does for this store.
+        for thread in (self._service.thread, *self._putter.pending.threads):
+            if thread.is_current():
+                thread.stop_then(end_quietly)
+                return
+        end_quietly()
 
     @property
     def is_closed(self) -> bool:
@@ -269,6 +247,17 @@ class MessageStore:
         self.close()
 
 
+def _ending(service: FlushService, pending: PendingPuts, upkeep: Upkeep) -> Callable[[], None]:
+    """The end of a store without its handle. If a KeyboardInterrupt ends it, it can be called again."""
+
+    def end() -> None:
+        service.stop()
+        pending.finish()
+        upkeep.end()
+
+    return end
+
+
 def _close_at_exit(store: MessageStore) -> Callable[[], None]:
     """A closer that does not keep the store alive."""
     reference = weakref.ref(store)
@@ -282,20 +271,6 @@ def _close_at_exit(store: MessageStore) -> Callable[[], None]:
                 log.error("%s: closed as one that was killed: %s", alive.path, e)
 
     return close
-
-
-def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
-    """Consecutive records of about BATCH_SIZE bytes together."""
-    batch: list[PreparedRecord] = []
-    size = 0
-    for record in records:
-        batch.append(record)
-        size += record.size
-        if size >= BATCH_SIZE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
 
 
 def open_store(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -20,17 +19,21 @@ from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
 from ..store.log_files import COMMIT_LOG_FOLDER, list_log_files
 from ..store.log_reader import LogReader
-from ..store.message import GetResult, StoredMessage
 from ..store.progress import STILL_OPEN, read_progress
-from ..store.queue_offsets import QueueKey
 from ..store.segment import Segment
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from .dispatching import dispatch_range, dispatch_rules
 from .evidence import Evidence, LastWriter, read_abort, read_evidence, someone_holds_the_lock
-from .reading import DEFAULT_MAX_COUNT, OnCorrupt, QueueReader, queue_bounds
+from .finding import Finder
+from .findings import VerifyReport
+from .get_limits import GetLimits
+from .key_query import KeyQuery
+from .readable import ReadableStore
+from .reading import QueueReader
 from .recovery import RecoveryReport, recover_queues
 from .survey import Survey, survey
-from .verifying import VerifyReport, verify_store
+from .verifying import verify_store
+from .view_keys import ViewKeys
 
 log = logging.getLogger("flightlog.read_only")
 
@@ -38,7 +41,7 @@ MORE_LOOKS = 20
 """How often a view is made anew because a writer has opened or closed the store in the middle of it."""
 
 
-class ReadOnlyStore:
+class ReadOnlyStore(ReadableStore):
     """A store as it can be read now. Use as a context manager, or call `close`."""
 
     def __init__(self, path: Path, disk: Disk, settings: StoreSettings) -> None:
@@ -68,7 +71,11 @@ class ReadOnlyStore:
         self._reader = LogReader(disk, self._evidence.files)
         self._table = self._load_table()
         self._survey, self.report = self._recover()
-        self._queues = QueueReader(self._reader, self._table)
+        found = self._survey
+        self._queues = QueueReader(self._reader, self._table, GetLimits.of(self._settings), lambda: found.end)
+        self._finder = Finder(self._reader, self._table, lambda: found.end)
+        keys = ViewKeys(disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end)
+        self._keys = KeyQuery(self._reader, keys)
 
     def _load_table(self) -> QueueTable:
         entries = find_file_entries(self._disk, self.path) or DEFAULT_QUEUE_FILE_ENTRIES
@@ -117,7 +124,7 @@ class ReadOnlyStore:
     def refresh(self) -> None:
         """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced
         meanwhile."""
-        self._check_open()
+        self._check_usable()
         if self._is_same_session():
             self._follow(self._evidence.readable_below)
             return
@@ -126,7 +133,11 @@ class ReadOnlyStore:
             return  # nobody has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings)
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
-        self._survey, self.report, self._queues = reopened._survey, reopened.report, reopened._queues
+        self._survey, self.report = reopened._survey, reopened.report
+        self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
+
+    def _readable_end(self) -> int:
+        return self._survey.end
 
     def _is_same_session(self) -> bool:
         """Whether the flightlog writer of the last look still has the store open, or was killed; notes its progress."""
@@ -163,28 +174,6 @@ class ReadOnlyStore:
         self.report.end = found.end
         self.report.records_scanned += found.records
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_count: int = DEFAULT_MAX_COUNT) -> GetResult:
-        """As MessageStore.get."""
-        self._check_open()
-        return self._queues.get(topic, queue_id, queue_offset, max_count)
-
-    def read(
-        self, topic: str, queue_id: int = 0, queue_offset: int | None = None, *, on_corrupt: OnCorrupt = "raise"
-    ) -> Iterator[StoredMessage]:
-        """As MessageStore.read, up to the end as of the last refresh."""
-        self._check_open()
-        return self._queues.read(topic, queue_id, queue_offset, on_corrupt, self._check_open)
-
-    @property
-    def corrupt_skipped(self) -> int:
-        """Messages that `on_corrupt="skip"` has left out so far."""
-        return self._queues.corrupt_skipped
-
-    def queues(self) -> dict[QueueKey, tuple[int, int]]:
-        """(topic, queue id) -> (offset of the first message, offset one past the last)."""
-        self._check_open()
-        return {key: queue_bounds(queue) for key, queue in self._table.items()}
-
     @property
     def min_physical_offset(self) -> int:
         return self._reader.min_offset
@@ -211,10 +200,10 @@ class ReadOnlyStore:
 
     def verify(self) -> VerifyReport:
         """Check every byte that this view may read; see engine/verifying.py."""
-        self._check_open()
+        self._check_usable()
         return verify_store(self._disk, self.path, self._reader, self._table, self._evidence, self._rules, self._survey)
 
-    def _check_open(self) -> None:
+    def _check_usable(self) -> None:
         if self._closed:
             raise StoreClosedError(f"{self.path}: this view was closed; open it again")
 

@@ -7,8 +7,15 @@
     offset at the end                          OFFSET_OVERFLOW_ONE       the offset
     offset past the end                        OFFSET_OVERFLOW_BADLY     the end
     the queue's file is missing                OFFSET_FOUND_NULL         start of the next queue file
-    messages gone from the log meanwhile       MESSAGE_WAS_REMOVING      one past the last looked at
-    at least one message                       FOUND                     one past the last message
+    at least one message                       FOUND                     one past the last looked at
+    no message, and of those looked at...
+      the last one does not match the tags     NO_MATCHED_MESSAGE        one past the last looked at
+      the last one is gone from the log        MESSAGE_WAS_REMOVING      one past the last looked at
+
+A get looks at entries one after another, and stops before one that lies in the next queue file, or 800 entries on
+(`get_scan_size`; `max_count` entries if that is more), or, once it has a message, before one for which there is no room
+(engine/get_limits.py). One that is gone stands for its whole segment: the entries behind it that point into the same
+one are passed over, whatever their tags, and leave the status as it is.
 
 (RocketMQ's `DefaultMessageStore#getMessage`.)
 """
@@ -16,20 +23,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Literal
 
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue, QueueTable
+import numpy as np
+
+from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit
 from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
 from ..store.log_reader import LogReader
 from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
-from .dispatching import LMQ_PREFIX
+from .entries import entries, may_match_mask, message_of, missing_file
+from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
+from .tag_filter import TagFilter, tag_filter
 
 OnCorrupt = Literal["raise", "skip"]
 
-DEFAULT_MAX_COUNT = 32
 PAGE_ENTRIES = 512
 """Entries that an iterator fetches at a time."""
 
@@ -37,68 +46,133 @@ PAGE_ENTRIES = 512
 class QueueReader:
     """Reads queues of one table and messages of one log. Safe from many threads."""
 
-    def __init__(self, reader: LogReader, table: QueueTable) -> None:
-        self._reader, self._table = reader, table
+    def __init__(
+        self, reader: LogReader, table: QueueTable, limits: GetLimits, readable_end: Callable[[], int]
+    ) -> None:
+        self._reader, self._table, self._limits = reader, table, limits
+        self._readable_end = readable_end
+        """Physical offset up to which the log may be read now."""
         self.corrupt_skipped = 0
         """Messages that `on_corrupt="skip"` has left out so far."""
 
-    def get(self, topic: str, queue_id: int, queue_offset: int, max_count: int = DEFAULT_MAX_COUNT) -> GetResult:
-        """Up to `max_count` messages from `queue_offset` on; the table at the head of this module gives the rest.
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+    ) -> GetResult:
+        """Messages from `queue_offset` on, as the table at the head of this module says.
 
-        Raises CorruptRecordError or CorruptQueueError where the first message is damaged; one further on ends the
-        answer before it.
+        Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged; one further on ends
+        the answer before it. Raises UsageError for a `max_count` below 1 and `tags` without a tag.
         """
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
+        wanted = tag_filter(topic, tags)
         queue = self._table.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
         first, end = queue.min_index, queue.end
-
-        def answer(status: GetStatus, next_queue_offset: int) -> GetResult:
-            return GetResult(status, next_queue_offset, first, end, [])
-
+        messages: list[StoredMessage] = []
         if end == 0:
-            return answer(GetStatus.NO_MESSAGE_IN_QUEUE, 0)
-        if queue_offset < first:
-            return answer(GetStatus.OFFSET_TOO_SMALL, first)
-        if queue_offset == end:
-            return answer(GetStatus.OFFSET_OVERFLOW_ONE, queue_offset)
-        if queue_offset > end:
-            return answer(GetStatus.OFFSET_OVERFLOW_BADLY, end)
-        units = queue.units(queue_offset, min(max_count, end - queue_offset))
-        if not len(units):
-            return answer(GetStatus.OFFSET_FOUND_NULL, queue.next_file_index(queue_offset))
-        messages = []
-        for i, unit in enumerate(units.tolist()):
-            if unit[0] < self._reader.min_offset:
-                continue
-            try:
-                messages.append(self._message((topic, queue_id), queue_offset + i, QueueUnit(*unit)))
-            except (CorruptRecordError, CorruptQueueError):
-                if not messages:
-                    raise
-                units = units[:i]  # the messages before it are given first
+            status, next_queue_offset = GetStatus.NO_MESSAGE_IN_QUEUE, 0
+        elif queue_offset < first:
+            status, next_queue_offset = GetStatus.OFFSET_TOO_SMALL, first
+        elif queue_offset == end:
+            status, next_queue_offset = GetStatus.OFFSET_OVERFLOW_ONE, queue_offset
+        elif queue_offset > end:
+            status, next_queue_offset = GetStatus.OFFSET_OVERFLOW_BADLY, end
+        else:
+            stop = min(end, queue.next_file_index(queue_offset), queue_offset + self._limits.scan_entries(max_count))
+            page = max_count if wanted is None else stop - queue_offset
+            candidates = entries(queue, queue_offset, stop, page, wanted)
+            room = (max_count, clamp_max_size(max_size))
+            status, examined = self._collect((topic, queue_id), queue_offset, candidates, wanted, room, messages)
+            next_queue_offset = queue_offset + examined if examined else queue.next_file_index(queue_offset)
+        return GetResult(status, next_queue_offset, first, end, messages)
+
+    def _collect(
+        self,
+        key: QueueKey,
+        queue_offset: int,
+        candidates: Iterator[tuple[int, QueueUnit, bool]],
+        wanted: TagFilter | None,
+        room: tuple[int, int],
+        messages: list[StoredMessage],
+    ) -> tuple[GetStatus, int]:
+        """Add what the candidates give to `messages`; returns the status, and how many were looked at.
+
+        `room` is how many messages and bytes of records the caller has room for.
+        """
+        max_count, max_size = room
+        log_end = self._readable_end()
+        status, examined = GetStatus.OFFSET_FOUND_NULL, 0
+        size = gone_below = 0
+        for index, unit, may_match in candidates:
+            if messages and (
+                size + unit.size > max_size
+                or self._limits.is_full(len(messages), size, unit.size, log_end - unit.physical_offset)
+            ):
                 break
-        next_queue_offset = queue_offset + len(units)
-        if not messages:
-            return answer(GetStatus.MESSAGE_WAS_REMOVING, next_queue_offset)
-        return GetResult(GetStatus.FOUND, next_queue_offset, first, end, messages)
+            if unit.physical_offset < gone_below:
+                examined += 1
+                continue
+            message, missed = None, GetStatus.NO_MATCHED_MESSAGE
+            if may_match:
+                try:
+                    message = message_of(self._reader, key, index, unit)
+                except (CorruptRecordError, CorruptQueueError):
+                    if index == queue_offset:
+                        raise
+                    break  # what stands before it is answered first
+                if message is None:
+                    missed = GetStatus.MESSAGE_WAS_REMOVING
+                    gone_below = self._reader.next_segment_offset(unit.physical_offset)
+                elif wanted is not None and not wanted.matches(message):
+                    message = None
+            examined += 1
+            if message is not None:
+                messages.append(message)
+                size += unit.size
+                status, gone_below = GetStatus.FOUND, 0
+                if len(messages) == max_count:
+                    break
+            elif not messages:
+                status = missed
+        return status, examined
 
     def read(
         self,
         topic: str,
         queue_id: int,
         queue_offset: int | None,
+        tags: str | None,
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None = None,
     ) -> Iterator[StoredMessage]:
-        """Every message from `queue_offset` (None: the first) to the end as it is when the end is reached.
+        """Every message that matches, from `queue_offset` (None: the first) to the end as it is when the end is
+        reached. Messages that the log lets go meanwhile are passed over.
 
         `check` is called before each message and may raise. `catch_up` is called at the end: the queue may have grown.
         """
-        queue = self._table.get((topic, queue_id))
+        wanted = tag_filter(topic, tags)  # here and not at the first step: a wrong filter is told at the call
+        return self._read((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
+
+    def _read(
+        self,
+        key: QueueKey,
+        queue_offset: int | None,
+        wanted: TagFilter | None,
+        on_corrupt: OnCorrupt,
+        check: Callable[[], None],
+        catch_up: Callable[[], None] | None,
+    ) -> Iterator[StoredMessage]:
+        queue = self._table.get(key)
         if queue is None:
             return
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
@@ -108,48 +182,28 @@ class QueueReader:
                 catch_up()
             if index >= queue.end:
                 return
+            check()
             units = queue.units(index, min(PAGE_ENTRIES, queue.end - index))
             if not len(units):
                 if on_corrupt == "raise":
-                    raise CorruptQueueError(
-                        self._queue_path((topic, queue_id)), index, "no queue file", f"entries up to {queue.end}"
-                    )
+                    raise missing_file(self._reader, key, index, queue.end)
                 behind = min(queue.next_file_index(index), queue.end)
                 self.corrupt_skipped += behind - index
                 index = behind
                 continue
-            for unit in units.tolist():
+            places = np.flatnonzero(may_match_mask(units, wanted))
+            for at, unit in zip(places.tolist(), units[places].tolist(), strict=True):
                 check()
                 try:
-                    message = self._message((topic, queue_id), index, QueueUnit(*unit))
+                    message = message_of(self._reader, key, index + at, QueueUnit(*unit))
                 except (CorruptRecordError, CorruptQueueError):
                     if on_corrupt == "raise":
                         raise
                     self.corrupt_skipped += 1
                 else:
-                    yield message
-                index += 1
-
-    def _message(self, key: QueueKey, queue_offset: int, unit: QueueUnit) -> StoredMessage:
-        """The message of one entry, if the entry and the record agree on what it is."""
-        if not unit.is_valid:
-            raise CorruptQueueError(
-                self._queue_path(key), queue_offset, f"an entry without a record {tuple(unit)}", "a message's entry"
-            )
-        message = self._reader.message(unit.physical_offset, unit.size)
-        if key[0].startswith(LMQ_PREFIX):
-            return message  # its record belongs to another topic
-        if (message.topic, message.queue_id, message.queue_offset) != (*key, queue_offset):
-            raise CorruptQueueError(
-                self._queue_path(key),
-                queue_offset,
-                f"the record of topic {message.topic} queue {message.queue_id} offset {message.queue_offset}",
-                f"topic {key[0]} queue {key[1]} offset {queue_offset}",
-            )
-        return message
-
-    def _queue_path(self, key: QueueKey) -> Path:
-        return self._reader.folder.parent / CONSUME_QUEUE_FOLDER / key[0] / str(key[1])
+                    if message is not None and (wanted is None or wanted.matches(message)):
+                        yield message
+            index += len(units)
 
 
 def queue_bounds(queue: Queue | None) -> tuple[int, int]:

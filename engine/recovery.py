@@ -49,6 +49,13 @@ class RecoveryReport:
     cut: list[str] = field(default_factory=list)
     """What was cut off the log, and where the bytes are kept."""
     last_store_timestamp_ms: int = 0
+    first_missed: int | None = None
+    """Physical offset of the first record whose queue entry was missing or wrong; None if none was."""
+    keys_scanned_from: int | None = None
+    """Physical offset from which keys were put into the key index; None where that was not looked at."""
+    keys_put: int = 0
+    keys_reason: str = ""
+    """Why there."""
 
     def log_lines(self) -> list[str]:
         """The report in words, for logs."""
@@ -57,6 +64,11 @@ class RecoveryReport:
             f"last writer: {self.last_writer.value}; scanned {scanned} bytes from {self.scanned_from} ({self.reason}): "
             f"{self.records_scanned} records, {self.entries_dispatched} queue entries missing or wrong"
         ]
+        if self.keys_scanned_from is not None:
+            lines.append(
+                f"key index: {self.keys_put} keys put, from {self.end - self.keys_scanned_from} bytes at "
+                f"{self.keys_scanned_from} ({self.keys_reason})"
+            )
         return lines + self.damage + self.cut
 
 
@@ -74,12 +86,15 @@ def recover_queues(
     Raises CorruptLogError, before anything is changed, if a corrupt middle stands in a writer's way.
     """
     start, reason = scan_start(reader, table, evidence)
+    first_missed: int | None = None
     while True:
         found = survey(reader, evidence, start, limit, for_writing=for_writing)
         count = DispatchCount()
         for extent_start, extent_stop in found.extents:
             dispatch_range(reader, table, rules, extent_start, extent_stop, count)
         forget_beyond(table, start, found.end, count)
+        if count.first_put is not None:
+            first_missed = count.first_put if first_missed is None else min(first_missed, count.first_put)
         if not count.gaps or start <= reader.min_offset:
             break
         start = min(start - 1, lagging_from(table, reader, count))
@@ -96,6 +111,7 @@ def recover_queues(
         found.records,
         count.entries,
         last_store_timestamp_ms=found.last_store_timestamp_ms or _last_store_timestamp_ms(evidence),
+        first_missed=first_missed,
     )
     for damage in found.damage:
         report.damage.append(f"{damage.path}: physical offset {damage.physical_offset}: {damage.found}; read past")

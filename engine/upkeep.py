@@ -7,8 +7,10 @@ collected, and the store is closed all the same.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from pathlib import Path
 
+from ..index.queue_unit import UNIT_SIZE
 from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.disk import Disk
 from ..store.errors import DiskError, DiskFullError
@@ -16,6 +18,10 @@ from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
 from ..store.progress import (
     CLEAN_CLOSE,
     FLUSHED,
+    INDEX_COUNT,
+    INDEX_ENTRIES,
+    INDEX_FILE,
+    INDEX_FLUSHED,
     QUEUE_COUNT,
     QUEUE_ENDS,
     QUEUE_STARTS,
@@ -23,6 +29,7 @@ from ..store.progress import (
     STORE_TIMESTAMP,
 )
 from ..store.seal import make_seal, read_seal, write_seal
+from ..store.settings import PAGE_SIZE
 from .boot import OpenParts
 from .evidence import ABORT_FILE
 
@@ -32,10 +39,13 @@ log = logging.getLogger("flightlog.store")
 class Upkeep:
     """Used by the flush service while it runs, and by the closer after it has ended; `catch_up` and `poison` by all."""
 
-    def __init__(self, disk: Disk, path: Path, parts: OpenParts, *, syncs_log: bool) -> None:
+    def __init__(self, disk: Disk, path: Path, parts: OpenParts) -> None:
         self._disk, self._path, self._parts = disk, path, parts
         self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
-        self._syncs_log = syncs_log
+        self._queues_flushed = parts.dispatcher.position
+        """As the word of that name in the progress page."""
+        self._index_flushed = parts.dispatcher.index_position
+        """The same."""
         self._checkpoint = parts.checkpoint
         self._sealed_below = parts.log.reader.min_offset
         self._was_ended = False
@@ -48,33 +58,54 @@ class Upkeep:
         A disk without room for queue entries refuses the next put (see `Dispatcher.is_stalled`), any other failure all
         of them; reads go on.
         """
-        try:
+        with suppress(DiskError):  # noted by the dispatcher; the next put says so
             self._dispatcher.catch_up()
-        except DiskFullError:
-            pass  # noted by the dispatcher; the next put says so
-        except DiskError as e:
-            log.error("%s: cannot write queue entries; the store takes no more puts: %s", self._path, e)
-            self.poison(e)
 
     def poison(self, cause: BaseException) -> None:
         """Refuse puts from now on."""
         if self._log.poison is None:
             self._log.poison = cause
 
+    def log_is_dirty(self, least_pages: int) -> bool:
+        """See CommitLog.is_dirty."""
+        return self._log.is_dirty(least_pages)
+
+    def queues_are_dirty(self, least_pages: int) -> bool:
+        """Whether a flush of the queues would spare recovery that many pages of entries, or a segment; 0: a record."""
+        if least_pages == 0:
+            return self._log.visible > self._queues_flushed
+        segment_size = self._log.segment_size
+        has_rolled = self._log.visible // segment_size > self._queues_flushed // segment_size
+        return has_rolled or self._dispatcher.unsynced_entries * UNIT_SIZE // PAGE_SIZE >= least_pages
+
     def flush_log(self) -> None:
-        """One short round: make the log durable, unless every put does that itself, and dispatch."""
-        if self._syncs_log:
-            self._log.flush()
+        """Make the log durable."""
+        self._log.flush()
+
+    def dispatch(self) -> None:
+        """Bring the queues up to the log. Raises DiskFullError and DiskError."""
         self._dispatcher.catch_up()
 
+    def _catch_up_queues(self) -> None:
+        """Dispatch everything visible; keys that have no room on the disk are left to later."""
+        try:
+            self._dispatcher.catch_up()
+        except DiskFullError:
+            if self._dispatcher.position < self._log.visible:
+                raise
+
     def flush_queues(self) -> None:
-        """One long round: make queues durable, then say so: first the checkpoint, then the progress page."""
+        """Make queues durable, then say so: first the checkpoint, then the progress page."""
         store_timestamp_ms = self._log.last_store_timestamp_ms
         self._log.flush()
-        self._dispatcher.catch_up()
+        self._catch_up_queues()
         self._log.flush()
         synced = self._dispatcher.sync_queues()
-        self._checkpoint = Checkpoint(store_timestamp_ms, store_timestamp_ms, self._checkpoint.index_timestamp_ms)
+        index = self._parts.index
+        full_timestamp_ms = self._checkpoint.index_timestamp_ms
+        if index is not None:
+            full_timestamp_ms = self._dispatcher.index_full_timestamp_ms(index)
+        self._checkpoint = Checkpoint(store_timestamp_ms, store_timestamp_ms, full_timestamp_ms)
         write_checkpoint(self._disk, self._path, self._checkpoint)
         self._progress.publish(QUEUE_COUNT, synced.queue_count)
         self._progress.publish(QUEUE_ENDS, synced.ends)
@@ -83,9 +114,31 @@ class Upkeep:
         self._progress.publish(STORE_TIMESTAMP, self._log.last_store_timestamp_ms)
         # A reader may have dispatched what no sync of the log covers yet. Recovery starts from this word, so it must
         # not lie behind the end of a log that lost its unsynced tail.
-        self._progress.publish(QUEUES_FLUSHED, min(synced.position, self._log.flushed))
+        self._queues_flushed = min(synced.position, self._log.flushed)
+        self._progress.publish(QUEUES_FLUSHED, self._queues_flushed)
         self._progress.sync()
         self._seal_full_segments()
+
+    def index_is_dirty(self, least_pages: int) -> bool:
+        """Whether the index knows a key that is not durable in it, or has passed records without any."""
+        return self._parts.index is not None and self._dispatcher.index_position > self._index_flushed
+
+    def flush_index(self) -> None:
+        """Make the key index durable, then say so. Raises SyncFailedError, DiskFullError and DiskError."""
+        index = self._parts.index
+        if index is None:
+            return
+        self._log.flush()
+        flush_round, position, count = self._dispatcher.prepare_index_flush(index)
+        flush_round.write()
+        self._progress.publish(INDEX_FILE, flush_round.state.file)
+        self._progress.publish(INDEX_ENTRIES, flush_round.state.next_entry)
+        self._progress.publish(INDEX_COUNT, count)
+        # As with the queues: not behind the end of a log that lost its unsynced tail. What the index has of records
+        # from here on is dropped by recovery, and put anew.
+        self._index_flushed = min(position, self._log.flushed)
+        self._progress.publish(INDEX_FLUSHED, self._index_flushed)
+        self._progress.sync()
 
     def _seal_full_segments(self) -> None:
         for segment in self._log.reader.segments:
@@ -119,6 +172,11 @@ class Upkeep:
 
     def _end_cleanly(self) -> None:
         self._log.stop_appends()
+        self._catch_up_queues()
+        try:
+            self.flush_index()
+        except DiskFullError as e:
+            log.warning("%s: the key index has no room on the disk; the next open completes it: %s", self._path, e)
         self.flush_queues()
         for number, word in enumerate(self._checkpoint.words):
             self._progress.publish(CHECKPOINT_WORD + number, word)

@@ -1,4 +1,4 @@
-"""Checking a whole store against itself: log, seals, queues against the log, checkpoint, progress page.
+"""Checking a whole store against itself: log, seals, queues and key index against the log, checkpoint, progress page.
 
 Everything is read by read calls, so a bad sector is a finding and not a signal. Nothing is changed. Beside a live
 writer only what it has made visible and dispatched is judged.
@@ -6,7 +6,6 @@ writer only what it has made visible and dispatched is judged.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,45 +24,15 @@ from ..store.queue_offsets import QueueKey
 from ..store.seal import broken_blocks, read_seal, seal_fits, seal_path
 from .dispatching import LMQ_PREFIX
 from .evidence import Evidence, LastWriter
+from .findings import Finding, VerifyReport
 from .survey import Survey, survey
+from .verifying_keys import KeyCheck
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
 REMAKE = (
     f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are made anew from the log"
 )
 """For damage that an open does not look for: it trusts the middle of a queue whose ends are sound."""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One thing that is not as it should be."""
-
-    path: Path
-    offset: int
-    """Physical offset for the log, queue offset for a queue, position in the file for the others."""
-    meaning: str
-    mend: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.offset}: {self.meaning}. To mend: {self.mend}"
-
-
-@dataclass
-class VerifyReport:
-    """What a verify looked at and found."""
-
-    path: Path
-    last_writer: LastWriter
-    findings: list[Finding] = field(default_factory=list)
-    records: int = 0
-    segments: int = 0
-    sealed_segments: int = 0
-    queue_entries: int = 0
-    bytes_checked: int = 0
-
-    @property
-    def is_clean(self) -> bool:
-        return not self.findings
 
 
 def verify_store(
@@ -107,7 +76,9 @@ def verify_store(
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
     check = _QueueCheck(disk, root, reader, evidence, rules, report)
     is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
-    check.run(whole, is_live=known.is_bounded or is_new or evidence.is_stale(disk))
+    is_live = known.is_bounded or is_new or evidence.is_stale(disk)
+    check.run(whole, is_live=is_live)
+    KeyCheck(disk, reader, evidence, report).run(whole, is_live=is_live)
     _check_small_files(root, evidence, known, report)
     return report
 

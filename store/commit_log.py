@@ -29,7 +29,7 @@ from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE, PreparedRecord, encode_blank
 from .segment import AppendSegment, segment_name
-from .settings import FlushMode, StoreSettings
+from .settings import PAGE_SIZE, FlushMode, StoreSettings
 from .sys_flag import has_queue_entry
 
 
@@ -226,6 +226,17 @@ class CommitLog:
         self._progress.publish(APPENDED, self.end)
         if self._sees_unflushed:
             self._progress.publish(VISIBLE, self.end)
+
+    def is_dirty(self, least_pages: int = 0) -> bool:
+        """Whether that many pages of 4 KiB wait for a sync, or a segment is full; 0: whether a byte does.
+
+        Counted as RocketMQ counts (`isAbleToFlush`): by the page borders between what is flushed and the end.
+        """
+        flushed, end = self.flushed, self.end
+        if least_pages == 0:
+            return end > flushed
+        is_full = end // self._segment_size > flushed // self._segment_size
+        return is_full or end // PAGE_SIZE - flushed // PAGE_SIZE >= least_pages
 
     def flush(self, timeout_s: float | None = None, up_to: int | None = None) -> bool:
         """Sync everything appended so far, or up to `up_to`; one sync serves all who wait for it.

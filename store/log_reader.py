@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import mmap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,18 @@ import numpy as np
 from . import native
 from .disk import Disk
 from .errors import CorruptRecordError, StoreClosedError
-from .frame import FRAME_DTYPE, WalkEnd
+from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2, WalkEnd
 from .log_files import LogFiles
 from .message import StoredMessage
-from .record import stored_message
+from .record import (
+    BORN_HOST_AT,
+    FIXED_V1_V4_SIZE,
+    HEAD,
+    STORE_TIMESTAMP,
+    STORE_TIMESTAMP_BELOW,
+    born_host_size,
+    stored_message,
+)
 from .scan import SegmentScan
 from .segment import Segment
 
@@ -29,6 +38,7 @@ WALK_END_TEXT = {
     WalkEnd.BAD_LENGTHS: "a record whose lengths do not add up",
     WalkEnd.BAD_OFFSET: "a record that belongs elsewhere",
 }
+FILE_IS_GONE = "no file any more"
 
 
 class LogReader:
@@ -103,7 +113,7 @@ class LogReader:
                 self.folder, physical_offset, "no segment that holds it whole", f"a record of {size} bytes"
             )
         position = physical_offset - segment.base
-        mapping = segment.mapping()
+        mapping = self._mapping(segment, physical_offset)
         row: Any = np.empty(1, FRAME_DTYPE)
         count, _, end = native.walk(mapping, position, position + size, segment.base, True, row)
         if not count:
@@ -125,8 +135,56 @@ class LogReader:
         if segment is None:
             raise CorruptRecordError(self.folder, physical_offset, "no segment", "a record")
         position = physical_offset - segment.base
-        size = int.from_bytes(segment.mapping()[position : position + 4], "big", signed=True)
-        return self.message(physical_offset, max(size, 8))
+        raw = self._mapping(segment, physical_offset)[position : position + 4]
+        return self.message(physical_offset, max(int.from_bytes(raw, "big", signed=True), 8))
+
+    def store_timestamp_ms_at(self, physical_offset: int, size: int) -> int:
+        """Store time in ms of the record of `size` bytes at `physical_offset`. Reads its fixed fields alone.
+
+        Raises CorruptRecordError for anything else that lies there; whether the body is sound is not looked at.
+        """
+        self._check_open()
+        segment = self.segment_at(physical_offset)
+        expected = f"a record of {size} bytes"
+        if segment is None or physical_offset + size > segment.end:
+            raise CorruptRecordError(self.folder, physical_offset, "no segment that holds it whole", expected)
+        try:
+            raw = segment.read(physical_offset - segment.base, STORE_TIMESTAMP_BELOW)
+        except FileNotFoundError as e:
+            raise CorruptRecordError(segment.path, physical_offset, FILE_IS_GONE, expected) from e
+        found = None
+        if len(raw) < STORE_TIMESTAMP_BELOW or size < FIXED_V1_V4_SIZE:
+            found = WALK_END_TEXT[WalkEnd.TRUNCATED]
+        else:
+            found_size, magic, _, _, _, _, found_offset, sys_flag, _ = HEAD.unpack_from(raw)
+            if magic not in (MAGIC_V1, MAGIC_V2):
+                found = WALK_END_TEXT[WalkEnd.BAD_MAGIC]
+            elif found_size != size:
+                found = f"a record of {found_size} bytes"
+            elif found_offset != physical_offset:
+                found = WALK_END_TEXT[WalkEnd.BAD_OFFSET]
+        if found is not None:
+            raise CorruptRecordError(segment.path, physical_offset, found, expected)
+        timestamp_ms: int = STORE_TIMESTAMP.unpack_from(raw, BORN_HOST_AT + born_host_size(sys_flag))[0]
+        return timestamp_ms
+
+    def has_let_go(self, physical_offset: int) -> bool:
+        """Whether the log begins behind this byte: with its first segment, or because another process has removed
+        segments from its start since they were listed."""
+        if physical_offset < self.min_offset:
+            return True
+        upto = [segment for segment in self.segments if segment.base <= physical_offset]
+        return bool(upto) and not any(self.disk.exists(segment.path) for segment in upto)
+
+    def next_segment_offset(self, physical_offset: int) -> int:
+        """Physical offset where the segment behind the one of this byte starts, or would start."""
+        return physical_offset + self.segment_size - physical_offset % self.segment_size
+
+    def _mapping(self, segment: Segment, physical_offset: int) -> mmap.mmap:
+        try:
+            return segment.mapping()
+        except FileNotFoundError as e:
+            raise CorruptRecordError(segment.path, physical_offset, FILE_IS_GONE, "a record") from e
 
     def _check_open(self) -> None:
         if self._closed:

@@ -39,6 +39,18 @@ class Message:
     """Compression, multi-tags and transaction bits (see store/sys_flag.py); the host bits are set by the store."""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
+    wait_store_ok: bool = True
+    """Whether a put under sync flush waits until the message is durable. False is written as the property WAIT=false,
+    and a message whose properties say WAIT=false does not wait either: the put answers PUT_OK at once, its sync
+    follows, and the message can be read once it is durable. Without meaning under async flush."""
+
+    @property
+    def waits_for_sync(self) -> bool:
+        """What `wait_store_ok` and the property WAIT come to. Any other value than "false" waits: the safe side."""
+        if not self.wait_store_ok:
+            return False
+        given = self.properties
+        return not given or str(given.get(props.WAIT, "")).lower() != "false"
 
     def all_properties(self) -> dict[str, str]:
         """The properties as they are stored. Raises InvalidMessageError for keys that could not be told apart."""
@@ -53,6 +65,8 @@ class Message:
             found[props.TAGS] = self.tags
         if self.uniq_key:
             found[props.UNIQ_KEY] = self.uniq_key
+        if not self.wait_store_ok:
+            found[props.WAIT] = "false"
         return found
 
 
@@ -120,9 +134,10 @@ class PutStatus(enum.Enum):
     """What a put that did not raise answers; both mean that the message is stored, once."""
 
     PUT_OK = "PUT_OK"
-    """Stored; under sync flush: durable."""
+    """Stored; under sync flush also durable, unless the message did not wait for that (`wait_store_ok=False`)."""
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    """Stored, but its sync had not finished in time. Do not put it again: it may become durable any moment."""
+    """Stored, but its sync had not finished in time (`sync_flush_timeout_ms`, which says whose put may answer it). Do
+    not put it again: it may become durable any moment, and can be read from then on."""
 
 
 class PutResult(NamedTuple):
@@ -168,3 +183,8 @@ class GetResult:
     max_queue_offset: int
     """One past the last message."""
     messages: list[StoredMessage]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the messages' whole records, which is what limits count."""
+        return sum(message.size for message in self.messages)

@@ -11,6 +11,7 @@ from .errors import UsageError
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, Host, decode_host
 
 OFFSET = struct.Struct(">q")
+DIGITS = (2 * (HOST_V4_SIZE + OFFSET.size), 2 * (HOST_V6_SIZE + OFFSET.size))
 
 
 def encode_message_id(store_host: bytes, physical_offset: int) -> str:
@@ -20,10 +21,14 @@ def encode_message_id(store_host: bytes, physical_offset: int) -> str:
 
 def decode_message_id(message_id: str) -> tuple[Host, int]:
     """The store host and the physical offset that an id names. Raises UsageError for anything else."""
+    if not isinstance(message_id, str):
+        raise UsageError(f"message id {message_id!r}: a {type(message_id).__name__}, expected text")
+    if len(message_id) not in DIGITS:
+        raise UsageError(f"message id {message_id!r}: {len(message_id)} digits, expected 32 (IPv4) or 56 (IPv6)")
     try:
         raw = bytes.fromhex(message_id)
     except ValueError as e:
         raise UsageError(f"message id {message_id!r}: not hexadecimal") from e
-    if len(raw) not in (HOST_V4_SIZE + OFFSET.size, HOST_V6_SIZE + OFFSET.size):
-        raise UsageError(f"message id {message_id!r}: {len(message_id)} digits, expected 32 (IPv4) or 56 (IPv6)")
+    if 2 * len(raw) != len(message_id):  # Python skips white space there
+        raise UsageError(f"message id {message_id!r}: not hexadecimal")
     return decode_host(raw[: -OFFSET.size]), OFFSET.unpack(raw[-OFFSET.size :])[0]

@@ -18,6 +18,10 @@ One page, `flightlog/progress`, of 8-byte little-endian words (RocketMQ ignores 
     13  queue ends      the sum of all queues' ends then
     14  queue starts    the sum of all queues' first queue offsets then
     15  the five checkpoint words as the last clean close left them (15..19)
+    20  index flushed   every key of a record below is in a synced index file
+    21  index file      name, as a number, of the newest index file when the index was last flushed; 0 for none
+    22  index entries   number of the next entry in it then
+    23  index count     how many index files there were then
 
 Invariants:
 - A word is published after the bytes that it speaks of, by one aligned 8-byte store; where the processor promises no
@@ -64,7 +68,10 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
     QUEUE_STARTS,
     CHECKPOINT,
 ) = range(1, 16)
-PAGE = struct.Struct(f"<{CHECKPOINT + CHECKPOINT_WORDS}q")
+INDEX_FLUSHED, INDEX_FILE, INDEX_ENTRIES, INDEX_COUNT = range(
+    CHECKPOINT + CHECKPOINT_WORDS, CHECKPOINT + CHECKPOINT_WORDS + 4
+)
+PAGE = struct.Struct(f"<{INDEX_COUNT + 1}q")
 assert PAGE.size <= 512
 
 STORES_ARE_ORDERED = sys.byteorder == "little" and platform.machine().lower() in ("x86_64", "amd64", "i686")
@@ -89,6 +96,10 @@ class Progress:
     queue_ends: int
     queue_starts: int
     checkpoint: tuple[int, ...]
+    index_flushed: int = 0
+    index_file: int = 0
+    index_entries: int = 0
+    index_count: int = 0
 
     @property
     def is_of_this_boot(self) -> bool:
@@ -119,6 +130,8 @@ def decode_progress(page: bytes) -> Progress | None:
         return None
     if not 0 <= words[QUEUES_FLUSHED] <= words[DISPATCHED] or min(words[APPENDED:DISPATCHED]) < 0:
         return None
+    if min(words[INDEX_FLUSHED:]) < 0:
+        return None
     return Progress(
         epoch=words[EPOCH],
         pid=words[PID],
@@ -134,7 +147,11 @@ def decode_progress(page: bytes) -> Progress | None:
         queue_count=words[QUEUE_COUNT],
         queue_ends=words[QUEUE_ENDS],
         queue_starts=words[QUEUE_STARTS],
-        checkpoint=words[CHECKPOINT:],
+        checkpoint=words[CHECKPOINT:INDEX_FLUSHED],
+        index_flushed=words[INDEX_FLUSHED],
+        index_file=words[INDEX_FILE],
+        index_entries=words[INDEX_ENTRIES],
+        index_count=words[INDEX_COUNT],
     )
 
 
@@ -158,6 +175,7 @@ class ProgressPage:
         self._file = disk.open(progress_path(root), writable=True, create=True)
         if self._file.size() != PAGE_SIZE:
             self._file.resize(PAGE_SIZE)
+            disk.sync_folder(root / FLIGHTLOG_FOLDER)
         self._file.allocate(0, PAGE_SIZE)  # a store into a hole on a full disk would kill the process
         self._words: memoryview | None = None
         if STORES_ARE_ORDERED:
@@ -183,6 +201,10 @@ class ProgressPage:
             words.queue_ends,
             words.queue_starts,
             *words.checkpoint,
+            words.index_flushed,
+            words.index_file,
+            words.index_entries,
+            words.index_count,
         )
         self._file.write(0, PAGE.pack(*values))
         self._file.sync()

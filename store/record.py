@@ -48,7 +48,13 @@ BLANK = struct.Struct(">ii")
 BLANK_SIZE = BLANK.size
 assert BLANK_SIZE == 8
 
-BORN_HOST_AT = 48
+HEAD = struct.Struct(">5i2qiq")
+"""A record up to its born host: see the table above."""
+BORN_HOST_AT = HEAD.size
+assert BORN_HOST_AT == 48
+STORE_TIMESTAMP = struct.Struct(">q")
+STORE_TIMESTAMP_BELOW = BORN_HOST_AT + HOST_V6_SIZE + STORE_TIMESTAMP.size
+"""Position in a record below which its store timestamp lies, whatever its hosts are."""
 FIXED_V1_V4_SIZE = 91
 """Bytes of a V1 record with two IPv4 hosts besides body, topic and properties."""
 HOST_V6_EXTRA_SIZE = HOST_V6_SIZE - HOST_V4_SIZE
@@ -221,6 +227,11 @@ def _check_integer(name: str, value: object, low: int, high: int) -> None:
         raise InvalidMessageError(f"{name}={value!r}: expected a whole number from {low} to {high}")
 
 
+def born_host_size(sys_flag: int) -> int:
+    """Bytes of the born host; the store timestamp follows it."""
+    return HOST_V6_SIZE if sys_flag & flags.BORN_HOST_V6 else HOST_V4_SIZE
+
+
 def stored_message(buffer: bytes | memoryview, row: FrameRow) -> StoredMessage:
     """The message that a row of a frame walk over `buffer` found. Everything in it is copied out of the buffer."""
     (position, physical_offset, queue_offset, born_timestamp_ms, store_timestamp_ms, prepared_transaction_offset) = row[
@@ -228,10 +239,9 @@ def stored_message(buffer: bytes | memoryview, row: FrameRow) -> StoredMessage:
     ]
     (body_at, topic_at, properties_at, size, magic, body_crc, queue_id, flag, sys_flag, reconsume_times) = row[6:16]
     body_size, topic_size, properties_size = row[16:19]
-    born_host_size = HOST_V6_SIZE if sys_flag & flags.BORN_HOST_V6 else HOST_V4_SIZE
     store_host_size = HOST_V6_SIZE if sys_flag & flags.STORE_HOST_V6 else HOST_V4_SIZE
-    born_host_at = position + BORN_HOST_AT
-    store_host_at = born_host_at + born_host_size + 8
+    born_host_at, born_size = position + BORN_HOST_AT, born_host_size(sys_flag)
+    store_host_at = born_host_at + born_size + STORE_TIMESTAMP.size
     store_host_raw = bytes(buffer[store_host_at : store_host_at + store_host_size])
     return StoredMessage(
         topic=bytes(buffer[topic_at : topic_at + topic_size]).decode("utf-8", "replace"),
@@ -244,7 +254,7 @@ def stored_message(buffer: bytes | memoryview, row: FrameRow) -> StoredMessage:
         flag=flag,
         sys_flag=sys_flag,
         born_timestamp_ms=born_timestamp_ms,
-        born_host=decode_host(bytes(buffer[born_host_at : born_host_at + born_host_size])),
+        born_host=decode_host(bytes(buffer[born_host_at : born_host_at + born_size])),
         store_timestamp_ms=store_timestamp_ms,
         store_host=decode_host(store_host_raw),
         store_host_raw=store_host_raw,

@@ -1,29 +1,31 @@
-"""A real disk that only reads, and counts: how far a check has come is told by the one door that it goes through."""
+"""A real disk that counts what is read: how far a check has come is told by the one door that it goes through."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from ..store.disk import RealDisk, RealFile, disk_errors
+from ..store.disk import RealDisk, RealFile
 
 
 class CountingDisk(RealDisk):
-    """Opens files for reading alone. Reads through mappings are not counted: `verify` makes none."""
+    """Opens files for reading alone, unless it `may_write`. Reads through mappings are not counted: `verify` makes
+    none."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, may_write: bool = False) -> None:
+        self._may_write = may_write
         self.read_size = 0
         """Bytes read so far."""
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
-        assert not writable and not create, "a check never writes"
-        with disk_errors(path, "opening it"):
-            return _CountingFile(self, path, os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        assert self._may_write or (not writable and not create), "a check never writes"
+        return _CountingFile(self, super().open(path, writable=writable, create=create), writable)
 
 
 class _CountingFile(RealFile):
-    def __init__(self, disk: CountingDisk, path: Path, descriptor: int) -> None:
-        super().__init__(path, descriptor, writable=False)
+    def __init__(self, disk: CountingDisk, file: RealFile, writable: bool) -> None:
+        super().__init__(file.path, os.dup(file._descriptor), writable)
+        file.close()
         self._disk = disk
 
     def read(self, position: int, size: int) -> bytes:

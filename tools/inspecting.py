@@ -9,6 +9,9 @@ from pathlib import Path
 
 from ..engine.evidence import Evidence, LastWriter, someone_holds_the_lock
 from ..engine.read_only import ReadOnlyStore, open_read_only
+from ..index.index_file import FIRST_ENTRY, IndexGeometry
+from ..index.index_folder import IndexFolder
+from ..index.index_geometry import find_index_geometry
 from ..store.disk import Disk, RealDisk
 from ..store.errors import StoreNotFoundError
 from ..store.seal import read_seal
@@ -47,6 +50,18 @@ class QueueInfo:
 
 
 @dataclass(frozen=True)
+class IndexInfo:
+    """The key index, as the headers of its files say."""
+
+    files: int
+    keys: int
+    known_below: int
+    """Physical offset of the last record that it knows; 0 without one."""
+    unreadable: list[str]
+    """Files that cannot be used, each with the reason."""
+
+
+@dataclass(frozen=True)
 class FolderInfo:
     """How much the files of one folder of the store hold and occupy."""
 
@@ -69,6 +84,7 @@ class StoreInfo:
     segment_size: int
     segments: list[SegmentInfo]
     queues: list[QueueInfo]
+    index: IndexInfo
     folders: list[FolderInfo]
     scanned_size: int
     """Bytes of the log that had to be read to know its end."""
@@ -155,6 +171,7 @@ def inspect(path: Path) -> StoreInfo:
             segment_size=view.log_reader.segment_size,
             segments=segments,
             queues=[QueueInfo(*key, first, end) for key, (first, end) in view.queues().items()],
+            index=_index(disk, path),
             folders=_folders(disk, path),
             scanned_size=max(report.end - report.scanned_from, 0),
             scan_reason=report.reason,
@@ -162,6 +179,13 @@ def inspect(path: Path) -> StoreInfo:
             notes=report.damage,
             last_store_timestamp_ms=report.last_store_timestamp_ms,
         )
+
+
+def _index(disk: RealDisk, root: Path) -> IndexInfo:
+    folder = IndexFolder(disk, root, find_index_geometry(disk, root) or IndexGeometry())
+    folder.load()
+    keys = sum(header.next_entry - FIRST_ENTRY for header in folder.headers.values())
+    return IndexInfo(len(folder.files), keys, folder.last_physical_offset or 0, list(map(str, folder.unreadable)))
 
 
 def _folders(disk: RealDisk, root: Path) -> list[FolderInfo]:

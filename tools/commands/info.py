@@ -70,9 +70,10 @@ def _show(found: StoreInfo, output: Output) -> None:
     if progress is not None:
         title = "Progress page" if found.evidence.is_ours else "Progress page (stale: RocketMQ has written since)"
         output.table(title, [Column("word"), Column("value"), Column("meaning")], _progress_rows(progress))
-    for note in found.notes:
+    notes = found.notes + found.index.unreadable
+    for note in notes:
         output.line(f"note: {printable(note)}")
-    if found.notes:
+    if notes:
         output.line("`flightlog verify` checks every byte and says what to do.")
 
 
@@ -94,6 +95,7 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
             f"{found.messages:,} in {count_text(len(found.queues), 'queue')} of "
             f"{count_text(len(found.topics), 'topic')}",
         ),
+        ("key index", _index_text(found)),
         ("newest message", time_text(found.last_store_timestamp_ms)),
         (
             "files",
@@ -106,6 +108,13 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
     if found.evidence.progress is None:
         facts.append(("progress page", "none: only flightlog writes one"))
     return facts
+
+
+def _index_text(found: StoreInfo) -> str:
+    if not found.index.files:
+        return "none"
+    text = f"{count_text(found.index.keys, 'key')} in {count_text(found.index.files, 'file')}"
+    return f"{text}, of records up to {found.index.known_below:,}"
 
 
 def _lag_text(found: StoreInfo) -> str:
@@ -142,6 +151,7 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
         ["store time", time_text(progress.store_timestamp_ms), "newest record when queues were last flushed"],
         ["queues", f"{progress.queue_count:,}", "when queues were last flushed"],
         ["queue entries", f"{progress.queue_ends - progress.queue_starts:,}", "in all queues then"],
+        ["index flushed", f"{progress.index_flushed:,}", "every key of a record below is in a synced index file"],
     ]
 
 
@@ -176,6 +186,7 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
             for queue in found.queues
         ],
         "segments": [vars(segment) for segment in found.segments],
+        "index": vars(found.index),
         "folders": [vars(folder) for folder in found.folders],
         "progress": None if progress is None else vars(progress),
         "notes": found.notes,

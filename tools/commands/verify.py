@@ -9,8 +9,8 @@ from typing import Any
 import typer
 
 from ...engine.evidence import someone_holds_the_lock
+from ...engine.findings import VerifyReport
 from ...engine.read_only import ReadOnlyStore
-from ...engine.verifying import VerifyReport
 from ...store.disk import RealDisk
 from ...store.seal import seal_path
 from ..bar import Bar
@@ -23,7 +23,7 @@ from .arguments import AsJson, StorePath
 
 
 def verify(path: StorePath, as_json: AsJson = False) -> None:
-    """Check log, seals, queues, checkpoint and progress page. Takes no lock and changes nothing.
+    """Check log, seals, queues, key index, checkpoint and progress page. Takes no lock and changes nothing.
 
     Exit code: 0 clean, 1 findings, 2 wrong call, 3 cannot be read.
     """
@@ -44,11 +44,11 @@ def verify(path: StorePath, as_json: AsJson = False) -> None:
 
 
 def _size_to_read(view: ReadOnlyStore) -> int:
-    """About how many bytes a verify reads: the log for its records, again for its queues, and again what is sealed."""
+    """About how many bytes a verify reads: the log for records, for queues and for keys, and again what is sealed."""
     log_size = view.end_physical_offset - view.min_physical_offset
     disk = RealDisk()
     sealed = sum(segment.size for segment in view.segments if disk.exists(seal_path(view.path, segment.base)))
-    return 2 * log_size + sealed
+    return 3 * log_size + sealed
 
 
 def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) -> None:
@@ -57,14 +57,17 @@ def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) 
         output.line(f"{number}. {printable(str(finding.path))}, offset {finding.offset:,}")
         output.line(f"   found    {printable(finding.meaning)}")
         output.line(f"   to mend  {printable(finding.mend)}")
-    if report.findings:
+    for oddity in report.oddities:
+        output.line(f"note: {printable(oddity)}")
+    if report.findings or report.oddities:
         output.line()
     result = "clean" if report.is_clean else count_text(len(report.findings), "finding")
     segments = count_text(report.segments, "segment")
     sealed = f" ({report.sealed_segments:,} sealed)" if report.sealed_segments else ""
     output.line(
         f"{path}: {result}. Checked {count_text(report.records, 'record')} in {segments}{sealed}, "
-        f"{count_text(report.queue_entries, 'queue entry', 'queue entries')}, {size_text(report.bytes_checked)} of log "
+        f"{count_text(report.queue_entries, 'queue entry', 'queue entries')}, "
+        f"{count_text(report.index_entries, 'key')}, {size_text(report.bytes_checked)} of log "
         f"in {seconds_text(passed_s)}."
     )
     if is_held:
@@ -84,6 +87,8 @@ def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
         "records": report.records,
         "segments": report.segments,
         "sealed_segments": report.sealed_segments,
+        "oddities": report.oddities,
         "queue_entries": report.queue_entries,
+        "index_entries": report.index_entries,
         "bytes_checked": report.bytes_checked,
     }

@@ -1,0 +1,81 @@
+"""From a queue's entries to their messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import repeat
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue
+from ..index.queue_unit import QueueUnit, Units, valid_mask
+from ..store.errors import CorruptQueueError, CorruptRecordError
+from ..store.log_reader import LogReader
+from ..store.message import StoredMessage
+from ..store.queue_offsets import QueueKey
+from .dispatching import LMQ_PREFIX
+from .tag_filter import TagFilter
+
+
+def entries(
+    queue: Queue, index: int, stop: int, page: int, wanted: TagFilter | None
+) -> Iterator[tuple[int, QueueUnit, bool]]:
+    """(index, entry, whether it may match) in [index, stop), up to a missing file; read `page` entries at a time."""
+    while index < stop:
+        units = queue.units(index, min(page, stop - index))
+        if not len(units):
+            return
+        mask: Iterable[bool] = repeat(True) if wanted is None else may_match_mask(units, wanted).tolist()
+        for unit, may_match in zip(units.tolist(), mask, strict=False):
+            yield index, QueueUnit(*unit), may_match
+            index += 1
+
+
+def may_match_mask(units: Units, wanted: TagFilter | None) -> NDArray[np.bool_]:
+    """Which entries are to be looked up in the log. Those that point at no record are among them: that is damage, and
+    what their messages' tags were nobody knows."""
+    if wanted is None:
+        return np.ones(len(units), np.bool_)
+    mask: NDArray[np.bool_] = wanted.may_match(units) | ~valid_mask(units)
+    return mask
+
+
+def message_of(reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueUnit) -> StoredMessage | None:
+    """The message of one entry; None if the log has let it go since the queue was looked at.
+
+    Raises CorruptRecordError or CorruptQueueError unless entry and record agree on what it is.
+    """
+    if unit.physical_offset < reader.min_offset:
+        return None
+    if not unit.is_valid:
+        raise CorruptQueueError(
+            queue_path(reader, key), queue_offset, f"an entry without a record {tuple(unit)}", "a message's entry"
+        )
+    try:
+        message = reader.message(unit.physical_offset, unit.size)
+    except CorruptRecordError:
+        if reader.has_let_go(unit.physical_offset):
+            return None
+        raise
+    if key[0].startswith(LMQ_PREFIX):
+        return message  # its record belongs to another topic
+    if (message.topic, message.queue_id, message.queue_offset) != (*key, queue_offset):
+        raise CorruptQueueError(
+            queue_path(reader, key),
+            queue_offset,
+            f"the record of topic {message.topic} queue {message.queue_id} offset {message.queue_offset}",
+            f"topic {key[0]} queue {key[1]} offset {queue_offset}",
+        )
+    return message
+
+
+def queue_path(reader: LogReader, key: QueueKey) -> Path:
+    """The folder of a queue."""
+    return reader.folder.parent / CONSUME_QUEUE_FOLDER / key[0] / str(key[1])
+
+
+def missing_file(reader: LogReader, key: QueueKey, queue_offset: int, end: int) -> CorruptQueueError:
+    """The file of this entry is not there though the queue goes on to `end`."""
+    return CorruptQueueError(queue_path(reader, key), queue_offset, "no queue file", f"entries up to {end}")

@@ -1,0 +1,205 @@
+"""Finding messages and places: by physical offset, by offset message id, by store time; and counting by tags."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..index.queue_table import Queue, QueueTable
+from ..index.queue_unit import QueueUnit, Units, valid_mask
+from ..store.errors import CorruptRecordError, UsageError
+from ..store.frame import WalkEnd
+from ..store.log_reader import LogReader
+from ..store.message import StoredMessage
+from ..store.message_id import decode_message_id
+from ..store.queue_offsets import QueueKey
+from ..store.salvage import next_intact
+from ..store.seal import read_seal, seal_fits
+from ..store.segment import Segment
+from .entries import message_of, missing_file
+from .tag_filter import TagFilter, tag_filter
+
+Boundary = Literal["lower", "upper"]
+"""Which message a store time stands for: the first at or after it, or the last at or before it."""
+
+PAGE_ENTRIES = 4096
+TOO_OLD_MS = -1
+"""The store time of messages that the log holds no more."""
+MAX_SCANNED = 20_000
+"""Entries that an estimate looks at (RocketMQ's `maxConsumeQueueScan`)."""
+ENOUGH_MATCHES = 5000
+"""Matches above which an estimate looks no further (RocketMQ's `sampleCountThreshold`)."""
+
+
+class Finder:
+    """Finds in one log and its queues. Safe from many threads."""
+
+    def __init__(self, reader: LogReader, table: QueueTable, readable_end: Callable[[], int]) -> None:
+        self._reader, self._table = reader, table
+        self._readable_end = readable_end
+        """Physical offset up to which the log may be read now."""
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record starts there; see ReadableStore.message_at."""
+        end = self._readable_end()
+        message = message_at(self._reader, physical_offset, end)
+        # Bytes inside a body may look like a record, even like one that belongs where they are.
+        if message is None or self._is_listed(message) or starts_record(self._reader, physical_offset, end):
+            return message
+        return None
+
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        """The message with this offset message id; see ReadableStore.message_by_id."""
+        _, physical_offset = decode_message_id(message_id)
+        message = self.message_at(physical_offset)
+        return message if message is not None and message.message_id == message_id.upper() else None
+
+    def _is_listed(self, message: StoredMessage) -> bool:
+        """Whether the message's own queue points at it: the cheap proof that it is one."""
+        queue = self._table.get((message.topic, message.queue_id))
+        if queue is None or not queue.min_index <= message.queue_offset < queue.end:
+            return False
+        found: list[int] = queue.units(message.queue_offset, 1)["physical_offset"].tolist()
+        return found == [message.physical_offset]
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary) -> int:
+        """The queue offset of a store time; see ReadableStore.offset_at.
+
+        (RocketMQ's `ConsumeQueue#binarySearchInQueueByTime`, as `ConsumeQueueStore#getOffsetInQueueByTime` clamps it.)
+        """
+        if boundary not in get_args(Boundary):
+            raise UsageError(f"boundary={boundary!r}: expected one of {', '.join(map(repr, get_args(Boundary)))}")
+        key = (topic, queue_id)
+        queue = self._table.get(key)
+        if queue is None:
+            return 0
+        first, end = queue.min_index, queue.end
+        border_ms = timestamp_ms if boundary == "lower" else timestamp_ms + 1
+        low, high = first, end
+        while low < high:
+            middle = (low + high) // 2
+            index, unit = self._next_entry(key, queue, middle, high)
+            if unit is not None and self._store_timestamp_ms(unit) < border_ms:
+                low = index + 1
+            else:
+                high = middle
+        if boundary == "upper":
+            return max(low - 1, first)
+        return self._next_entry(key, queue, low, end)[0]
+
+    def _next_entry(self, key: QueueKey, queue: Queue, index: int, stop: int) -> tuple[int, QueueUnit | None]:
+        """The first entry of a message in [index, stop), or (stop, None). The queues of a damaged log have holes."""
+        count = 1
+        while index < stop:
+            units = queue.units(index, min(count, stop - index))
+            if not len(units):
+                raise missing_file(self._reader, key, index, queue.end)
+            places = np.flatnonzero(valid_mask(units))
+            if len(places):
+                return index + int(places[0]), QueueUnit(*units[places[0]].item())
+            index += len(units)
+            count = PAGE_ENTRIES
+        return stop, None
+
+    def _store_timestamp_ms(self, unit: QueueUnit) -> int:
+        if unit.physical_offset < self._reader.min_offset:
+            return TOO_OLD_MS
+        try:
+            return self._reader.store_timestamp_ms_at(unit.physical_offset, unit.size)
+        except CorruptRecordError:
+            if self._reader.has_let_go(unit.physical_offset):
+                return TOO_OLD_MS
+            raise
+
+    def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, tags: str | None) -> int:
+        """About how many messages match; see ReadableStore.estimate_count.
+
+        (RocketMQ's `DefaultMessageStore#estimateMessageCount` and `ConsumeQueue#estimateMessageCount`. With tags those
+        count nothing of a queue file that the range leaves past the queue's end; here such a range ends there.)
+        """
+        wanted = tag_filter(topic, tags)
+        start = max(start, 0)
+        if start >= stop:
+            return 0
+        queue = self._table.get((topic, queue_id))
+        if wanted is None:
+            return stop - start
+        if queue is None:
+            return 0
+        if start < queue.min_index:
+            start, stop = queue.min_index, queue.min_index + stop - start
+        stop = min(stop, queue.end)
+        index, matches, scanned = start, 0, 0
+        while index < stop:
+            units = queue.units(index, min(PAGE_ENTRIES, stop - index, MAX_SCANNED - scanned))
+            if not len(units):
+                index = queue.next_file_index(index)  # a file that is not there counts for nothing
+                continue
+            counts = matches + np.cumsum(self._match_mask((topic, queue_id), index, units, wanted))
+            seen = min(int(np.searchsorted(counts, ENOUGH_MATCHES + 1)) + 1, len(units))
+            matches, scanned, index = int(counts[seen - 1]), scanned + seen, index + seen
+            if scanned >= MAX_SCANNED or matches > ENOUGH_MATCHES:
+                return matches * (stop - start) // scanned
+        return matches
+
+    def _match_mask(self, key: QueueKey, index: int, units: Units, wanted: TagFilter) -> NDArray[np.bool_]:
+        """Which entries, the first of them entry `index`, match by their hashes; where there is none, by their
+        records."""
+        mask = wanted.may_match(units) & valid_mask(units)
+        for at in np.flatnonzero(mask & ~wanted.has_hash(units)).tolist():
+            message = message_of(self._reader, key, index + at, QueueUnit(*units[at].item()))
+            mask[at] = message is not None and wanted.matches(message)
+        return mask
+
+
+def message_at(reader: LogReader, physical_offset: int, end: int) -> StoredMessage | None:
+    """What can be decoded as the record at this byte, or None if none starts there below physical offset `end`.
+
+    Raises CorruptRecordError if a record starts there, or may have started there, and is damaged. For an offset that
+    nothing vouches for, ask `starts_record` too.
+    """
+    if not reader.min_offset <= physical_offset < end:
+        return None
+    try:
+        message = reader.message_at(physical_offset)
+    except CorruptRecordError:
+        if reader.has_let_go(physical_offset) or not starts_record(reader, physical_offset, end):
+            return None
+        raise
+    return message if physical_offset + message.size <= end else None
+
+
+def starts_record(reader: LogReader, physical_offset: int, end: int) -> bool:
+    """Whether the chain of records leads to this byte, or may lead there: behind damage it is taken up at the next
+    intact record, and where none starts up to here, nobody can say."""
+    segment = reader.segment_at(physical_offset)
+    if segment is None or not reader.disk.exists(segment.path):
+        return segment is not None
+    target, stop = physical_offset - segment.base, min(segment.size, end - segment.base)
+    position = _known_boundary(reader, segment, target)
+    while True:
+        scan = reader.scan(segment, position, stop, check_crc=False, mapped=False)
+        for _, rows in scan:
+            places = rows["physical_offset"]
+            if places[-1] >= physical_offset:
+                return bool((places == physical_offset).any())
+        if scan.end in (WalkEnd.BLANK, WalkEnd.END):
+            return False
+        if scan.position >= target:
+            return scan.position == target
+        behind = next_intact(segment, scan.position + 1, stop)
+        if behind is None or behind > target:
+            return True
+        position = behind
+
+
+def _known_boundary(reader: LogReader, segment: Segment, position: int) -> int:
+    """Position at or before this one where a record starts: what the segment's seal knows, else the beginning."""
+    seal = read_seal(reader.disk, reader.folder.parent, segment)
+    if seal is None or not seal_fits(reader, segment, seal):
+        return 0
+    return seal.boundaries[bisect.bisect_right(seal.boundaries, position) - 1]

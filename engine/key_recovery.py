@@ -1,0 +1,237 @@
+"""Bringing the key index up to the log: which of its files are kept, and from which record on keys are put anew.
+
+    last writer          kept
+    flightlog            what the progress page says was synced
+    RocketMQ, closed     every file up to the first key that is missing between two files, or before the first one
+    RocketMQ, killed     the same, but a file that RocketMQ itself would not trust is checked entry by entry before
+
+RocketMQ loses keys after an unclean exit: it deletes files that its checkpoint does not cover and begins a new one
+further on. Such a hole lies between two files or before the first one, where this finds it. And where a queue missed a
+message that lies before the index's end, RocketMQ dispatched neither: then all of the index is made anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..index.index_check import check_index
+from ..index.index_file import (
+    DEFAULT_INDEX_ENTRIES,
+    DEFAULT_INDEX_SLOTS,
+    INDEX_FOLDER,
+    IndexGeometry,
+    IndexHeader,
+    IndexState,
+    key_hash,
+    parse_name,
+)
+from ..index.index_folder import IndexFolder
+from ..index.index_geometry import find_index_geometry, usual_geometry
+from ..index.index_reader import IndexFile, read_header
+from ..index.key_index import KeyIndex
+from ..store.clock import Clock
+from ..store.disk import Disk
+from ..store.errors import CorruptRecordError, GeometryMismatchError
+from ..store.log_reader import LogReader
+from ..store.progress import Progress
+from ..store.record import INT64_MAX
+from ..store.settings import StoreSettings
+from .evidence import Evidence, someone_holds_the_lock
+from .key_scan import first_keyed, keys_between
+from .recovery import RecoveryReport
+
+
+@dataclass(frozen=True)
+class KeyPlan:
+    """Which part of the index is kept."""
+
+    state: IndexState
+    """The newest file that is kept, and how far."""
+    resume: int
+    """Physical offset: kept files hold every key of the records before, and what files say of others is dropped."""
+    reason: str
+
+
+def plan_keys(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int, first_missed: int | None) -> KeyPlan:
+    """Look at the index; change nothing. The log ends at `end`.
+
+    `first_missed` is where the first record lies that was in no queue, or in a wrong place of one.
+    """
+    anew = reader.min_offset
+    progress = evidence.progress
+    if index.unreadable:
+        return KeyPlan(IndexState(), anew, str(index.unreadable[0]))
+    if evidence.is_ours and progress is not None:
+        return _plan_ours(reader, index, progress)
+    known_below = index.last_physical_offset
+    if first_missed is not None and known_below is not None and first_missed < known_below:
+        return KeyPlan(IndexState(), anew, f"a queue missed the record at {first_missed}, and so may the index")
+    return _plan_foreign(reader, index, evidence, end)
+
+
+def _plan_ours(reader: LogReader, index: IndexFolder, progress: Progress) -> KeyPlan:
+    state = IndexState(progress.index_file, progress.index_entries)
+    files = [file for file in index.files if file.number <= state.file]
+    if len(files) < progress.index_count or (state.file and (not files or files[-1].number != state.file)):
+        return KeyPlan(IndexState(), reader.min_offset, "index files are missing")
+    known_below = 0
+    for file in files:
+        header = index.headers[file.number]
+        synced = state.next_entry if file.number == state.file else index.geometry.entries
+        if header.next_entry < synced:
+            return KeyPlan(IndexState(), reader.min_offset, f"{file.path} has fewer entries than were synced")
+        if header.begin_physical_offset < known_below:
+            return KeyPlan(IndexState(), reader.min_offset, f"{file.path} is older than the file before it")
+        known_below = header.end_physical_offset
+    return KeyPlan(state, max(progress.index_flushed, reader.min_offset), "everything before was in synced index files")
+
+
+def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int) -> KeyPlan:
+    state, resume, searched = IndexState(), reader.min_offset, -1
+    reason = "everything before is in the index files"
+    is_live = someone_holds_the_lock(evidence.root)
+    broken = {} if is_live or evidence.is_clean else _broken_files(index, evidence)
+    for file in index.files:
+        header = file.header()
+        if not header.has_entries:
+            break  # RocketMQ makes a file with the first message, whether that has keys or not
+        missing = first_keyed(reader, resume, min(header.begin_physical_offset, end), after=searched)
+        if missing is not None:
+            reason = f"no index file has the keys of the record at {missing}"
+            break
+        problem = broken.get(file.path) or (None if is_live else _problem(reader, file, header, end))
+        if problem is not None:
+            reason = f"{file.path}: {problem}"
+            break
+        state = IndexState(file.number, header.next_entry)
+        # The keys of its last record may go on in the next file. If none follows, they are put anew.
+        resume = searched = max(min(header.end_physical_offset, end), reader.min_offset)
+        if header.end_physical_offset >= end:
+            reason = f"{file.path} knows records behind the log's end"
+            break
+    return KeyPlan(state, resume, reason)
+
+
+def _broken_files(index: IndexFolder, evidence: Evidence) -> dict[Path, str]:
+    """The files that RocketMQ had not flushed when it died, and that are not whole, with a problem of each."""
+    flushed_ms = evidence.checkpoint.index_timestamp_ms if evidence.checkpoint is not None else 0
+    return {
+        check.path: check.problems[0]
+        for check in check_index(index, INT64_MAX)
+        if check.problems and check.header.end_timestamp_ms > flushed_ms
+    }
+
+
+def _problem(reader: LogReader, file: IndexFile, header: IndexHeader, end: int) -> str | None:
+    """Why a file that RocketMQ wrote is not of this log; None if it is, as far as its first and last entry tell."""
+    borders = ((1, header.begin_physical_offset), (header.next_entry - 1, header.end_physical_offset))
+    for number, physical_offset in borders:
+        entry = next(file.pieces(number, number + 1), None)
+        if entry is None or int(entry["physical_offset"][0]) != physical_offset:
+            return f"its header says that entry {number} is of the record at {physical_offset}; it is not"
+        if reader.min_offset <= physical_offset < end:
+            hashes = _hashes(reader, physical_offset)
+            if hashes is not None and int(entry["key_hash"][0]) not in hashes:
+                return f"its entry {number} has a key that the record at {physical_offset} does not have"
+    return None
+
+
+def _hashes(reader: LogReader, physical_offset: int) -> set[int] | None:
+    """The hashes of a record's keys; none if no record is there, None if it is damaged and nobody can say."""
+    try:
+        message = reader.message_at(physical_offset)
+    except CorruptRecordError:
+        return None
+    return {key_hash(message.topic, key) for key in (message.uniq_key, *message.keys) if key}
+
+
+def recover_keys(reader: LogReader, index: KeyIndex, evidence: Evidence, report: RecoveryReport) -> None:
+    """Bring the index on disk up to the log's end, durably, and say in the report what was done. Raises DiskError."""
+    plan = plan_keys(reader, index, evidence, report.end, report.first_missed)
+    resume, reason = plan.resume, plan.reason
+    if not _take_back(reader, index, evidence, plan, report.end):
+        resume, reason = reader.min_offset, "an index file could not be brought back to what was synced"
+        index.clear()
+    put = 0
+    for keys in keys_between(reader, resume, report.end):
+        index.put(keys)
+        put += len(keys)
+    index.expire(reader.min_offset)
+    index.flush()
+    report.keys_scanned_from, report.keys_put, report.keys_reason = resume, put, reason
+
+
+def _take_back(reader: LogReader, index: KeyIndex, evidence: Evidence, plan: KeyPlan, end: int) -> bool:
+    """Make the index what the plan keeps; False if that cannot be."""
+    if evidence.is_ours and evidence.is_clean and plan.resume >= end and index.state == plan.state:
+        return True  # as it was closed: not a slot needs to be looked at
+    return index.rewind(plan.state, _last_timestamp_ms(reader, index, plan.state)) and index.truncate(plan.resume)
+
+
+def _last_timestamp_ms(reader: LogReader, index: KeyIndex, state: IndexState) -> int | None:
+    """Store time of the last record that an index in this state knows; None where the log does not tell."""
+    for file in index.files:
+        if file.number == state.file:
+            last = next(file.pieces(state.next_entry - 1, state.next_entry), None)
+            if last is not None:
+                try:
+                    return reader.message_at(int(last["physical_offset"][0])).store_timestamp_ms
+                except CorruptRecordError:
+                    return None
+    return None
+
+
+def open_index(disk: Disk, root: Path, settings: StoreSettings, clock: Clock) -> KeyIndex | None:
+    """The index of a store that is opened for writing, listed; None if the settings want none.
+
+    Raises GeometryMismatchError for settings that contradict the files.
+    """
+    if not settings.key_index:
+        return None
+    index = KeyIndex(disk, root, adopt_geometry(disk, root, settings), clock)
+    index.load()
+    return index
+
+
+def open_index_to_read(disk: Disk, root: Path) -> IndexFolder:
+    """The index of a store that others may be writing, listed."""
+    geometry = find_index_geometry(disk, root)
+    index = IndexFolder(disk, root, geometry or IndexGeometry())
+    index.load()
+    if geometry is None:
+        # What its writer has not flushed yet holds nothing, and only the writer knows which length is right.
+        index.files = ()
+        index.unreadable = [file for file in index.unreadable if not _is_begun(disk, file.path)]
+    return index
+
+
+def _is_begun(disk: Disk, path: Path) -> bool:
+    """Whether this is an index file whose header was never written."""
+    if parse_name(path.name) is None:
+        return False
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return True
+    try:
+        return not read_header(file).has_entries
+    finally:
+        file.close()
+
+
+def adopt_geometry(disk: Disk, root: Path, settings: StoreSettings) -> IndexGeometry:
+    """The geometry of the index files that exist; of the settings where there are none."""
+    found = find_index_geometry(disk, root)
+    slots, entries = settings.index_slots, settings.index_entries
+    if found is None and slots is None and entries is None:
+        # A file that was never flushed tells no more than its length.
+        sizes = (entry.size for entry in disk.list(root / INDEX_FOLDER) if parse_name(entry.name) is not None)
+        return next(filter(None, map(usual_geometry, sizes)), IndexGeometry())
+    if found is None:
+        return IndexGeometry(slots or DEFAULT_INDEX_SLOTS, entries or DEFAULT_INDEX_ENTRIES)
+    if slots is not None and slots != found.slots:
+        raise GeometryMismatchError(root, "index_slots", slots, found.slots)
+    if entries is not None and entries != found.entries:
+        raise GeometryMismatchError(root, "index_entries", entries, found.entries)
+    return found

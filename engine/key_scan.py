@@ -1,0 +1,42 @@
+"""The keys of a range of the log, in its order, and where the first of them is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..index.key_entries import KeyEntries, key_entries
+from ..store.frame import WalkEnd
+from ..store.log_reader import LogReader
+from ..store.salvage import next_intact
+from ..store.segment import Segment
+
+
+def keys_between(reader: LogReader, start: int, stop: int) -> Iterator[KeyEntries]:
+    """The keys of the records that begin in physical [start, stop), a piece of the log at a time.
+
+    `start` is where a record begins, or a segment. Damage is gone past: what cannot be read has no keys.
+    """
+    for segment, first, last in reader.segments_between(start, stop):
+        yield from _keys_in(reader, segment, first, last)
+
+
+def _keys_in(reader: LogReader, segment: Segment, first: int, last: int) -> Iterator[KeyEntries]:
+    position: int | None = first
+    while position is not None:
+        scan = reader.scan(segment, position, last, check_crc=False, mapped=False)
+        for piece, rows in scan:
+            keys = key_entries(piece, rows)
+            if len(keys.key_hash):
+                yield keys
+        if scan.end in (WalkEnd.BLANK, WalkEnd.END, WalkEnd.EMPTY) or scan.position >= last:
+            return
+        position = next_intact(segment, scan.position + 1, last)
+
+
+def first_keyed(reader: LogReader, start: int, stop: int, *, after: int = -1) -> int | None:
+    """Physical offset of the first record with a key in [start, stop) that begins after `after`; None if none does."""
+    for keys in keys_between(reader, start, stop):
+        offsets = keys.physical_offset[keys.physical_offset > after]
+        if len(offsets):
+            return int(offsets[0])
+    return None

@@ -1,0 +1,191 @@
+"""Puts that do not wait in the call: the futures that `put_async` hands out under sync flush, and who completes them.
+
+    the caller's thread   appends the message, adds a future
+    flightlog-sync        syncs the log for as long as there is something new; runs nothing of the application's
+    flightlog-pending     completes futures, in the order of the log, and so runs their callbacks
+
+Two threads, because a sync that hangs must not keep a future from its deadline, and a callback that takes its time must
+not keep the log from being synced. Both are started by the first `put_async` and end at `close`. One sync serves every
+future whose record lies below it, and the puts that wait beside them.
+
+Invariants:
+- The threads run before anything is appended for a future, so every future that a caller holds is completed.
+- A future that anybody holds is completed by flightlog-pending alone, where no KeyboardInterrupt comes: one inside
+  `Future` could leave its lock taken. A put that comes while the store is being closed waits in its own thread.
+- A future is completed with PUT_OK if its record is durable, else with an error if syncs have failed, else with
+  FLUSH_DISK_TIMEOUT once its deadline has passed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from typing import NamedTuple
+
+from ..store.clock import Clock
+from ..store.commit_log import CommitLog
+from ..store.errors import DiskError, FlightlogError, StorePoisonedError
+from ..store.message import PutResult, PutStatus
+from .bell import Bell
+from .service_thread import ServiceThread
+
+log = logging.getLogger("flightlog.flush")
+
+
+class _Pending(NamedTuple):
+    """A future in the line."""
+
+    future: Future[PutResult]
+    result: PutResult
+    end: int
+    """Physical offset one past the record."""
+    deadline_s: float
+
+
+class PendingPuts:
+    """The line of futures that wait for a sync."""
+
+    def __init__(
+        self, commit_log: CommitLog, clock: Clock, timeout_s: float, poison: Callable[[BaseException], None]
+    ) -> None:
+        self._log, self._clock, self._timeout_s, self._poison = commit_log, clock, timeout_s, poison
+        self._line: deque[_Pending] = deque()
+        self._to_sync = Bell()
+        self._news = Bell()
+        """Rung when something was synced or failed, and when the line is empty no more."""
+        self._is_idle = False
+        """Whether flightlog-pending waits for the line to get something, without a deadline."""
+        self._is_finishing = False
+        self._failure: BaseException | None = None
+        """What ended flightlog-sync, if it was not `finish`: no sync succeeds any more."""
+        self._syncer = ServiceThread("flightlog-sync", self._sync, self._to_sync.ring)
+        self._completer = ServiceThread("flightlog-pending", self._complete, self._news.ring)
+
+    @property
+    def threads(self) -> tuple[ServiceThread, ServiceThread]:
+        return self._syncer, self._completer
+
+    def runs_callbacks_here(self) -> bool:
+        """Whether the caller is the thread that completes futures."""
+        return self._completer.is_current()
+
+    def start(self) -> None:
+        """Have the threads running. Raises RuntimeError if the system has none to give."""
+        self._completer.start()
+        self._syncer.start()
+
+    def add(self, result: PutResult) -> Future[PutResult]:
+        """A future for a message that was appended; nobody can cancel it."""
+        future: Future[PutResult] = Future()
+        future.set_running_or_notify_cancel()
+        end = result.physical_offset + result.size
+        pending = _Pending(future, result, end, self._clock.monotonic_s() + self._timeout_s)
+        self._line.append(pending)
+        self._to_sync.ring()
+        if self._is_idle or self._failure is not None:
+            self._news.ring()
+        return self._wait_for(pending) if self._is_finishing else future
+
+    def finish(self) -> None:
+        """Return once every future that was added before is completed, and both threads have ended.
+
+        A callback that runs now may call this too: then it completes the others itself. If a KeyboardInterrupt ends
+        the wait, call it again.
+        """
+        self._is_finishing = True
+        self._syncer.stop()
+        if self._completer.is_current():
+            self._completer.request_stop()
+            self._complete_what_can_be()
+        else:
+            self._completer.stop()
+
+    def _sync(self) -> None:
+        is_last = False
+        while not is_last and self._failure is None:
+            self._to_sync.wait()
+            is_last = self._syncer.is_stopping
+            try:
+                self._log.flush()
+            except DiskError as e:
+                self._failure = e
+            except BaseException as e:  # whatever it is, nothing may be acknowledged as if it were synced
+                log.exception("the thread that syncs for put_async failed; the store takes no more puts")
+                self._poison(e)
+                self._failure = e
+            finally:
+                self._news.ring()
+
+    def _complete(self) -> None:
+        is_last = False
+        while not is_last:
+            is_last = self._completer.is_stopping
+            deadline_s = self._complete_what_can_be()
+            if not is_last:
+                self._wait_until(deadline_s)
+
+    def _wait_until(self, deadline_s: float | None) -> None:
+        """Wait for news, or for the deadline of the first in the line."""
+        if deadline_s is not None:
+            self._news.wait(max(0.0, deadline_s - self._clock.monotonic_s()))
+            return
+        self._is_idle = True  # before the last look at the line: who adds rings if this is set
+        if not self._line:
+            self._news.wait()
+        self._is_idle = False
+
+    def _complete_what_can_be(self) -> float | None:
+        """Complete futures from the front of the line on; returns the deadline of the first one that is left."""
+        line = self._line
+        while line:
+            pending = line[0]
+            outcome = self._outcome(pending)
+            if outcome is None:
+                return pending.deadline_s
+            line.popleft()
+            _complete(pending.future, outcome)
+        return None
+
+    def _outcome(self, pending: _Pending) -> PutResult | BaseException | None:
+        """What its future is completed with; None: it waits on."""
+        failure = self._failure  # first: what was durable when a sync failed is acknowledged all the same
+        if pending.end <= self._log.flushed:
+            return pending.result
+        if failure is not None:
+            return self._error(failure)
+        if self._clock.monotonic_s() >= pending.deadline_s:
+            return pending.result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
+        return None
+
+    def _error(self, failure: BaseException) -> BaseException:
+        """An exception of its own for every future: whoever raises one writes a traceback into it."""
+        cause = self._log.poison or failure
+        error = StorePoisonedError(self._log.reader.folder.parent, cause)
+        error.__cause__ = cause
+        return error
+
+    def _wait_for(self, pending: _Pending) -> Future[PutResult]:
+        """A completed future instead of one that came while the store was being closed: nobody may complete that."""
+        outcome: PutResult | BaseException = pending.result
+        try:
+            if not self._log.flush(self._timeout_s, pending.end):
+                outcome = pending.result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
+        except FlightlogError as e:
+            outcome = e
+        future: Future[PutResult] = Future()
+        _complete(future, outcome)
+        return future
+
+
+def _complete(future: Future[PutResult], outcome: PutResult | BaseException) -> None:
+    try:
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+    except InvalidStateError:
+        pass  # the application did it itself
+    except BaseException:  # such as SystemExit; Future itself logs what ordinary exceptions callbacks raise
+        log.exception("a callback of a put's future raised")

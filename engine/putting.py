@@ -1,0 +1,147 @@
+"""From messages to put results: check, append, and wait for the sync or leave it to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+
+from ..store.clock import Clock
+from ..store.commit_log import Appended, CommitLog
+from ..store.errors import DiskFullError
+from ..store.message import Message, PutResult, PutStatus
+from ..store.record import PreparedRecord, prepare
+from ..store.settings import FlushMode, StoreSettings
+from .dispatcher import Dispatcher
+from .diverting import Divert
+from .flush_service import FlushService
+from .pending_puts import PendingPuts
+from .upkeep import Upkeep
+
+BATCH_SIZE = 256 << 10
+"""How many bytes of records a put of many appends under one hold of the append lock."""
+
+
+class Putter:
+    """The puts of one open store. What they promise stands at MessageStore's calls of the same names."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        dispatcher: Dispatcher,
+        settings: StoreSettings,
+        clock: Clock,
+        divert: Divert,
+        service: FlushService,
+        upkeep: Upkeep,
+    ) -> None:
+        self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
+        self._divert, self._service = divert, service
+        self._is_sync = settings.flush_mode is FlushMode.SYNC
+        self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
+        self.pending = PendingPuts(commit_log, clock, self._sync_timeout_s, upkeep.poison)
+        """The futures of `put_async`."""
+
+    def put(self, message: Message) -> PutResult:
+        result, waits = self._append_one(message)
+        if waits and not self._log.flush(self._sync_timeout_s, result.physical_offset + result.size):
+            return result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
+        return result
+
+    def put_async(self, message: Message) -> Future[PutResult]:
+        if self._is_sync:
+            self.pending.start()  # before the append: what cannot be completed must not be stored
+        result, waits = self._append_one(message)
+        if waits:
+            return self.pending.add(result)
+        future: Future[PutResult] = Future()
+        future.set_result(result)
+        return future
+
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        if self._dispatcher.is_stalled:
+            self._dispatcher.catch_up()
+        settings, segment_size = self._settings, self._log.segment_size
+        records: list[PreparedRecord] = []
+        waits = False
+        for message in messages:
+            diverted = self._divert(message)
+            records.append(prepare(diverted, settings, segment_size))
+            waits = waits or (self._is_sync and diverted.waits_for_sync)
+        results: list[PutResult] = []
+        try:
+            for batch in _batches(records):
+                self._append(batch, results)
+        except DiskFullError as e:
+            if waits:
+                self._await_sync(results)
+            e.results = results
+            raise
+        finally:
+            self._wake(waits)
+        if waits:
+            self._await_sync(results)
+        return results
+
+    def _append_one(self, message: Message) -> tuple[PutResult, bool]:
+        """Append it; returns where it went, and whether it is to wait for a sync."""
+        if self._dispatcher.is_stalled:
+            self._dispatcher.catch_up()
+        diverted = self._divert(message)
+        record = prepare(diverted, self._settings, self._log.segment_size)
+        waits = self._is_sync and diverted.waits_for_sync
+        appended: list[Appended] = []
+        try:
+            self._log.append((record,), appended)
+        finally:
+            self._wake(waits)
+        return _put_result(record, appended[0]), waits
+
+    def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
+        """Append one batch and add what was appended to `results`, also if the append raises."""
+        appended: list[Appended] = []
+        try:
+            self._log.append(records, appended)
+        finally:
+            results += [_put_result(record, where) for record, where in zip(records, appended, strict=False)]
+
+    def _wake(self, waits: bool) -> None:
+        """Something was appended: have it dispatched, and synced if nobody waits for that."""
+        if self._is_sync and not waits:
+            self._service.sync_soon()
+        else:
+            self._service.wake()
+
+    def _await_sync(self, results: list[PutResult]) -> None:
+        """Return once all of them are durable, or mark them as not known to be."""
+        if results:
+            last = results[-1]
+            if not self._log.flush(self._sync_timeout_s, last.physical_offset + last.size):
+                results[:] = [result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
+
+
+def _put_result(record: PreparedRecord, where: Appended) -> PutResult:
+    queue_offset, physical_offset, store_timestamp_ms = where
+    return PutResult(
+        PutStatus.PUT_OK,
+        record.topic,
+        record.queue_id,
+        queue_offset,
+        physical_offset,
+        record.size,
+        store_timestamp_ms,
+        record.store_host,
+    )
+
+
+def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
+    """Consecutive records of about BATCH_SIZE bytes together."""
+    batch: list[PreparedRecord] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += record.size
+        if size >= BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

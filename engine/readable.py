@@ -1,0 +1,191 @@
+"""What can be asked of a store, whether it is open for writing or read-only."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+from ..index.queue_table import QueueTable
+from ..store.errors import UsageError
+from ..store.message import GetResult, StoredMessage
+from ..store.queue_offsets import QueueKey
+from .finding import Boundary, Finder
+from .get_limits import DEFAULT_MAX_COUNT
+from .key_query import KeyQuery, QueryResult
+from .reading import OnCorrupt, QueueReader, queue_bounds
+
+
+class ReadableStore(ABC):
+    """The reading half of MessageStore and ReadOnlyStore. Safe from many threads.
+
+    Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by fork.
+    """
+
+    _table: QueueTable
+    _queues: QueueReader
+    _finder: Finder
+    _keys: KeyQuery | None
+    """None where the settings want no key index."""
+    _catch_up: Callable[[], None] | None = None
+    """Called before each question, for queues that grow meanwhile."""
+    _catch_up_keys: Callable[[], None] | None = None
+    """Called before each question by key; raises what keeps keys out of the index."""
+
+    @abstractmethod
+    def _check_usable(self) -> None:
+        """Raise if this handle may not be used any more."""
+
+    def _make_ready(self) -> None:
+        self._check_usable()
+        if self._catch_up is not None:
+            self._catch_up()
+
+    # -- one queue
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+    ) -> GetResult:
+        """Messages of a queue from `queue_offset` on, with RocketMQ's status and the offset to go on from.
+
+        At most `max_count` messages and `max_size` bytes of records (None: 128 MiB; below 100 counts as 100), but
+        always one, however large; the settings `get_*` limit an answer further, and it ends where a queue file ends.
+        `tags` such as "A || B" leaves out what has another tag ("*" or nothing: all); such messages count as passed.
+
+        Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged (one further on ends
+        the answer before it), UsageError for a `max_count` below 1 and for `tags` that name none.
+        """
+        self._make_ready()
+        return self._queues.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+
+    def read(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        tags: str | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> Iterator[StoredMessage]:
+        """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached; in a read-only
+        view, to the end as of its last refresh. `tags` as in `get`.
+
+        Raises CorruptRecordError or CorruptQueueError at a damaged message; `on_corrupt="skip"` leaves it out and
+        counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
+        """
+        self._make_ready()
+        return self._queues.read(topic, queue_id, queue_offset, tags, on_corrupt, self._check_usable, self._catch_up)
+
+    @property
+    def corrupt_skipped(self) -> int:
+        """Messages that `on_corrupt="skip"` has left out so far."""
+        return self._queues.corrupt_skipped + (self._keys.corrupt_skipped if self._keys is not None else 0)
+
+    def queues(self) -> dict[QueueKey, tuple[int, int]]:
+        """(topic, queue id) -> (offset of the first message, offset one past the last)."""
+        self._make_ready()
+        return {key: queue_bounds(queue) for key, queue in self._table.items()}
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower") -> int:
+        """The queue offset that a store time in ms stands for, always between the queue's first message and its end.
+
+        "lower": the first message stored at or after that time, else the end. "upper": the last one stored at or before
+        it, else the first message. 0 for a queue that is not there.
+
+        Raises CorruptRecordError where a record that must be looked at is damaged, UsageError for another boundary.
+        """
+        self._make_ready()
+        return self._finder.offset_at(topic, queue_id, timestamp_ms, boundary)
+
+    def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
+        """About how many messages with queue offsets in [start, stop) match, judged by the hashes in the queue.
+
+        Without `tags`: stop - start, whatever the queue holds. With them the range ends where the queue does, and is
+        moved up if it starts below the first message; 20,000 entries are looked at, or those up to the 5,001st that
+        matches, and what that means for all of them is inferred. In `SCHEDULE_TOPIC_XXXX` and beside a queue extension
+        there are no hashes, and records are looked at. Raises UsageError as `get`, and there the errors of `read`.
+        """
+        self._make_ready()
+        return self._finder.estimate_count(topic, queue_id, start, stop, tags)
+
+    # -- one message
+
+    def message_at(self, physical_offset: int) -> StoredMessage | None:
+        """The message whose record starts at this byte of the log, or None if none does.
+
+        Any message: also one that no queue lists, as prepared ones. Raises CorruptRecordError if a record starts there
+        and is damaged, and where the log is so damaged that nobody can say.
+        """
+        self._make_ready()
+        return self._finder.message_at(physical_offset)
+
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        """The message with this offset message id (32 or 56 hexadecimal digits, in either case), or None.
+
+        Raises UsageError for what is no such id, CorruptRecordError as `message_at`.
+        """
+        self._make_ready()
+        return self._finder.message_by_id(message_id)
+
+    # -- by key
+
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int = 0,
+        end_ms: int | None = None,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> QueryResult:
+        """The newest `max_count` messages of a topic that have `key` among their keys or as their uniq key and a store
+        time in [begin_ms, end_ms] (None: whatever comes), newest first; and whether there are more.
+
+        Each is checked against its record, so a key of the same hash answers nothing. Prepared messages are found,
+        too. Raises CorruptRecordError where the index names a damaged record (`on_corrupt="skip"` counts it),
+        DiskFullError while a full disk keeps keys out of the index, UsageError without a key index.
+        """
+        return self._key_query().query(topic, key, begin_ms, end_ms, max_count, on_corrupt, self._readable_end())
+
+    def message_by_uniq_key(self, topic: str, uniq_key: str) -> StoredMessage | None:
+        """The newest message of a topic with this uniq key, or None. Raises as `query`."""
+        return self._key_query().by_uniq_key(topic, uniq_key, self._readable_end())
+
+    def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
+        """Whether the log holds a message with this uniq key: for a sender whose put timed out, or died.
+
+        Under sync flush also one that is not durable and cannot be read yet. Without a topic every topic that has a
+        queue is asked, which takes longer the more there are. Raises as `query`.
+        """
+        keys, unread_from, end = self._key_query(), self._unread_from(), self._readable_end()
+        topics = {topic} if topic is not None else self._table.topics()
+        return any(keys.by_uniq_key(name, uniq_key, end) is not None for name in sorted(topics)) or self._is_unread(
+            unread_from, uniq_key, topic
+        )
+
+    def _key_query(self) -> KeyQuery:
+        self._check_usable()
+        if self._keys is None:
+            raise UsageError("this store was opened without a key index: open it with key_index=True, or read-only")
+        if self._catch_up_keys is not None:
+            self._catch_up_keys()
+        return self._keys
+
+    @abstractmethod
+    def _readable_end(self) -> int:
+        """Physical offset up to which messages can be read."""
+
+    def _unread_from(self) -> int:
+        """Physical offset below which the index has every key."""
+        return self._readable_end()
+
+    def _is_unread(self, start: int, uniq_key: str, topic: str | None) -> bool:
+        """Whether a message from physical offset `start` on, which could not be read yet, has this uniq key."""
+        return False

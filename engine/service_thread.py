@@ -1,0 +1,100 @@
+"""A thread of an open store: started once, asked to stop, waited for.
+
+Invariants:
+- The work runs once, however often `start` is called and whatever a KeyboardInterrupt did to the calls before.
+- Every wait may be ended by a KeyboardInterrupt and begun again.
+- The thread is a daemon: the interpreter joins other threads before `atexit` runs, which is where a forgotten store is
+  closed.
+"""
+
+from __future__ import annotations
+
+import _thread
+import threading
+from collections.abc import Callable
+
+from .bell import Bell
+
+STOP_POLL_S = 0.1
+
+
+class ServiceThread:
+    """`work` is to return soon after `is_stopping` is set and `wake` was called."""
+
+    def __init__(self, name: str, work: Callable[[], None], wake: Callable[[], None]) -> None:
+        self._name, self._work, self._wake = name, work, wake
+        self._claim = threading.Lock()
+        """Taken by the thread that does the work, and kept."""
+        self._ended = Bell()
+        self._was_started = False
+        self._thread: threading.Thread | None = None
+        self._at_end: Callable[[], None] | None = None
+        self.is_stopping = False
+        self.has_ended = False
+        """Whether the work is over. What `at_end` left behind may still be running."""
+
+    def start(self) -> None:
+        """Start it unless it was. If an interrupt ends this, call it again: of two threads the second goes at once.
+
+        Raises RuntimeError if the system has no thread to give.
+        """
+        if self._was_started:
+            return
+        # Thread.start is Python code that an interrupt leaves half done, with an error of its own. So a thread does it
+        # that no interrupt can reach; to start that one is a single call into C.
+        is_done, failures = Bell(), list[BaseException]()
+
+        def start_thread() -> None:
+            try:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            except BaseException as e:
+                failures.append(e)
+            finally:
+                is_done.ring()
+
+        _thread.start_new_thread(start_thread, ())
+        is_done.wait()
+        if failures:
+            raise failures[0]
+        self._was_started = True
+
+    def is_current(self) -> bool:
+        """Whether the caller is this thread."""
+        return self._thread is threading.current_thread()
+
+    def request_stop(self) -> None:
+        self.is_stopping = True
+        self._wake()
+
+    def stop(self) -> None:
+        """Return once the work is over. A thread whose start was interrupted does nothing when it comes.
+
+        Not to be called by the work itself.
+        """
+        self.request_stop()
+        if not self._was_started and self._thread is None:
+            return
+        while not self.has_ended:  # an interrupted Thread.join forgets a thread that still runs
+            self._ended.wait(STOP_POLL_S)
+        if self._thread is not None and not self.is_current():
+            self._thread.join()
+
+    def stop_then(self, finish: Callable[[], None]) -> None:
+        """Have the work end, and `finish` called by this thread after it. Returns at once."""
+        self._at_end = finish
+        self.request_stop()
+
+    def _run(self) -> None:
+        if not self._claim.acquire(blocking=False):
+            return
+        self._thread = threading.current_thread()
+        try:
+            if not self.is_stopping:
+                self._work()
+        finally:
+            self.has_ended = True
+            try:
+                if self._at_end is not None:
+                    self._at_end()
+            finally:
+                self._ended.ring()

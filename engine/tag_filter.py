@@ -1,0 +1,67 @@
+"""Tag filters: `A || B`.
+
+A filter looks twice. A queue entry holds only the Java hash of its message's tag, which rules most messages out without
+a look at the log; what is left may be a collision (`Aa` and `BB` hash alike), so the text is compared on the record.
+
+(RocketMQ's `FilterAPI`, `DefaultMessageFilter` and, for the second look, its consumers' `PullAPIWrapper`.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..index.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
+from ..schedule.delay_levels import SCHEDULE_TOPIC
+from ..store.errors import UsageError
+from ..store.java_hash import java_hash
+from ..store.message import StoredMessage
+
+ALL = "*"
+SEPARATOR = "||"
+LOW_32_BITS = 0xFFFFFFFF
+JAVA_WHITESPACE = "".join(map(chr, range(ord(" ") + 1)))
+"""What Java's `String.trim` takes away."""
+
+
+class TagFilter:
+    """The messages whose tag is one of `tags`."""
+
+    def __init__(self, tags: frozenset[str], *, by_code: bool) -> None:
+        self.tags = tags
+        self._codes = np.array([java_hash(tag) & LOW_32_BITS for tag in tags], np.int64) if by_code else None
+
+    def may_match(self, units: Units) -> NDArray[np.bool_]:
+        """Which entries can be of a message that matches. Never-written entries and filler are of none."""
+        if self._codes is None:
+            return np.ones(len(units), np.bool_)
+        codes = units["tags_code"].astype(np.int64)
+        mask: NDArray[np.bool_] = np.isin(codes & LOW_32_BITS, self._codes) | (codes <= HIGHEST_EXTENSION_ADDRESS)
+        return mask
+
+    def has_hash(self, units: Units) -> NDArray[np.bool_]:
+        """Which entries hold the hash of their message's tag, and not something else."""
+        if self._codes is None:
+            return np.zeros(len(units), np.bool_)
+        mask: NDArray[np.bool_] = units["tags_code"] > HIGHEST_EXTENSION_ADDRESS
+        return mask
+
+    def matches(self, message: StoredMessage) -> bool:
+        """Whether the message itself matches."""
+        return message.tags in self.tags
+
+
+def tag_filter(topic: str, tags: str | None) -> TagFilter | None:
+    """The filter that `tags` asks for in a queue of `topic`; None where every message matches: no text, or `*`.
+
+    In `SCHEDULE_TOPIC_XXXX` the entries hold times in place of hashes, so records alone are asked there. Raises
+    UsageError for a text that names no tag.
+    """
+    if tags is None or tags == "" or tags == ALL:
+        return None
+    if not isinstance(tags, str):
+        raise UsageError(f"tags={tags!r}: a {type(tags).__name__}, expected text such as 'A || B'")
+    names = frozenset(filter(None, (tag.strip(JAVA_WHITESPACE) for tag in tags.split(SEPARATOR))))
+    if not names:
+        raise UsageError(f"tags={tags!r}: names no tag; expected tags separated by {SEPARATOR!r}, or {ALL!r} for all")
+    return TagFilter(names, by_code=topic != SCHEDULE_TOPIC)

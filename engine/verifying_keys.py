@@ -1,0 +1,143 @@
+"""Checking the key index: each file against itself, and all of them against the keys of the log.
+
+What RocketMQ does differently and what harms nobody is told as an oddity, not as a finding: a record at the border of
+two of its lives is indexed twice, and keys that no file has yet are read from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..index.index_check import check_index
+from ..index.index_file import INDEX_FOLDER, Entries
+from ..store.disk import Disk
+from ..store.log_reader import LogReader
+from .evidence import Evidence, LastWriter
+from .findings import Finding, VerifyReport
+from .key_recovery import open_index_to_read
+from .key_scan import keys_between
+from .survey import Survey
+
+REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is made anew from the log"
+COMPLETE = "open the store for writing once: it is completed from the log"
+
+
+class _Keys(NamedTuple):
+    physical_offset: NDArray[np.int64]
+    key_hash: NDArray[np.int64]
+
+
+class KeyCheck:
+    """One look at the index of a store that a verify walks."""
+
+    def __init__(self, disk: Disk, reader: LogReader, evidence: Evidence, report: VerifyReport) -> None:
+        self._reader, self._evidence, self._report = reader, evidence, report
+        self._index = open_index_to_read(disk, evidence.root)
+        self._missing = self._stale = 0
+        self._first_missing = self._first_stale = -1
+
+    def run(self, whole: Survey, *, is_live: bool) -> None:
+        index, report = self._index, self._report
+        for unreadable in index.unreadable:
+            report.findings.append(Finding(unreadable.path, 0, unreadable.problem, REMAKE))
+        at_rest = self._evidence.is_clean and not is_live
+        duplicates = 0
+        # A writer that is alive may have flushed keys of records that this view does not reach.
+        for check in check_index(index, None if is_live else whole.end, at_rest=at_rest):
+            report.index_entries += check.header.next_entry - 1
+            duplicates += check.duplicates
+            report.findings += [Finding(check.path, 0, problem, REMAKE) for problem in check.problems]
+        if duplicates:
+            report.oddities.append(
+                f"{index.folder}: {duplicates} keys stand twice for one record, as RocketMQ leaves the one at the "
+                "border of two of its lives"
+            )
+        judged = self._judged_below(whole)
+        if index.unreadable:
+            return
+        progress = self._evidence.progress
+        if not index.files and self._evidence.is_ours and progress is not None and progress.index_count:
+            meaning = f"index files are missing: there were {progress.index_count}"
+            report.findings.append(Finding(index.folder, 0, meaning, COMPLETE))
+            return
+        if not index.files:
+            if judged > whole.start:
+                report.oddities.append(f"{index.folder}: no index file; keys are found by reading the log")
+            return
+        self._compare(whole, judged)
+        if self._stale:
+            meaning = f"{self._stale} entries that no record stands for: stale, or of a tail that was cut"
+            report.findings.append(Finding(index.folder, self._first_stale, meaning, REMAKE))
+        if self._missing:
+            meaning, mend = f"{self._missing} keys of the log are in no index file", REMAKE
+            if not self._evidence.is_ours:
+                mend = COMPLETE
+                meaning += ": RocketMQ deletes index files after an unclean exit, and does not make all of them anew"
+            report.findings.append(Finding(index.folder, self._first_missing, meaning, mend))
+
+    def _judged_below(self, whole: Survey) -> int:
+        """Physical offset below which every key should be in a file."""
+        evidence, progress = self._evidence, self._evidence.progress
+        if evidence.is_ours and progress is not None:
+            return min(progress.index_flushed, whole.end)
+        if evidence.last_writer is LastWriter.ROCKETMQ_KILLED:  # it may be alive, or died before it came to the rest
+            last = self._index.last_physical_offset
+            return 0 if last is None else min(last, whole.end)
+        return whole.end
+
+    def _compare(self, whole: Survey, judged: int) -> None:
+        feed = _Feed(self._index.entries(whole.start))
+        for start, stop in whole.extents:
+            feed.take_below(start)  # of damage, or of what the log no longer holds: nobody can say
+            stop = min(stop, judged)
+            below = start
+            for keys in keys_between(self._reader, start, stop):
+                below = int(keys.physical_offset[-1]) + 1
+                self._match(_Keys(keys.physical_offset, keys.key_hash.astype(np.int64)), feed.take_below(below))
+            if below < stop:
+                self._match(_Keys(np.empty(0, np.int64), np.empty(0, np.int64)), feed.take_below(stop))
+
+    def _match(self, expected: _Keys, there: _Keys) -> None:
+        offsets = np.concatenate((expected.physical_offset, there.physical_offset))
+        places, rank = np.unique(offsets, return_inverse=True)
+        count = len(expected.physical_offset)
+        of_log = rank[:count].astype(np.int64) << 32 | expected.key_hash
+        of_index = rank[count:].astype(np.int64) << 32 | there.key_hash
+        missing, stale = np.setdiff1d(of_log, of_index), np.setdiff1d(of_index, of_log)
+        if len(missing) and not self._missing:
+            self._first_missing = int(places[missing[0] >> 32])
+        if len(stale) and not self._stale:
+            self._first_stale = int(places[stale[0] >> 32])
+        self._missing += len(missing)
+        self._stale += len(stale)
+
+
+class _Feed:
+    """The entries of an index, taken by ascending physical offset."""
+
+    def __init__(self, pieces: Iterator[Entries]) -> None:
+        self._pieces = pieces
+        self._rest = _Keys(np.empty(0, np.int64), np.empty(0, np.int64))
+
+    def take_below(self, physical_offset: int) -> _Keys:
+        """What has not been taken yet of records before `physical_offset`."""
+        taken = [self._split(physical_offset)]
+        while not len(self._rest.physical_offset):
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            self._rest = _Keys(piece["physical_offset"].astype(np.int64), piece["key_hash"].astype(np.int64))
+            taken.append(self._split(physical_offset))
+        return _Keys(*(np.concatenate(columns) for columns in zip(*taken, strict=True)))
+
+    def _split(self, physical_offset: int) -> _Keys:
+        # The first entry that is not below ends it: a damaged file need not be in order.
+        not_below = np.flatnonzero(self._rest.physical_offset >= physical_offset)
+        at = int(not_below[0]) if len(not_below) else len(self._rest.physical_offset)
+        before = _Keys(self._rest.physical_offset[:at], self._rest.key_hash[:at])
+        self._rest = _Keys(self._rest.physical_offset[at:], self._rest.key_hash[at:])
+        return before

@@ -1,0 +1,64 @@
+"""The keys that a read-only view finds: index files as far as they are to be trusted, and the rest in memory.
+
+Nothing is read before the first query: most views never ask for a key.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from ..index.index_folder import IndexFolder
+from ..index.memory_keys import MemoryKeys
+from ..store.disk import Disk
+from ..store.log_reader import LogReader
+from .evidence import Evidence
+from .key_recovery import open_index_to_read, plan_keys
+from .key_scan import keys_between
+
+
+class ViewKeys:
+    """Candidates for a query by key, see key_query.py. 16 bytes of memory for each key that no index file has."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        reader: LogReader,
+        evidence: Evidence,
+        first_missed: int | None,
+        readable_end: Callable[[], int],
+    ) -> None:
+        self._disk, self._root, self._reader, self._evidence = disk, root, reader, evidence
+        self._first_missed, self._readable_end = first_missed, readable_end
+        self._lock = threading.Lock()
+        self._folder: IndexFolder | None = None
+        self._memory = MemoryKeys()
+        self._resume = self._position = 0
+        """Physical offset below which the files know all keys, and below which keys are known at all."""
+
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
+        """Physical offsets, newest first."""
+        folder = self._catch_up()
+        yield from self._memory.candidates(key_hash, begin_ms, end_ms)
+        yield from folder.candidates(key_hash, begin_ms, end_ms, below=self._resume)
+
+    def _catch_up(self) -> IndexFolder:
+        """Gather what the view can read and does not know yet."""
+        with self._lock:
+            end, folder = self._readable_end(), self._folder
+            if folder is None:
+                folder = open_index_to_read(self._disk, self._root)
+                plan = plan_keys(self._reader, folder, self._evidence, end, self._first_missed)
+                self._resume = self._position = plan.resume
+                self._folder = folder
+            if self._position < end:
+                try:
+                    for keys in keys_between(self._reader, self._position, end):
+                        self._memory.put(keys)
+                except BaseException:
+                    self._memory.truncate(self._position)  # the next query gathers them again, each once
+                    raise
+                self._position = end
+            return folder
