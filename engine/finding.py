@@ -121,7 +121,7 @@ class Finder:
         (RocketMQ's `DefaultMessageStore#estimateMessageCount` and `ConsumeQueue#estimateMessageCount`. With tags those
         count nothing of a queue file that the range leaves past the queue's end; here such a range ends there.)
         """
-        wanted = tag_filter(topic, tags)
+        wanted = tag_filter(tags)
         start = max(start, 0)
         if start >= stop:
             return 0

@@ -89,7 +89,7 @@ def _plan_ours(reader: LogReader, index: IndexFolder, progress: Progress) -> Key
 
 def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int) -> KeyPlan:
     state, resume, searched = IndexState(), reader.min_offset, -1
-    reason = "everything before is in the index files"
+    reason = "everything before is in the index files" if index.files else "there is no index file"
     is_live = someone_holds_the_lock(evidence.root)
     broken = {} if is_live or evidence.is_clean else _broken_files(index, evidence)
     for file in index.files:

@@ -84,7 +84,7 @@ class PendingPuts:
         pending = _Pending(future, result, end, self._clock.monotonic_s() + self._timeout_s)
         self._line.append(pending)
         self._to_sync.ring()
-        if self._is_idle or self._failure is not None:
+        if self._is_idle:
             self._news.ring()
         return self._wait_for(pending) if self._is_finishing else future
 

@@ -56,7 +56,8 @@ class ReadableStore(ABC):
 
         At most `max_count` messages and `max_size` bytes of records (None: 128 MiB; below 100 counts as 100), but
         always one, however large; the settings `get_*` limit an answer further, and it ends where a queue file ends.
-        `tags` such as "A || B" leaves out what has another tag ("*" or nothing: all); such messages count as passed.
+        `tags` such as "A || B" leaves out what has another tag ("*" or nothing: all); such messages count as passed. In
+        `SCHEDULE_TOPIC_XXXX`, whose entries hold times, tags match nothing here, as in RocketMQ; `read` finds them.
 
         Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged (one further on ends
         the answer before it), UsageError for a `max_count` below 1 and for `tags` that name none.

@@ -29,6 +29,7 @@ import numpy as np
 
 from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit
+from ..schedule.delay_levels import SCHEDULE_TOPIC
 from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
 from ..store.log_reader import LogReader
 from ..store.message import GetResult, GetStatus, StoredMessage
@@ -72,7 +73,7 @@ class QueueReader:
         """
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
-        wanted = tag_filter(topic, tags)
+        wanted = tag_filter(tags)
         queue = self._table.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
@@ -160,7 +161,8 @@ class QueueReader:
 
         `check` is called before each message and may raise. `catch_up` is called at the end: the queue may have grown.
         """
-        wanted = tag_filter(topic, tags)  # here and not at the first step: a wrong filter is told at the call
+        # Here and not at the first step: a wrong filter is told at the call.
+        wanted = tag_filter(tags, by_code=topic != SCHEDULE_TOPIC)
         return self._read((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
 
     def _read(

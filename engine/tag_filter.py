@@ -3,6 +3,9 @@
 A filter looks twice. A queue entry holds only the Java hash of its message's tag, which rules most messages out without
 a look at the log; what is left may be a collision (`Aa` and `BB` hash alike), so the text is compared on the record.
 
+In `SCHEDULE_TOPIC_XXXX` the entries hold times in place of hashes. There a get by tags finds nothing, in RocketMQ as
+here; a read asks the records.
+
 (RocketMQ's `FilterAPI`, `DefaultMessageFilter` and, for the second look, its consumers' `PullAPIWrapper`.)
 """
 
@@ -12,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
-from ..schedule.delay_levels import SCHEDULE_TOPIC
 from ..store.errors import UsageError
 from ..store.java_hash import java_hash
 from ..store.message import StoredMessage
@@ -51,11 +53,11 @@ class TagFilter:
         return message.tags in self.tags
 
 
-def tag_filter(topic: str, tags: str | None) -> TagFilter | None:
-    """The filter that `tags` asks for in a queue of `topic`; None where every message matches: no text, or `*`.
+def tag_filter(tags: str | None, *, by_code: bool = True) -> TagFilter | None:
+    """The filter that `tags` asks for; None where every message matches: no text, or `*`.
 
-    In `SCHEDULE_TOPIC_XXXX` the entries hold times in place of hashes, so records alone are asked there. Raises
-    UsageError for a text that names no tag.
+    Without `by_code` records alone are asked, whatever the entries hold. Raises UsageError for a text that names no
+    tag.
     """
     if tags is None or tags == "" or tags == ALL:
         return None
@@ -64,4 +66,4 @@ def tag_filter(topic: str, tags: str | None) -> TagFilter | None:
     names = frozenset(filter(None, (tag.strip(JAVA_WHITESPACE) for tag in tags.split(SEPARATOR))))
     if not names:
         raise UsageError(f"tags={tags!r}: names no tag; expected tags separated by {SEPARATOR!r}, or {ALL!r} for all")
-    return TagFilter(names, by_code=topic != SCHEDULE_TOPIC)
+    return TagFilter(names, by_code=by_code)

@@ -50,9 +50,14 @@ def store(tmp_path: Path) -> flightlog.MessageStore:
 
 USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
     "put": lambda store: store.put(Message("orders", b"child")),
+    "put_async": lambda store: store.put_async(Message("orders", b"child")),
     "put_many": lambda store: store.put_many([Message("orders", b"child")] * 3),
     "get": lambda store: store.get("orders", 0, 0),
     "read": lambda store: list(store.read("orders")),
+    "offset_at": lambda store: store.offset_at("orders", 0, 0),
+    "estimate_count": lambda store: store.estimate_count("orders", 0, 0, 1, tags="A"),
+    "message_at": lambda store: store.message_at(0),
+    "message_by_id": lambda store: store.message_by_id("0" * 32),
     "queues": lambda store: store.queues(),
     "verify": lambda store: store.verify(),
     "flush": lambda store: store.flush(),

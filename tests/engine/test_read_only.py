@@ -211,7 +211,8 @@ def test_a_closed_view(tmp_path: Path) -> None:
     view.close()
     calls: list[Callable[[], object]] = [
         *(view.queues, view.refresh, view.verify, lambda: view.get("t", 0, 0), lambda: view.read("t")),
-        lambda: next(iterator),
+        *(lambda: view.offset_at("t", 0, 0), lambda: view.estimate_count("t", 0, 0, 1, tags="A")),
+        *(lambda: view.message_at(0), lambda: view.message_by_id("0" * 32), lambda: next(iterator)),
     ]
     for call in calls:
         with pytest.raises(StoreClosedError, match="open it again"):

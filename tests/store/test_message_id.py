@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +33,13 @@ def test_round_trip(raw_host: bytes, physical_offset: int) -> None:
     assert decode_message_id(message_id) == (decode_host(raw_host), physical_offset)
 
 
-@pytest.mark.parametrize("text", ["", "C0A8", "x" * 32, "0" * 31, "0" * 30, "0" * 34, "0" * 54, "0" * 58])
-def test_no_id(text: str) -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "C0A8", "x" * 32, "0" * 31, "0" * 30, "0" * 34, "0" * 54, "0" * 58),
+        *("00 " * 16, "0" * 30 + "  ", " " * 32, "０" * 32, None, b"0" * 32, 7),
+    ],
+)
+def test_no_id(text: Any) -> None:
     with pytest.raises(UsageError, match="message id"):
         decode_message_id(text)

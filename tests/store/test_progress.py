@@ -38,6 +38,10 @@ def pages(draw: st.DrawFn) -> Progress:
         queue_ends=draw(WORD),
         queue_starts=draw(WORD),
         checkpoint=tuple(draw(st.lists(WORD, min_size=5, max_size=5))),
+        index_flushed=draw(OFFSET),
+        index_file=draw(OFFSET),
+        index_entries=draw(OFFSET),
+        index_count=draw(OFFSET),
     )
 
 
@@ -58,6 +62,10 @@ def test_round_trip(words: Progress, tmp_path_factory: pytest.TempPathFactory) -
 EXAMPLE = Progress(
     *(7, 4711, 65536, 5000, 4000, 3000, 2000, 1000, -1, 99, 1_700_000_000_123, 3, 60, 8),
     checkpoint=(1, 2, 3, 4, 5),
+    index_flushed=900,
+    index_file=6,
+    index_entries=77,
+    index_count=5,
 )
 
 
@@ -65,11 +73,12 @@ def test_the_words_stand_where_the_drawing_says(tmp_path: Path) -> None:
     written(tmp_path, EXAMPLE).close()
     raw = progress_path(tmp_path).read_bytes()
     assert raw[:8] == b"FLTLOG01"
-    assert struct.unpack_from("<19q", raw, 8) == (
+    assert struct.unpack_from("<23q", raw, 8) == (
         *(7, 4711, 65536, 5000, 4000, 3000, 2000, 1000, -1, 99, 1_700_000_000_123, 3, 60, 8),
         *(1, 2, 3, 4, 5),
+        *(900, 6, 77, 5),
     )
-    assert raw[20 * 8 :] == bytes(4096 - 20 * 8)
+    assert raw[24 * 8 :] == bytes(4096 - 24 * 8)
 
 
 PUBLISHED = {
@@ -121,11 +130,11 @@ def test_garbage_behind_the_magic_is_a_page_only_if_its_words_make_sense(raw: by
         assert 0 <= found.queues_flushed <= found.dispatched
 
 
-@pytest.mark.parametrize("size", [0, 8, 159])
+@pytest.mark.parametrize("size", [0, 8, 191])
 def test_a_truncated_page_is_none(size: int, tmp_path: Path) -> None:
     written(tmp_path, EXAMPLE).close()
     raw = progress_path(tmp_path).read_bytes()
-    assert decode_progress(raw[:160]) == EXAMPLE
+    assert decode_progress(raw[:192]) == EXAMPLE
     assert decode_progress(raw[:size]) is None
 
 

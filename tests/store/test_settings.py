@@ -18,6 +18,9 @@ def test_defaults_are_rocketmqs() -> None:
     assert settings.flush_mode is FlushMode.ASYNC
     assert (settings.flush_interval_ms, settings.queue_flush_interval_ms) == (500, 1000)
     assert (settings.sync_flush_timeout_ms, settings.max_message_size) == (5000, 4_194_304)
+    assert (settings.get_memory_max_size, settings.get_memory_max_count) == (262_144, 32)
+    assert (settings.get_disk_max_size, settings.get_disk_max_count) == (65_536, 8)
+    assert (settings.access_memory_ratio, settings.get_scan_size) == (40, 16_000)
     assert settings.delay_levels == "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
@@ -42,6 +45,9 @@ def test_settings_cannot_change_under_an_open_store() -> None:
         *(("flush_interval_ms", 0), ("flush_interval_ms", 3_600_001), ("flush_interval_ms", None)),
         *(("queue_flush_interval_ms", 0), ("sync_flush_timeout_ms", 0), ("sync_flush_timeout_ms", -1)),
         *(("max_message_size", 0), ("max_message_size", (1 << 30) + 1), ("max_message_size", 1.5)),
+        *(("get_memory_max_size", 0), ("get_memory_max_count", 0), ("get_memory_max_count", 1 << 31)),
+        *(("get_disk_max_size", -1), ("get_disk_max_count", None), ("get_disk_max_count", 1.0)),
+        *(("access_memory_ratio", -1), ("access_memory_ratio", 101), ("get_scan_size", 0)),
         *(("allocate_step_size", 0), ("allocate_step_size", 4095), ("allocate_step_size", 1 << 31)),
         *(("store_host", ("localhost", 10911)), ("store_host", ("10.0.0.1", 65536)), ("store_host", ("10.0.0.1",))),
         *(("store_host", "10.0.0.1:10911"), ("store_host", None), ("store_host", ("10.0.0.1", "10911"))),
@@ -61,6 +67,8 @@ def test_nonsense_is_refused_with_the_reason(name: str, value: Any) -> None:
     [
         *(("segment_size", 4096), ("segment_size", (1 << 31) - 4096), ("queue_file_entries", 1)),
         *(("queue_file_entries", 100_000_000), ("flush_interval_ms", 1), ("max_message_size", 1)),
+        *(("get_memory_max_size", (1 << 31) - 1), ("get_disk_max_count", 1), ("get_scan_size", 1)),
+        *(("access_memory_ratio", 0), ("access_memory_ratio", 100)),
         *(("max_message_size", 1 << 30), ("allocate_step_size", 4096), ("store_host", ("::1", 0))),
     ],
 )
