@@ -23,7 +23,7 @@ from ..index.key_index import KeyIndex
 from ..index.queue_table import QueueTable
 from ..store.commit_log import CommitLog
 from ..store.disk import Disk
-from ..store.errors import DiskError, DiskFullError, StoreClosedError
+from ..store.errors import DiskError, DiskFullError, IndexFileGoneError, StoreClosedError
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 from .key_scan import keys_between
@@ -83,7 +83,7 @@ class Dispatcher:
             if self._is_closed:
                 raise StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")
             try:
-                self._dispatch_up_to(self._log.visible)
+                self._dispatch_and_heal(self._log.visible)
             except DiskFullError as e:
                 if not self.is_stalled:  # once, however often it is tried again
                     log.warning("messages wait in the log for room for their queue entries or keys: %s", e)
@@ -96,6 +96,15 @@ class Dispatcher:
                 raise
             self.is_stalled = False
 
+    def _dispatch_and_heal(self, target: int) -> None:
+        try:
+            self._dispatch_up_to(target)
+        except IndexFileGoneError as e:
+            if self._index is None:
+                raise
+            self._forget_index(self._index, e)
+            self._dispatch_up_to(target)
+
     def _dispatch_up_to(self, target: int) -> None:
         reader, index = self._log.reader, self._index
         failure: DiskError | None = self._index_failure
@@ -105,7 +114,7 @@ class Dispatcher:
             if index is not None and failure is None:
                 try:
                     index.put(keys)
-                except DiskFullError as e:
+                except (DiskFullError, IndexFileGoneError) as e:
                     failure = e
                 except DiskError as e:
                     failure = self._index_failure = e
@@ -130,6 +139,19 @@ class Dispatcher:
                 self.index_position = target
         if failure is not None:
             raise failure
+
+    def restart_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
+        """Make the index anew from the log, because somebody has deleted files of it. Raises as `catch_up`."""
+        with self._lock:
+            self._forget_index(index, why)
+        self.catch_up()
+
+    def _forget_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
+        log.warning("the key index is made anew from the log: %s", why)
+        index.clear()
+        index.load()  # whoever deleted files has perhaps left one of its own
+        index.clear()
+        self.index_position = self._log.reader.min_offset
 
     def close(self) -> None:
         """Write no queue from now on; the dispatch that is under way is waited for."""

@@ -37,7 +37,8 @@ from ..store.log_reader import LogReader
 from ..store.progress import Progress
 from ..store.record import INT64_MAX
 from ..store.settings import StoreSettings
-from .evidence import Evidence, someone_holds_the_lock
+from .evidence import Evidence
+from .finding import message_at
 from .key_scan import first_keyed, keys_between
 from .recovery import RecoveryReport
 
@@ -53,10 +54,13 @@ class KeyPlan:
     reason: str
 
 
-def plan_keys(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int, first_missed: int | None) -> KeyPlan:
+def plan_keys(
+    reader: LogReader, index: IndexFolder, evidence: Evidence, end: int, first_missed: int | None, *, is_live: bool
+) -> KeyPlan:
     """Look at the index; change nothing. The log ends at `end`.
 
-    `first_missed` is where the first record lies that was in no queue, or in a wrong place of one.
+    `first_missed` is where the first record lies that was in no queue, or in a wrong place of one. `is_live` tells that
+    another program may be writing just now.
     """
     anew = reader.min_offset
     progress = evidence.progress
@@ -67,7 +71,7 @@ def plan_keys(reader: LogReader, index: IndexFolder, evidence: Evidence, end: in
     known_below = index.last_physical_offset
     if first_missed is not None and known_below is not None and first_missed < known_below:
         return KeyPlan(IndexState(), anew, f"a queue missed the record at {first_missed}, and so may the index")
-    return _plan_foreign(reader, index, evidence, end)
+    return _plan_foreign(reader, index, evidence, end, is_live=is_live)
 
 
 def _plan_ours(reader: LogReader, index: IndexFolder, progress: Progress) -> KeyPlan:
@@ -87,15 +91,17 @@ def _plan_ours(reader: LogReader, index: IndexFolder, progress: Progress) -> Key
     return KeyPlan(state, max(progress.index_flushed, reader.min_offset), "everything before was in synced index files")
 
 
-def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int) -> KeyPlan:
-    state, resume, searched = IndexState(), reader.min_offset, -1
+def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int, *, is_live: bool) -> KeyPlan:
+    state, resume, searched, known_below = IndexState(), reader.min_offset, -1, 0
     reason = "everything before is in the index files" if index.files else "there is no index file"
-    is_live = someone_holds_the_lock(evidence.root)
     broken = {} if is_live or evidence.is_clean else _broken_files(index, evidence)
     for file in index.files:
         header = file.header()
         if not header.has_entries:
             break  # RocketMQ makes a file with the first message, whether that has keys or not
+        if header.begin_physical_offset < known_below:
+            reason = f"{file.path} is older than the file before it"
+            break
         missing = first_keyed(reader, resume, min(header.begin_physical_offset, end), after=searched)
         if missing is not None:
             reason = f"no index file has the keys of the record at {missing}"
@@ -104,7 +110,7 @@ def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end
         if problem is not None:
             reason = f"{file.path}: {problem}"
             break
-        state = IndexState(file.number, header.next_entry)
+        state, known_below = IndexState(file.number, header.next_entry), header.end_physical_offset
         # The keys of its last record may go on in the next file. If none follows, they are put anew.
         resume = searched = max(min(header.end_physical_offset, end), reader.min_offset)
         if header.end_physical_offset >= end:
@@ -131,24 +137,26 @@ def _problem(reader: LogReader, file: IndexFile, header: IndexHeader, end: int) 
         if entry is None or int(entry["physical_offset"][0]) != physical_offset:
             return f"its header says that entry {number} is of the record at {physical_offset}; it is not"
         if reader.min_offset <= physical_offset < end:
-            hashes = _hashes(reader, physical_offset)
+            hashes = _hashes(reader, physical_offset, end)
             if hashes is not None and int(entry["key_hash"][0]) not in hashes:
                 return f"its entry {number} has a key that the record at {physical_offset} does not have"
     return None
 
 
-def _hashes(reader: LogReader, physical_offset: int) -> set[int] | None:
+def _hashes(reader: LogReader, physical_offset: int, end: int) -> set[int] | None:
     """The hashes of a record's keys; none if no record is there, None if it is damaged and nobody can say."""
     try:
-        message = reader.message_at(physical_offset)
+        message = message_at(reader, physical_offset, end)
     except CorruptRecordError:
         return None
+    if message is None:
+        return set()
     return {key_hash(message.topic, key) for key in (message.uniq_key, *message.keys) if key}
 
 
 def recover_keys(reader: LogReader, index: KeyIndex, evidence: Evidence, report: RecoveryReport) -> None:
     """Bring the index on disk up to the log's end, durably, and say in the report what was done. Raises DiskError."""
-    plan = plan_keys(reader, index, evidence, report.end, report.first_missed)
+    plan = plan_keys(reader, index, evidence, report.end, report.first_missed, is_live=False)
     resume, reason = plan.resume, plan.reason
     if not _take_back(reader, index, evidence, plan, report.end):
         resume, reason = reader.min_offset, "an index file could not be brought back to what was synced"

@@ -35,6 +35,7 @@ from .findings import VerifyReport
 from .flush_service import FlushService
 from .get_limits import GetLimits
 from .key_query import KeyQuery, has_uniq_key
+from .live_keys import LiveKeys
 from .pending_puts import PendingPuts
 from .putting import Putter
 from .read_only import open_read_only
@@ -71,7 +72,11 @@ class MessageStore(ReadableStore):
                 commit_log.reader, parts.table, GetLimits.of(settings), lambda: commit_log.visible
             )
             self._finder = Finder(commit_log.reader, parts.table, lambda: commit_log.visible)
-            self._keys = KeyQuery(commit_log.reader, parts.index) if parts.index is not None else None
+            self._keys = (
+                KeyQuery(commit_log.reader, LiveKeys(parts.index, parts.dispatcher))
+                if parts.index is not None
+                else None
+            )
             self._upkeep = keep = Upkeep(disk, path, parts)
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             service = FlushService(settings, clock, keep)

@@ -13,7 +13,7 @@ from pathlib import Path
 from ..index.queue_unit import UNIT_SIZE
 from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.disk import Disk
-from ..store.errors import DiskError, DiskFullError
+from ..store.errors import DiskError, DiskFullError, IndexFileGoneError
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
 from ..store.progress import (
     CLEAN_CLOSE,
@@ -129,6 +129,10 @@ class Upkeep:
         if index is None:
             return
         self._log.flush()
+        try:
+            index.check_files()
+        except IndexFileGoneError as e:
+            self._dispatcher.restart_index(index, e)
         flush_round, position, count = self._dispatcher.prepare_index_flush(index)
         flush_round.write()
         self._progress.publish(INDEX_FILE, flush_round.state.file)

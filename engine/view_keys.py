@@ -13,7 +13,7 @@ from ..index.index_folder import IndexFolder
 from ..index.memory_keys import MemoryKeys
 from ..store.disk import Disk
 from ..store.log_reader import LogReader
-from .evidence import Evidence
+from .evidence import Evidence, someone_holds_the_lock
 from .key_recovery import open_index_to_read, plan_keys
 from .key_scan import keys_between
 
@@ -50,7 +50,8 @@ class ViewKeys:
             end, folder = self._readable_end(), self._folder
             if folder is None:
                 folder = open_index_to_read(self._disk, self._root)
-                plan = plan_keys(self._reader, folder, self._evidence, end, self._first_missed)
+                is_live = someone_holds_the_lock(self._root)
+                plan = plan_keys(self._reader, folder, self._evidence, end, self._first_missed, is_live=is_live)
                 self._resume = self._position = plan.resume
                 self._folder = folder
             if self._position < end:

@@ -1,1 +1,1 @@
-"""What is derived from the commit log and can be rebuilt from it: consume queues and their dispatch."""
+"""What is derived from the commit log and can be rebuilt from it: consume queues, the key index, and their dispatch."""

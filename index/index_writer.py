@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store.disk import Disk, DiskFile
-from ..store.errors import DiskError
+from ..store.errors import IndexFileGoneError
 from .index_file import (
     ENTRY,
     ENTRY_DTYPE,
@@ -268,10 +268,10 @@ def time_differences_s(times_ms: NDArray[np.int64], begin_ms: int) -> NDArray[np
     return np.clip((times_ms - begin_ms) // 1000, 0, MAX_TIME_DIFF_S)
 
 
-def index_file_gone(path: Path) -> DiskError:
+def index_file_gone(path: Path) -> IndexFileGoneError:
     """A file of an open store's index is not there any more."""
-    return DiskError(
+    return IndexFileGoneError(
         f"{path}: this index file is gone although its store is open; a RocketMQ that tries to start here deletes "
-        "index files before it looks at the lock. No message is lost: close the store and open it again, which "
-        "rebuilds its index from the log"
+        "index files before it looks at the lock. No message is lost: the index is made anew from the log; should that "
+        "fail, close the store and open it again"
     )

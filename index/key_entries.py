@@ -10,6 +10,7 @@ Source: `IndexService.buildIndex` of Apache RocketMQ 5.3.3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,31 @@ class KeyEntries:
         return KeyEntries(
             self.key_hash[start:stop], self.physical_offset[start:stop], self.store_timestamp_ms[start:stop]
         )
+
+
+class LastPut(NamedTuple):
+    """How far the keys of a log have been put somewhere, so that putting some of them again adds none twice."""
+
+    physical_offset: int = -1
+    """Of the last record that a key was put of; -1 before any."""
+    key_count: int = 0
+    """How many of its keys were put."""
+
+    def unknown(self, keys: KeyEntries) -> KeyEntries:
+        """Of keys in the order of the log those that follow. A record's keys come all together, always in one order."""
+        offsets = keys.physical_offset
+        if offsets[0] > self.physical_offset:
+            return keys
+        first = int(np.searchsorted(offsets, self.physical_offset))
+        same = int(np.searchsorted(offsets, self.physical_offset, side="right")) - first
+        return keys.part(first + min(same, self.key_count), len(keys))
+
+    def then(self, keys: KeyEntries) -> LastPut:
+        """Once these were put, too."""
+        last, count = int(keys.physical_offset[-1]), len(keys)
+        if count > 1:
+            count -= int(np.searchsorted(keys.physical_offset, last))
+        return LastPut(last, count + self.key_count if last == self.physical_offset else count)
 
 
 def key_entries(piece: bytes | memoryview, rows: Rows) -> KeyEntries:

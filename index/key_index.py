@@ -1,16 +1,14 @@
 """The key index of a store that is open for writing: index files, the newest of which takes new keys.
 
-Who may do what: one thread at a time puts, prepares flushes, expires or goes back (the holder of the dispatch lock, or
-recovery). Any number of threads search meanwhile, without a lock: a search that begins after a put has returned finds
-its keys. A prepared flush is written by any thread, without the lock.
+Who may do what: one thread at a time, the holder of the dispatch lock or recovery, puts, prepares flushes, expires,
+goes back, and asks how far the index has come. Any number of threads search meanwhile, without a lock: a search that
+begins after a put has returned finds its keys. A prepared flush is written by any thread, without the lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-
-import numpy as np
 
 from ..store.clock import Clock
 from ..store.disk import Disk
@@ -19,9 +17,7 @@ from .index_folder import IndexFolder
 from .index_reader import IndexFile
 from .index_rewind import rewind_file
 from .index_writer import ActiveIndexFile, FlushRound, index_file_gone
-from .key_entries import KeyEntries
-
-NOTHING_PUT = (-1, 0)
+from .key_entries import KeyEntries, LastPut
 
 
 class KeyIndex(IndexFolder):
@@ -30,9 +26,9 @@ class KeyIndex(IndexFolder):
     def __init__(self, disk: Disk, root: Path, geometry: IndexGeometry, clock: Clock) -> None:
         super().__init__(disk, root, geometry)
         self._clock = clock
-        self._last_put: tuple[int, int] | None = None
-        """Physical offset of the last record put, and how many keys it got; None where the files have to be asked: at
-        first, and while a put is under way, which an interrupt may end anywhere."""
+        self._last_put: LastPut | None = None
+        """None where the files have to be asked: at first, and while a put is under way, which an interrupt may end
+        anywhere."""
         self._new_name = 0
         """Of the file that is being made; an interrupted attempt is taken up again."""
 
@@ -106,7 +102,7 @@ class KeyIndex(IndexFolder):
         if not len(keys):
             return
         last_put = self._find_last_put() if self._last_put is None else self._last_put
-        keys = _unknown(keys, last_put)
+        keys = last_put.unknown(keys)
         self._last_put = None
         while len(keys):
             active = self.files[-1] if self.files else None
@@ -116,16 +112,16 @@ class KeyIndex(IndexFolder):
             room = active.room
             part = keys if len(keys) <= room else keys.part(0, room)
             active.put(part)
-            last_put = _with(part, last_put)
+            last_put = last_put.then(part)
             if part is keys:
                 break
             keys = keys.part(room, len(keys))
         self._last_put = last_put
 
-    def _find_last_put(self) -> tuple[int, int]:
+    def _find_last_put(self) -> LastPut:
         last = self.last_physical_offset
         if last is None:
-            return NOTHING_PUT
+            return LastPut()
         count = 0
         for file in reversed(self.files):
             next_entry = self._header(file).next_entry
@@ -133,7 +129,7 @@ class KeyIndex(IndexFolder):
             count += here
             if here < next_entry - FIRST_ENTRY:
                 break
-        return last, count
+        return LastPut(last, count)
 
     def _roll(self) -> ActiveIndexFile:
         """Flush the full file, if there is one, and begin the next."""
@@ -176,6 +172,12 @@ class KeyIndex(IndexFolder):
         flush_round = self.prepare_flush()
         flush_round.write()
         return flush_round.state
+
+    def check_files(self) -> None:
+        """Raise IndexFileGoneError if somebody else has deleted a file: one that is open can still be written."""
+        for file in self.files:
+            if not self.disk.exists(file.path):
+                raise index_file_gone(file.path)
 
     def close(self) -> None:
         """Give the descriptor back. Nothing is flushed; no put and no flush round may follow."""
@@ -282,22 +284,3 @@ class KeyIndex(IndexFolder):
     def _meet_gone(self, file: IndexFile) -> None:
         if any(known.number == file.number for known in self.files):
             raise index_file_gone(file.path)
-
-
-def _unknown(keys: KeyEntries, last_put: tuple[int, int]) -> KeyEntries:
-    """The keys behind the last one that was put."""
-    last, count = last_put
-    offsets = keys.physical_offset
-    if offsets[0] > last:
-        return keys
-    first = int(np.searchsorted(offsets, last))
-    same = int(np.searchsorted(offsets, last, side="right")) - first
-    return keys.part(first + min(same, count), len(keys))
-
-
-def _with(keys: KeyEntries, last_put: tuple[int, int]) -> tuple[int, int]:
-    """The last record put, and how many keys it has, once these are put too."""
-    last, count = int(keys.physical_offset[-1]), len(keys)
-    if count > 1:
-        count -= int(np.searchsorted(keys.physical_offset, last))
-    return (last, count + last_put[1] if last == last_put[0] else count)

@@ -26,6 +26,7 @@
     │   └── CorruptQueueError
     └── DiskError                      the disk said no
         ├── DiskFullError
+        ├── IndexFileGoneError         somebody deleted a file of an open store's key index; it is made anew
         ├── SyncFailedError
         └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
 
@@ -234,6 +235,10 @@ class DiskFullError(DiskError):
             "go on; free space on this file system and put again"
         )
         self.path, self.wanted = path, wanted
+
+
+class IndexFileGoneError(DiskError):
+    """A key index file that should be there is not. The store makes its index anew from the log and goes on."""
 
 
 class SyncFailedError(DiskError):

@@ -27,7 +27,7 @@ import pytest
 
 if TYPE_CHECKING:
     from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
-    from flightlog.engine.verifying import VerifyReport
+    from flightlog.engine.findings import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
     Fingerprint = dict[str, tuple[int, int, str]]
@@ -119,6 +119,12 @@ class GoldenSet:
     def spec(self, name: str) -> int:
         """A size of the set: `cl`, `cqBytes`, ..."""
         return cast(int, self.manifest[0][name])
+
+
+@pytest.fixture(scope="session")
+def golden_type() -> type[GoldenSet]:
+    """`golden_type(folder)`: any other set with a manifest."""
+    return GoldenSet
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,8 @@ import gc
 import os
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, StoreSettings
+from flightlog import FlushMode, Message, PutResult, StoreSettings
 from flightlog.store.errors import StoreClosedError
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class Ledger:
     def __init__(self) -> None:
         self.acknowledged: dict[tuple[str, int, int], bytes] = {}
         self.offered: set[bytes] = set()
+        self.futures: list[tuple[Future[PutResult], Message]] = []
         self._number = 0
 
     def message(self, topic: str = "orders", size: int = 20) -> Message:
@@ -57,6 +60,15 @@ class Ledger:
     def put(self, store: flightlog.MessageStore, *messages: Message) -> None:
         results = store.put_many(messages) if len(messages) > 1 else [store.put(messages[0])]
         self.note(results, messages)
+
+    def put_async(self, store: flightlog.MessageStore, message: Message) -> None:
+        """`collect` waits for it: CPython's own Future.result does not stand an interrupt."""
+        self.futures.append((store.put_async(message), message))
+
+    def collect(self) -> None:
+        for future, message in self.futures:
+            self.note([future.result(10)], (message,))
+        self.futures.clear()
 
     def note(self, results: list[flightlog.PutResult], messages: tuple[Message, ...]) -> None:
         for message, result in zip(messages, results, strict=True):
@@ -97,6 +109,8 @@ PUTS: dict[str, Call] = {
     "put": lambda store, ledger: ledger.put(store, ledger.message()),
     "put_many": lambda store, ledger: ledger.put(store, ledger.message(), ledger.message(), ledger.message()),
     "roll": lambda store, ledger: ledger.put(store, ledger.message("rolling", SEGMENT_SIZE // 2)),
+    "put_async": lambda store, ledger: ledger.put_async(store, ledger.message()),
+    "put that does not wait": lambda store, ledger: ledger.put(store, replace(ledger.message(), wait_store_ok=False)),
 }
 LOOKS: dict[str, Call] = {
     "flush": lambda store, ledger: store.flush(),
@@ -119,13 +133,15 @@ def interrupt_everywhere(
             store.put(ledger.message())  # something new for the call to do
         with interrupt_at(points) as point:
             call(store, ledger)
+        ledger.collect()
         if not point.fired:
             break
         points += step
         tried += 1
-        ledger.put(store, ledger.message())
+        ledger.put(store, ledger.message())  # after it, everything before is durable, too
         if tried % 20 == 0:
             ledger.check(store)
+    store.flush()  # what did not wait for its sync
     there = ledger.check(store)
     assert store.verify().is_clean
     store.close()

@@ -12,7 +12,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.evidence import LastWriter
-from flightlog.engine.verifying import Finding
+from flightlog.engine.findings import Finding
 from flightlog.store.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.disk import RealDisk
 

@@ -17,7 +17,7 @@ import pytest
 import flightlog
 
 if TYPE_CHECKING:
-    from flightlog.engine.verifying import VerifyReport
+    from flightlog.engine.findings import VerifyReport
     from tests.support.disks import FaultyDisk
 
     AssertClean = Callable[[Path], VerifyReport]

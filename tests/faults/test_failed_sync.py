@@ -27,6 +27,8 @@ def settings(mode: FlushMode, **changes: int) -> StoreSettings:
         "queue_file_entries": 50,
         "flush_interval_ms": 5,
         "queue_flush_interval_ms": 10,
+        "flush_least_pages": 0,
+        "queue_flush_least_pages": 0,
     }
     return StoreSettings(flush_mode=mode, **(sizes | changes))
 

@@ -88,6 +88,8 @@ def test_a_file_system_that_runs_full(
     settings = StoreSettings(
         segment_size=256 << 10,
         queue_file_entries=2000,
+        index_slots=1000,
+        index_entries=4000,
         allocate_step_size=128 << 10,
         flush_mode=mode,
         flush_interval_ms=2,

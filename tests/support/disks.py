@@ -29,11 +29,13 @@ class Fault:
     operation: str
     part: str
     error: int
-    """An errno; 0 to hold the operation instead."""
+    """An errno; 0 for none."""
     skip: int = 0
     """How many matching operations pass before."""
     times: int | None = None
     """How many are hit; None: all."""
+    holds: bool = False
+    """Whether the operation hangs until it is released, before it fails or passes."""
     hits: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -93,15 +95,17 @@ class FaultyDisk(RealDisk):
         self._faults.append(fault)
         return fault
 
-    def hold(self, operation: str, part: str, *, times: int | None = None) -> Fault:
-        """Let matching operations hang until `release`."""
-        return self.fail(operation, part, 0, times=times)
+    def hold(self, operation: str, part: str, *, times: int | None = None, error: int = 0) -> Fault:
+        """Let matching operations hang until `release`, and then fail if there is an `error`."""
+        fault = Fault(operation, part, error, times=times, holds=True)
+        self._faults.append(fault)
+        return fault
 
     def release(self) -> None:
         """Let go of everything that hangs, and stop holding."""
         for fault in self._faults:
             fault.released.set()
-        self._faults = [fault for fault in self._faults if fault.error]
+        self._faults = [fault for fault in self._faults if not fault.holds]
 
     def heal(self) -> None:
         """No more failures."""
@@ -120,10 +124,11 @@ class FaultyDisk(RealDisk):
             fault = self._next_fault(operation, str(path))
         if fault is None:
             return
+        if fault.holds:
+            self.held.release()
+            assert fault.released.wait(60), f"{operation} of {path} was held and never released"
         if fault.error:
             raise OSError(fault.error, os.strerror(fault.error))
-        self.held.release()
-        assert fault.released.wait(60), f"{operation} of {path} was held and never released"
 
     def _next_fault(self, operation: str, path: str) -> Fault | None:
         for fault in self._faults:

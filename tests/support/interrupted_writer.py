@@ -40,11 +40,17 @@ def main() -> None:
                 flightlog.Message(f"topic-{(number + i) % 3}", f"{number + i} ".encode().ljust(size, b"."), tags="t")
                 for i, size in enumerate(sizes)
             ]
-            results = []
+            results, futures = [], []
+            waits = dice.random() < 0.5
             try:
                 signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-6, reach_s))
-                results = [store.put(messages[0])] if count == 1 else store.put_many(messages)
-                if call % 50 == 0:
+                if count > 1:
+                    results = store.put_many(messages)
+                elif waits:
+                    results = [store.put(messages[0])]
+                else:
+                    futures.append(store.put_async(messages[0]))
+                if results and call % 50 == 0:
                     for _ in store.read(f"topic-{call % 3}", 0, max(0, results[-1].queue_offset - 10)):
                         pass
                 signal.setitimer(signal.ITIMER_REAL, 0)
@@ -52,6 +58,7 @@ def main() -> None:
             except KeyboardInterrupt:
                 interrupted += 1
                 reach_s *= 1.05
+            results += [future.result(60) for future in futures]
             for i, result in enumerate(results):
                 acknowledged.append((result.topic, result.queue_id, result.queue_offset, number + i))
             number += count

@@ -1,0 +1,25 @@
+"""The keys of a store that is open for writing, as its queries find them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..index.key_index import KeyIndex
+from ..store.errors import IndexFileGoneError
+from .dispatcher import Dispatcher
+
+
+class LiveKeys:
+    """Candidates for a query by key, see key_query.py. Where somebody has deleted an index file, the index is made anew
+    in the middle of the query, which then goes on: it knows what it has seen."""
+
+    def __init__(self, index: KeyIndex, dispatcher: Dispatcher) -> None:
+        self._index, self._dispatcher = index, dispatcher
+
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
+        """Physical offsets, newest first."""
+        try:
+            yield from self._index.candidates(key_hash, begin_ms, end_ms)
+        except IndexFileGoneError as e:
+            self._dispatcher.restart_index(self._index, e)
+            yield from self._index.candidates(key_hash, begin_ms, end_ms)

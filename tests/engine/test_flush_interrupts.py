@@ -1,0 +1,117 @@
+"""KeyboardInterrupt while futures are pending: close may be called again, and every future is completed."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, Message, PutStatus, StoreSettings
+
+if TYPE_CHECKING:
+    from tests.conftest import Scale
+    from tests.engine.conftest import AssertClean
+    from tests.support.disks import FaultyDisk
+    from tests.support.interrupts import InterruptAt
+
+SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    threads = set(threading.enumerate())
+    yield
+    gc.collect()
+    assert set(threading.enumerate()) <= threads
+
+
+@pytest.fixture
+def interrupt_at(support: Callable[[str], ModuleType]) -> type[InterruptAt]:
+    found: type[InterruptAt] = support("interrupts").InterruptAt
+    return found
+
+
+@pytest.fixture
+def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
+    found: FaultyDisk = support("disks").FaultyDisk()
+    yield found
+    found.heal()
+
+
+@pytest.mark.ci
+def test_interrupted_close_with_futures_pending(
+    tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    step = scale.pick(ci=17, full=1)
+    path, points, stored = tmp_path / "store", 1, 0
+    while True:
+        store = flightlog.open(path, SYNC)
+        futures = [store.put_async(Message("t", b"%d" % points)) for _ in range(5)]
+        with interrupt_at(points) as point:
+            store.close()
+        if point.fired:
+            store.close()
+        assert all(future.done() for future in futures), point.place
+        assert {future.result().status for future in futures} == {PutStatus.PUT_OK}
+        stored += len(futures)
+        if not point.fired:
+            break
+        points += step
+    assert points > 300
+    assert assert_clean(path).records == stored
+
+
+@pytest.mark.ci
+def test_the_first_future_of_a_store_interrupted(
+    tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    """The one whose call starts the threads: whatever is left half done, none runs twice, and the next call works."""
+    step = scale.pick(ci=3, full=1)
+    before = len(threading.enumerate())
+    points = 1
+    while True:
+        path = tmp_path / f"store-{points}"
+        with flightlog.open(path, SYNC) as store:
+            store.put(Message("t", b"first"))
+            with interrupt_at(points) as point:
+                store.put_async(Message("t", b"interrupted"))
+            assert store.put_async(Message("t", b"last")).result(10).status is PutStatus.PUT_OK
+            assert len(list(store.read("t"))) in (2, 3)
+            names = [thread.name for thread in threading.enumerate()]
+            assert names.count("flightlog-sync") == names.count("flightlog-pending") == 1, point.place
+        assert len(threading.enumerate()) == before
+        assert_clean(path)
+        if not point.fired:
+            break
+        points += step
+    assert points > 80
+
+
+def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+) -> None:
+    """By real signals; the sync goes on without the closer, and completes the futures."""
+    path = tmp_path / "store"
+    store = flightlog.open(path, SYNC, disk=disk)
+    store.put(Message("t", b"first"))
+    disk.hold("sync", "/commitlog/")
+    future = store.put_async(Message("t", b"second"))
+    assert disk.held.acquire(timeout=10)
+    for _ in range(3):
+        interrupt = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
+        interrupt.start()
+        with pytest.raises(KeyboardInterrupt):
+            store.close()
+        interrupt.join()
+        assert store.is_closed and not future.done()
+    disk.release()
+    assert future.result(10).status is PutStatus.PUT_OK
+    store.close()
+    assert assert_clean(path).records == 2

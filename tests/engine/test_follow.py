@@ -1,0 +1,53 @@
+"""Two readers in processes of their own follow a live writer from its first message to its last: none is wrong, missing
+or there twice, across rolls and openings, in both flush modes, and what was read is found by its key, too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flightlog import FlushMode
+
+if TYPE_CHECKING:
+    from tests.conftest import Scale
+    from tests.engine.conftest import AssertClean
+
+SUPPORT = Path(__file__).parents[1] / "support"
+READERS = 2
+
+
+def start(program: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-P", str(SUPPORT / program), *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("mode", FlushMode)
+def test_two_readers_follow_a_writer(mode: FlushMode, tmp_path: Path, scale: Scale, assert_clean: AssertClean) -> None:
+    count = scale.pick(ci=100_000, full=1_000_000)
+    segment_size = scale.pick(ci=512 << 10, full=8 << 20)
+    (tmp_path / "commitlog").mkdir()  # readers come before there is a store
+    readers = [start("follower.py", tmp_path, count, seed) for seed in range(READERS)]
+    programs = [start("followed_writer.py", tmp_path, mode.name, count, segment_size), *readers]
+    try:
+        said = [program.communicate() for program in programs]
+    finally:
+        for program in programs:
+            program.kill()
+    for program, (_, errors) in zip(programs, said, strict=True):
+        assert program.returncode == 0, errors
+    for told, _ in said[1:]:
+        seen = json.loads(told)
+        print(f"{mode.name}: {seen}")
+        assert seen["count"] == count
+        assert seen["segments"] >= 15
+        assert seen["looks"] >= 20, "a reader that hardly ever looks proves nothing"
+        assert seen["queries"] >= 10
+    report = assert_clean(tmp_path)
+    assert report.records == count

@@ -1,0 +1,53 @@
+"""Index files that somebody deletes while their store is open, as a RocketMQ does that tries to start there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import Message, StoreSettings
+
+if TYPE_CHECKING:
+    from tests.engine.conftest import AssertClean
+
+SETTINGS = StoreSettings.small(index_slots=100, index_entries=400)
+COUNT = 1500
+WHICH = {"all": slice(None), "the oldest": slice(3), "the newest": slice(-1, None)}
+
+
+def put(store: flightlog.MessageStore) -> None:
+    store.put_many([Message("orders", b"", keys=[f"k{i}", "all"]) for i in range(COUNT)])
+
+
+def found(store: flightlog.MessageStore) -> list[int]:
+    return [message.queue_offset for message in store.query("orders", "all", max_count=10 * COUNT).messages]
+
+
+@pytest.mark.parametrize("which", WHICH)
+@pytest.mark.parametrize("then", ["query", "put", "close", "flush"])
+def test_the_index_is_made_anew(
+    which: str, then: str, tmp_path: Path, assert_clean: AssertClean, caplog: pytest.LogCaptureFixture
+) -> None:
+    with flightlog.open(tmp_path / "store", SETTINGS) as store:
+        put(store)
+        assert store.queues() == {("orders", 0): (0, COUNT)}
+        files = sorted((tmp_path / "store" / "index").iterdir())
+        assert len(files) > 6
+        for file in files[WHICH[which]]:
+            file.unlink()
+        end = COUNT
+        if then == "put":
+            put(store)
+            end += COUNT
+        if then in ("put", "query"):
+            assert found(store) == list(range(end))[::-1]
+        if then == "flush":
+            store._upkeep.flush_index()
+    assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
+    with flightlog.open(tmp_path / "store") as store:
+        assert store.recovery_report.keys_put == 0
+        assert found(store) == list(range(end))[::-1]
+    assert assert_clean(tmp_path / "store").index_entries == 2 * end

@@ -1,0 +1,135 @@
+"""Power cuts that once took more than they may: each is the smallest case of what random lives found.
+
+What was synced is there afterwards; of the rest the log keeps its beginning, whole messages alone, and the store opens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import Message, MessageStore, StoreSettings
+
+if TYPE_CHECKING:
+    from tests.faults.conftest import AssertClean
+    from tests.support.power import PowerDisk
+
+NEVER_MS = 3_600_000
+SETTINGS = StoreSettings(
+    segment_size=4096,
+    queue_file_entries=10,
+    index_slots=5,
+    index_entries=20,
+    flush_interval_ms=NEVER_MS,
+    queue_flush_interval_ms=NEVER_MS,
+    index_flush_interval_ms=NEVER_MS,
+)
+
+
+@pytest.fixture
+def power(support: Callable[[str], ModuleType]) -> ModuleType:
+    return support("power")
+
+
+@pytest.fixture
+def disk(power: ModuleType, tmp_path: Path) -> PowerDisk:
+    found: PowerDisk = power.PowerDisk(tmp_path / "store")
+    return found
+
+
+def kill(store: MessageStore) -> None:
+    store._upkeep.poison(InterruptedError("killed"))
+    store.close()
+
+
+def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in store.read(topic, queue_id)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_new_store_opens_after_its_first_power_cut(seed: int, disk: PowerDisk, assert_clean: AssertClean) -> None:
+    """Its progress page must be found again, by name: else its torn tail looks like damage in a log of RocketMQ's."""
+    put = [b"%d" % i + bytes(600) for i in range(12)]
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put_many([Message("t", body) for body in put])
+    kill(store)
+    disk.cut(random.Random(seed), chance=0.5)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        found = bodies(store)
+        assert found == put[: len(found)]
+    assert_clean(disk.root)
+
+
+def test_a_message_without_its_properties_is_a_torn_tail(disk: PowerDisk, assert_clean: AssertClean) -> None:
+    """No CRC covers them, and what never reached the disk is zero."""
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put(Message("t", b"synced"))
+    store.flush()
+    first = store.put(Message("t", b"whole", tags="A"))
+    torn = store.put(Message("t", bytes(150), tags="A", keys="k" * 100))
+    kill(store)
+    boundary = 512
+    assert first.physical_offset + first.size < boundary < torn.physical_offset + torn.size
+    assert torn.physical_offset + 91 + 1 + 150 < boundary, "the properties begin in the first sector"
+    disk.cut(random.Random(1), chance=1)
+    with open(disk.root / "commitlog" / f"{0:020d}", "r+b") as file:
+        file.seek(boundary)
+        file.write(bytes(4096 - boundary))
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert bodies(store) == [b"synced", b"whole"]
+        assert store.recovery_report.end == torn.physical_offset
+    assert_clean(disk.root)
+
+
+def test_entries_of_a_killed_writer_are_synced_before_the_store_rests_on_them(
+    disk: PowerDisk, assert_clean: AssertClean
+) -> None:
+    """Recovery finds them as they should be, in the page cache alone."""
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put_many([Message("t", b"0"), Message("t", b"0", queue_id=1)])
+    store._upkeep.flush_queues()
+    store.put(Message("t", b"1"))
+    assert bodies(store) == [b"0", b"1"]
+    kill(store)
+    disk.kill()
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put(Message("t", b"1", queue_id=1))
+    store.flush()
+    assert bodies(store, queue_id=1) == [b"0", b"1"]
+    disk.write_back(random.Random(1), whole=disk.root / "consumequeue" / "t" / "1" / f"{0:020d}")
+    kill(store)
+    disk.cut(random.Random(1), chance=0)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert bodies(store) == bodies(store, queue_id=1) == [b"0", b"1"]
+    assert_clean(disk.root)
+
+
+@pytest.mark.parametrize("operations", range(8))
+def test_a_segment_that_a_dead_writer_had_just_made_is_whole_after_a_cut(
+    operations: int, disk: PowerDisk, power: ModuleType, assert_clean: AssertClean
+) -> None:
+    """The next writer uses it without having made it: its length must be durable before there is a later one."""
+    message = Message("t", bytes(1800))
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put_many([message, message])
+    store.flush()
+    disk.die_after = operations
+    with contextlib.suppress(power.Died):
+        store.put(message)
+    kill(store)
+    disk.kill()
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    count = len(bodies(store))
+    store.put_many([message] * 4)
+    kill(store)
+    disk.cut(random.Random(operations), chance=0)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert len(bodies(store)) >= count
+    assert_clean(disk.root)

@@ -1,0 +1,244 @@
+"""A disk whose power can be cut: it knows what was synced, and what a cut may leave of the rest.
+
+    disk = PowerDisk(root)
+    disk.die_after = 3             # the fourth operation from here on is the last one: it and all later ones raise Died
+    disk.kill()                    # what a dead process leaves: everything it wrote
+    disk.cut(dice)                 # what a cut leaves: what was synced, and any part of what was not
+
+Content survives by sectors of 512 bytes, each as of the last sync or as of the cut; names survive in the order in which
+a folder's names were changed. Nothing here waits for the real disk: a sync only takes a note. With `keeps_notes=False`
+there is no cut, and a sync costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.progress import BOOT, PAGE, progress_path
+
+SECTOR_SIZE = 512
+ANOTHER_BOOT = (1).to_bytes(8, "little")
+UNTOUCHED = ("lock",)
+"""Opened past the disk door: its descriptor is the lock."""
+
+
+class Died(BaseException):
+    """The process is no more. Whatever runs afterwards is not allowed to touch the disk."""
+
+
+class Inode:
+    """One file, whatever its name is."""
+
+    def __init__(self, synced: bytes = b"") -> None:
+        self.synced = synced
+        self.last = b""
+        """Its content when its last name was removed."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """Names of one folder that changed at once; None: is no more."""
+
+    names: dict[str, Inode | None]
+
+
+class PowerFile(RealFile):
+    """Asks the disk before everything that changes something."""
+
+    def __init__(self, disk: PowerDisk, file: RealFile, writable: bool, inode: Inode | None) -> None:
+        super().__init__(file.path, os.dup(file._descriptor), writable)
+        file.close()
+        self._disk, self._inode = disk, inode
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        if self._disk.is_last():
+            whole_sectors = (position + len(data) // 2) // SECTOR_SIZE * SECTOR_SIZE - position
+            super().write(position, data[: max(whole_sectors, 0)])
+        self._disk.meet()
+        super().write(position, data)
+
+    def resize(self, size: int) -> None:
+        self._disk.meet()
+        super().resize(size)
+
+    def allocate(self, position: int, size: int) -> None:
+        self._disk.meet()
+        super().allocate(position, size)
+
+    def sync(self) -> None:
+        self._disk.meet()
+        if self._inode is not None:
+            self._inode.synced = os.pread(self._descriptor, self.size(), 0)
+
+
+class PowerDisk(RealDisk):
+    """One store's disk, whatever the number of its writers and their deaths."""
+
+    def __init__(self, root: Path, *, keeps_notes: bool = True) -> None:
+        self.root = root
+        self._keeps_notes = keeps_notes
+        self._live: dict[Path, Inode] = {}
+        self._kept: dict[Path, dict[str, Inode]] = {root: {}}
+        """Folder -> the names in it that were synced. A folder that is not in here is not there after a cut."""
+        self._pending: dict[Path, list[Change]] = {}
+        """Folder -> what has changed since, in order."""
+        self.die_after: int | None = None
+        self._left: dict[Path, bytes] | None = None
+        """What lay there when the process died."""
+
+    # -- dying
+
+    def is_last(self) -> bool:
+        return self.die_after == 0 and self._left is None
+
+    def meet(self) -> None:
+        """Called before every change. Raises Died from the fatal one on."""
+        if self.is_last():
+            self._left = {path: path.read_bytes() for path in self._files()}
+        if self._left is not None:
+            raise Died
+        if self.die_after is not None:
+            self.die_after -= 1
+
+    def kill(self) -> None:
+        """Leave what the process had written when it died, and let another one come."""
+        for path, content in (self._left or {}).items():
+            _set_content(path, content)
+        self._left = self.die_after = None
+
+    # -- changing
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        if not writable:
+            return super().open(path)
+        is_new = create and not path.exists()
+        if is_new:
+            self.meet()
+        file = super().open(path, writable=True, create=create)
+        if is_new and self._keeps_notes:
+            self._live[path] = Inode()
+            self._note(path.parent, {path.name: self._live[path]})
+        return PowerFile(self, file, writable, self._live.get(path))
+
+    def rename(self, old: Path, new: Path) -> None:
+        self.meet()
+        super().rename(old, new)
+        if self._keeps_notes:
+            assert old.parent == new.parent, "a rename between folders would need two of them at once"
+            self._live[new] = self._live.pop(old)
+            self._note(old.parent, {old.name: None, new.name: self._live[new]})
+
+    def remove(self, path: Path) -> None:
+        self.meet()
+        if self._keeps_notes:
+            self._live[path].last = path.read_bytes()
+        super().remove(path)
+        if self._keeps_notes:
+            del self._live[path]
+            self._note(path.parent, {path.name: None})
+
+    def make_folder(self, path: Path) -> None:
+        if not path.exists():
+            self.meet()
+        super().make_folder(path)
+
+    def sync_folder(self, path: Path) -> None:
+        self.meet()
+        if not self._keeps_notes or not path.is_relative_to(self.root):
+            return
+        self._kept.setdefault(path, {})
+        self._survive(path, len(self._pending.get(path, ())))
+        for entry in os.scandir(path):
+            if entry.is_dir():
+                self._kept.setdefault(Path(entry.path), {})
+
+    def _note(self, folder: Path, names: dict[str, Inode | None]) -> None:
+        self._pending.setdefault(folder, []).append(Change(names))
+
+    def _survive(self, folder: Path, count: int) -> None:
+        """The first `count` pending changes of a folder are on the disk now."""
+        changes, kept = self._pending.get(folder, []), self._kept[folder]
+        for change in changes[:count]:
+            for name, inode in change.names.items():
+                if inode is None:
+                    kept.pop(name, None)
+                else:
+                    kept[name] = inode
+        del changes[:count]
+
+    # -- the cut
+
+    def write_back(self, dice: random.Random, *, whole: Path | None = None) -> None:
+        """What a kernel does when it likes to: some sectors of some file, or one `whole` file, reach the disk."""
+        if self._live:
+            path = whole or dice.choice(sorted(self._live))
+            chance = 1 if whole else 0.5
+            self._live[path].synced = _mix(self._live[path].synced, path.read_bytes(), chance, dice)
+
+    def cut(self, dice: random.Random, *, chance: float | None = None) -> None:
+        """Leave what a power cut may leave, as of another boot of the machine: everything that was synced, and every
+        other sector and name with the same chance."""
+        self.kill()
+        if chance is None:
+            chance = dice.choice((0.0, 0.0, 0.5, 0.5, 0.9, 1.0))
+        for folder, changes in sorted(self._pending.items(), key=_by_path):
+            if folder in self._kept:
+                count = round(chance) * len(changes) if chance in (0, 1) else dice.randint(0, len(changes))
+                self._survive(folder, count)
+        names = {inode: path for path, inode in self._live.items()}
+        left: dict[Path, bytes] = {}
+        for folder, kept in sorted(self._kept.items(), key=_by_path):
+            for name, inode in sorted(kept.items(), key=_by_path):
+                now = names[inode].read_bytes() if inode in names else inode.last
+                left[folder / name] = _mix(inode.synced, now, chance, dice)
+        page = progress_path(self.root)
+        if len(left.get(page, b"")) >= PAGE.size:
+            left[page] = left[page][: BOOT * 8] + ANOTHER_BOOT + left[page][BOOT * 8 + 8 :]
+        self._leave(left)
+
+    def _leave(self, left: dict[Path, bytes]) -> None:
+        for path in self._files():
+            if path not in left:
+                path.unlink()
+        for path, content in left.items():
+            _set_content(path, content)
+        for folder in sorted((f for f in self.root.rglob("*") if f.is_dir() and f not in self._kept), reverse=True):
+            folder.rmdir()
+        self._live = {path: Inode(content) for path, content in left.items()}
+        self._pending.clear()
+        self._kept = {folder: {} for folder in self._kept}
+        for path, inode in self._live.items():
+            self._kept[path.parent][path.name] = inode
+
+    def _files(self) -> list[Path]:
+        return [path for path in self.root.rglob("*") if path.is_file() and path.name not in UNTOUCHED]
+
+
+def _by_path(item: tuple[Path | str, object]) -> Path | str:
+    """One order on every file system: a seed must mean one life."""
+    return item[0]
+
+
+def _set_content(path: Path, content: bytes) -> None:
+    if not path.exists() or path.read_bytes() != content:
+        with open(path, "r+b" if path.exists() else "wb") as file:  # never cut first: somebody may have it mapped
+            file.write(content)
+            file.truncate()
+
+
+def _mix(synced: bytes, now: bytes, chance: float, dice: random.Random) -> bytes:
+    """Sectors of both, those of `now` with a chance of `chance`; the length of one of them."""
+    if synced == now or chance == 0:
+        return synced
+    if chance == 1:
+        return now
+    size = len(now) if dice.random() < chance else len(synced)
+    old, new = synced.ljust(size, b"\0"), now.ljust(size, b"\0")
+    sectors = [
+        (new if dice.random() < chance else old)[at : min(at + SECTOR_SIZE, size)] for at in range(0, size, SECTOR_SIZE)
+    ]
+    return b"".join(sectors)
