@@ -2,6 +2,7 @@
 
 - `scale`: the sizes of a run; `--full` or FLIGHTLOG_FULL=1 asks for the real ones and for the tests marked `full`.
 - `golden`, `golden_copy`: stores that Apache RocketMQ itself wrote, unpacked from FLIGHTLOG_GOLDEN.
+- `copy_store`: any store copied, holes kept.
 - `kernel`: the test runs once over the C kernel and once over its pure twin.
 - `support`: the modules in tests/support/; the programs there are run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
@@ -117,12 +118,24 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return unpack
 
 
+@pytest.fixture(scope="session")
+def copy_store() -> Callable[[Path, Path], Path]:
+    """`copy_store(path, target)` makes the folder `target`, holes kept, and returns it."""
+
+    def copy(path: Path, target: Path) -> Path:
+        return Path(shutil.copytree(path, target, copy_function=_copy_with_holes))
+
+    return copy
+
+
 @pytest.fixture
-def golden_copy(golden: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
-    """`golden_copy("abort")` is a copy of that set for this test alone, holes kept."""
+def golden_copy(
+    golden: Callable[[str], Path], copy_store: Callable[[Path, Path], Path], tmp_path: Path
+) -> Callable[[str], Path]:
+    """`golden_copy("abort")` is a copy of that set for this test alone."""
 
     def copy(name: str) -> Path:
-        return Path(shutil.copytree(golden(name), tmp_path / name, copy_function=_copy_with_holes))
+        return copy_store(golden(name), tmp_path / name)
 
     return copy
 

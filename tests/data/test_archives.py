@@ -14,7 +14,7 @@ import pytest
 
 DATA = Path(__file__).resolve().parent
 DEMO_COPY = DATA.parents[1] / "tools" / "data" / "rocketmq-5.3.3-orders.tar.xz"
-TOGETHER_LIMIT_SIZE = 200_000
+TOGETHER_LIMIT_SIZE = 250_000
 DEMO_LIMIT_SIZE = 100_000
 SEGMENT_SIZE = 1 << 16
 QUEUE_FILE_SIZE = 20 * 20
@@ -26,16 +26,20 @@ LAGGING = 14
 Line = dict[str, Any]
 
 
+def unpack(name: str, folder: Path) -> Path:
+    with tarfile.open(DATA / f"{name}.tar.xz") as tar:
+        tar.extractall(folder / name, filter="data")
+    return folder / name
+
+
 @pytest.fixture(params=["rocketmq-clean", "rocketmq-halted"])
 def unpacked(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    with tarfile.open(DATA / f"{request.param}.tar.xz") as tar:
-        tar.extractall(tmp_path / request.param, filter="data")
-    return tmp_path / str(request.param)
+    return unpack(request.param, tmp_path)
 
 
-def manifest(folder: Path) -> dict[str, list[Line]]:
+def manifest(folder: Path, name: str = "manifest.jsonl") -> dict[str, list[Line]]:
     lines = defaultdict(list)
-    for text in (folder / "manifest.jsonl").read_text(encoding="ascii").splitlines():
+    for text in (folder / name).read_text(encoding="ascii").splitlines():
         line = json.loads(text)
         lines[line["type"]].append(line)
     return dict(lines)
@@ -55,7 +59,8 @@ def queue_entries(folder: Path) -> int:
 
 def test_they_stay_small() -> None:
     sizes = {path.name: path.stat().st_size for path in DATA.glob("*.tar.xz")}
-    assert set(sizes) == {"rocketmq-clean.tar.xz", "rocketmq-halted.tar.xz"}
+    names = ("clean", "halted", "collisions", "index-behind", "phantoms")
+    assert set(sizes) == {f"rocketmq-{name}.tar.xz" for name in names}
     assert sum(sizes.values()) < TOGETHER_LIMIT_SIZE
     assert sizes["rocketmq-clean.tar.xz"] < DEMO_LIMIT_SIZE
 
@@ -112,3 +117,38 @@ def test_one_ended_cleanly_and_one_was_halted(unpacked: Path) -> None:
     assert (unpacked / "store" / "abort").exists() == halted
     assert lines["summary"][0]["end"] == ("halt" if halted else "clean")
     assert queue_entries(unpacked) == len(lines["msg"]) - (LAGGING if halted else 0)
+
+
+def test_keys_and_tags_collide(tmp_path: Path) -> None:
+    folder = unpack("rocketmq-collisions", tmp_path)
+    messages = manifest(folder)["msg"]
+    keys = [(m["topic"], key) for m in messages for key in (m["keys"] or "").split(" ") if key]
+    for topic in ("stock", "parcels"):
+        for family in (("Aa", "BB"), ("AaAa", "AaBB", "BBAa", "BBBB")):
+            assert len({(topic, key) for key in family} & set(keys)) >= 2
+    assert {m["tags"] for m in messages} >= {"Aa", "BB"}
+    assert any(len(set(found)) < len(found) for found in ((m["keys"] or "").split(" ") for m in messages))
+    unique = [m["uniqKey"] for m in messages if m["uniqKey"]]
+    assert len(set(unique)) < len(unique)
+    assert len(list((folder / "store" / "index").iterdir())) >= 4
+
+
+def test_index_ends_where_the_first_session_did(tmp_path: Path) -> None:
+    folder = unpack("rocketmq-index-behind", tmp_path)
+    first, second = manifest(folder, "manifest-1.jsonl")["msg"], manifest(folder)["msg"]
+    assert len(first) == len(second) == 50
+    ends = [struct.unpack_from(">q", path.read_bytes(), 24)[0] for path in (folder / "store" / "index").iterdir()]
+    assert max(m["commitLogOffset"] for m in first if m["keys"] or m["uniqKey"]) == max(ends)
+    assert sum(bool(m["keys"]) for m in second) >= 25
+    assert queue_entries(folder) == 100
+    assert not (folder / "store" / "abort").exists()
+
+
+def test_one_entry_is_a_phantom(tmp_path: Path) -> None:
+    folder = unpack("rocketmq-phantoms", tmp_path)
+    torn = json.loads((folder / "torn.json").read_text())["tornMessageOffset"]
+    first, second = manifest(folder, "manifest-1.jsonl")["msg"], manifest(folder)["msg"]
+    assert first[-1]["commitLogOffset"] == second[0]["commitLogOffset"] == torn
+    assert first[-1]["topic"] == "stock" and {m["topic"] for m in second} == {"parcels"}
+    assert queue_entries(folder) == len(first) + len(second) == 80
+    assert not (folder / "store" / "abort").exists()

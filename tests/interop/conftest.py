@@ -4,6 +4,9 @@
 - `live_rocketmq`: a RocketMQ that holds a store open and puts when it is told to; see live.py.
 - `mixed`: messages of every kind, and checks that both sides read what was put; see mixed.py.
 - `kill_writer`: a flightlog writer that is killed in the middle of its puts; see killing.py.
+- `asking`: questions to both sides; `asked`: stores with RocketMQ's answers, asked once a run; see asking.py, grid.py,
+  cases.py. `both_ways`: such a store in flightlog.
+- `interop_seed`: the seed that stores of a run are made from; a test that fails says which it was.
 """
 
 from __future__ import annotations
@@ -11,17 +14,26 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import tarfile
+from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import flightlog
+
 if TYPE_CHECKING:
+    from flightlog import MessageStore, ReadOnlyStore
+    from tests.conftest import Scale
+    from tests.interop.cases import Asked
     from tests.interop.harness import Line, RocketMq
     from tests.interop.live import LiveRocketMq
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+SEEDED = {"asked", "interop_seed"}
 
 
 def _load(name: str) -> ModuleType:
@@ -76,3 +88,78 @@ def mixed() -> ModuleType:
 def kill_writer(mixed: ModuleType) -> Callable[..., list[Line]]:
     """`kill_writer(path, seed=1, acknowledged=500)` returns what must be there afterwards."""
     return functools.partial(_load("killing").kill_writer, mixed)
+
+
+@pytest.fixture(scope="session")
+def asking() -> ModuleType:
+    """asking.py: questions to both sides."""
+    return _load("asking")
+
+
+@pytest.fixture(scope="session")
+def rules() -> ModuleType:
+    """rules.py: what a get must answer."""
+    return _load("rules")
+
+
+@pytest.fixture(scope="session")
+def interop_seed() -> int:
+    """Another one in every run, unless FLIGHTLOG_INTEROP_SEED gives it."""
+    seed: int = _load("cases").SEED
+    return seed
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and SEEDED & set(getattr(item, "fixturenames", ())):
+        report.sections.append(("seed of this run", f"FLIGHTLOG_INTEROP_SEED={_load('cases').SEED}"))
+    return report
+
+
+@pytest.fixture(scope="session")
+def asked(
+    rocketmq: RocketMq,
+    asking: ModuleType,
+    interop: ModuleType,
+    golden: Callable[[str], Path],
+    copy_store: Callable[[Path, Path], Path],
+    tmp_path_factory: pytest.TempPathFactory,
+    scale: Scale,
+) -> dict[str, Asked]:
+    """By name: fresh stores, golden sets and the small stores of tests/data, each with what RocketMQ answered."""
+    cases = _load("cases")
+    folder = tmp_path_factory.mktemp("asked")
+    found = cases.write_fresh(asking, rocketmq, folder)
+    found += [cases.golden_case(asking, name, golden(name)) for name in cases.GOLDEN]
+    for name in cases.COMMITTED:
+        with tarfile.open(DATA / f"{name}.tar.xz") as tar:
+            tar.extractall(folder / name, filter="data")
+        found.append(cases.golden_case(asking, name, folder / name))
+
+    def copy(path: Path, name: str) -> Path:
+        return copy_store(path, folder / f"{name}-of-rocketmq")
+
+    make_grid = functools.partial(_load("grid").Grid, asking, seed=cases.SEED, budget=scale.pick(ci=1200, full=20_000))
+    answered: dict[str, Asked] = cases.ask(asking, interop, rocketmq, found, make_grid, copy)
+    return answered
+
+
+@pytest.fixture
+def both_ways(
+    copy_store: Callable[[Path, Path], Path], tmp_path: Path
+) -> Callable[[Asked], AbstractContextManager[list[MessageStore | ReadOnlyStore]]]:
+    """`with both_ways(asked["abort"]) as stores:` a view, and a copy opened for writing, which verifies afterwards."""
+
+    @contextmanager
+    def opened(found: Asked) -> Iterator[list[MessageStore | ReadOnlyStore]]:
+        path = copy_store(found.case.path, tmp_path / found.case.name)
+        with flightlog.open_read_only(found.case.path) as view, flightlog.open(path) as store:
+            yield [view, store]
+        with flightlog.open_read_only(path) as view:
+            report = view.verify()
+        assert report.is_clean, "\n".join(map(str, report.findings))
+
+    return opened

@@ -56,6 +56,7 @@ class Geometry(TypedDict, total=False):
     index_entries: int
     index: bool  # whether keys are indexed at all
     flush: Literal["ASYNC", "SYNC"]
+    batch_topics: Sequence[str]  # whose queues are batch consume queues
     config: Mapping[str, str]  # any other setting of RocketMQ's MessageStoreConfig, by its name
 
 
@@ -67,8 +68,10 @@ class PutOptions(Geometry, total=False):
     queues: int  # a topic
     body_min: int  # bytes
     body_max: int  # bytes
-    features: Sequence[str]  # of v2, v6, unicode, empty, noprops, batch
+    features: Sequence[str]  # see SeededPuts.java
+    keys_each: int  # keys of every message, which then has no other properties
     orders: int  # mixed in, three messages each, on top of the count
+    stall_limit_ms: int  # how long dispatch may stand still
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,26 @@ class QueueDigest:
     count: int
     messages_sha1: str
     records_sha1: str
+
+
+@dataclass(frozen=True)
+class Questions:
+    """What RocketMQ is to be asked about one store, as lines of words; Questions.java says what there is.
+
+    It is asked at a copy that is thrown away: RocketMQ recovers the store, and is not shut down.
+    """
+
+    path: Path
+    lines: Sequence[Sequence[object]]
+    geometry: Geometry
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What RocketMQ said of one store: an answer for each line of the questions, in their order."""
+
+    bounds: dict[QueueName, tuple[int, int]]
+    lines: list[Line]
 
 
 @dataclass(frozen=True)
@@ -128,6 +151,8 @@ class RocketMq:
         count: int,
         halt: bool = False,
         lag: int = 0,
+        pause_every: int | None = None,
+        pause_ms: int = 0,
         manifest: Path | None = None,
         timeout_s: float = RUN_LIMIT_S,
         **options: Unpack[PutOptions],
@@ -135,9 +160,12 @@ class RocketMq:
         """Makes the store, or appends to it if it exists; returns one line a message in the order of the log.
 
         `halt` ends the process right after the last put, without flush or shutdown; then `lag` of the messages are
-        in no queue and no index. `manifest` keeps all lines: sizes first, bounds and a summary last.
+        in no queue and no index. After every `pause_every` messages it pauses for `pause_ms` or down to half of it,
+        so that store times differ. `manifest` keeps all lines: sizes first, bounds and a summary last.
         """
         arguments = {"path": path, "seed": seed, "count": count, "halt": halt, "lag": lag, **java_options(options)}
+        if pause_every is not None:
+            arguments |= {"pauseEvery": pause_every, "pauseMs": pause_ms}
         with self._run("write", arguments, timeout_s) as output:
             if manifest is not None:
                 shutil.copyfile(output, manifest)
@@ -171,9 +199,22 @@ class RocketMq:
         arguments: dict[str, object] = {"path": path, "append": append, "seed": seed, "digest": digest}
         arguments |= java_options({"first": APPENDED_FIRST, **options})
         with tempfile.TemporaryDirectory(prefix="flightlog-keys-") as folder:
-            arguments["keys"] = "all" if queries == "all" else _write_keys(Path(folder) / "keys", queries)
+            arguments["keys"] = "all" if queries == "all" else _write_words(Path(folder) / "keys", queries)
             with self._run("open", arguments, timeout_s) as output:
                 return _opened(output)
+
+    def ask(self, stores: Sequence[Questions], timeout_s: float = RUN_LIMIT_S) -> list[Answers]:
+        """Open the stores in one process, ask each its questions, and return what each answered, in their order."""
+        with tempfile.TemporaryDirectory(prefix="flightlog-questions-") as folder:
+            jobs = []
+            for number, store in enumerate(stores):
+                questions = Path(folder) / str(number)
+                _write_words(questions, store.lines)
+                job = java_options({"path": store.path, "questions": questions, **store.geometry})
+                jobs.append([f"{name}={_text(value)}" for name, value in job.items()])
+            _write_words(Path(folder) / "jobs", jobs)
+            with self._run("ask", {"jobs": Path(folder) / "jobs"}, timeout_s) as output:
+                return _answered(output)
 
     def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
         """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
@@ -232,12 +273,14 @@ def _text(value: object) -> str:
     return str(value.absolute() if isinstance(value, Path) else value)
 
 
-def _write_keys(path: Path, queries: Iterable[tuple[str, str]]) -> Path:
-    with path.open("w", encoding="utf-8") as file:
-        for topic, key in queries:
-            if "\n" in topic + key or "\t" in topic:
-                raise ValueError(f"the program's key file cannot hold topic {topic!r} with key {key!r}")
-            file.write(f"{topic}\t{key}\n")
+def _write_words(path: Path, lines: Iterable[Sequence[object]]) -> Path:
+    """One line each, words separated by TABs."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for words in lines:
+            line = "\t".join(map(str, words))
+            if "\n" in line or line.count("\t") != len(words) - 1:
+                raise ValueError(f"the program's files cannot hold TABs and line ends in words: {words}")
+            file.write(line + "\n")
     return path
 
 
@@ -252,6 +295,21 @@ def _queue(line: Line) -> QueueName:
 
 def _digest(line: Line) -> QueueDigest:
     return QueueDigest(line["count"], line["messagesSha1"], line["recordsSha1"])
+
+
+def _answered(output: Path) -> list[Answers]:
+    found: list[Answers] = []
+    for line in _lines(output):
+        if line["type"] == "store":
+            found.append(Answers({}, []))
+        elif line["type"] == "queue":
+            found[-1].bounds[_queue(line)] = (line["min"], line["max"])
+        elif line["type"] == "done":
+            if line["answers"] != len(found[-1].lines):
+                raise InteropError(f"{line} answers, {len(found[-1].lines)} lines")
+        else:
+            found[-1].lines.append(line)
+    return found
 
 
 def _opened(output: Path) -> OpenResult:

@@ -19,11 +19,13 @@ CAUGHT_UP_LIMIT_S = 120.0
 
 
 class LiveRocketMq:
-    """One running store. Its `messages` grow while it puts; a line is there as soon as the put has returned."""
+    """One running store. Its `messages` grow while it puts; a line is there as soon as the put has returned. With the
+    option `digest` there are none, but `digests` once it is closed: a line a queue."""
 
     def __init__(self, process: subprocess.Popen[bytes], errors: Path) -> None:
         self._process, self._errors = process, errors
         self.messages: list[Line] = []
+        self.digests: list[Line] = []
         self.is_open = threading.Event()
         self._caught_up = threading.Event()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -35,6 +37,8 @@ class LiveRocketMq:
             line = json.loads(raw)
             if line["type"] == "msg":
                 self.messages.append(line)
+            elif line["type"] == "digest":
+                self.digests.append(line)
             elif line["type"] == "caughtUp":
                 self._caught_up.set()
             else:

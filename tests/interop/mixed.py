@@ -281,4 +281,5 @@ def small_settings(**changes: Any) -> StoreSettings:
     """flightlog's settings for the sizes of SMALL."""
     settings: Callable[..., StoreSettings] = StoreSettings
     sizes = {"segment_size": SEGMENT_SIZE, "queue_file_entries": QUEUE_ENTRIES, "max_message_size": MAX_BODY_SIZE}
+    sizes |= {"index_slots": SMALL["index_slots"], "index_entries": SMALL["index_entries"]}
     return settings(**{**sizes, "allocate_step_size": 16 << 10, **changes})

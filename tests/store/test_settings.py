@@ -17,6 +17,8 @@ def test_defaults_are_rocketmqs() -> None:
     assert settings.segment_size is None and settings.queue_file_entries is None
     assert settings.flush_mode is FlushMode.ASYNC
     assert (settings.flush_interval_ms, settings.queue_flush_interval_ms) == (500, 1000)
+    assert (settings.flush_least_pages, settings.flush_thorough_interval_ms) == (4, 10_000)
+    assert (settings.queue_flush_least_pages, settings.queue_flush_thorough_interval_ms) == (2, 60_000)
     assert (settings.sync_flush_timeout_ms, settings.max_message_size) == (5000, 4_194_304)
     assert (settings.get_memory_max_size, settings.get_memory_max_count) == (262_144, 32)
     assert (settings.get_disk_max_size, settings.get_disk_max_count) == (65_536, 8)
@@ -44,6 +46,8 @@ def test_settings_cannot_change_under_an_open_store() -> None:
         *(("queue_file_entries", "many"), ("flush_mode", "SYNC_FLUSH"), ("flush_mode", None)),
         *(("flush_interval_ms", 0), ("flush_interval_ms", 3_600_001), ("flush_interval_ms", None)),
         *(("queue_flush_interval_ms", 0), ("sync_flush_timeout_ms", 0), ("sync_flush_timeout_ms", -1)),
+        *(("flush_least_pages", -1), ("flush_least_pages", 1 << 20), ("queue_flush_least_pages", None)),
+        *(("flush_thorough_interval_ms", 0), ("queue_flush_thorough_interval_ms", 3_600_001)),
         *(("max_message_size", 0), ("max_message_size", (1 << 30) + 1), ("max_message_size", 1.5)),
         *(("get_memory_max_size", 0), ("get_memory_max_count", 0), ("get_memory_max_count", 1 << 31)),
         *(("get_disk_max_size", -1), ("get_disk_max_count", None), ("get_disk_max_count", 1.0)),
@@ -67,6 +71,7 @@ def test_nonsense_is_refused_with_the_reason(name: str, value: Any) -> None:
     [
         *(("segment_size", 4096), ("segment_size", (1 << 31) - 4096), ("queue_file_entries", 1)),
         *(("queue_file_entries", 100_000_000), ("flush_interval_ms", 1), ("max_message_size", 1)),
+        *(("flush_least_pages", 0), ("queue_flush_least_pages", 0), ("flush_thorough_interval_ms", 3_600_000)),
         *(("get_memory_max_size", (1 << 31) - 1), ("get_disk_max_count", 1), ("get_scan_size", 1)),
         *(("access_memory_ratio", 0), ("access_memory_ratio", 100)),
         *(("max_message_size", 1 << 30), ("allocate_step_size", 4096), ("store_host", ("::1", 0))),

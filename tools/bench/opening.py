@@ -18,7 +18,7 @@ from ...store.log_files import COMMIT_LOG_FOLDER
 from ...store.message import Message
 from ...store.settings import StoreSettings
 from ..counting_disk import CountingDisk
-from .page_cache import cached_size, files_of, forget
+from .page_cache import cached_size, forget
 
 QUEUES_A_TOPIC = 20
 BATCH = 5000
@@ -38,7 +38,7 @@ class OpeningCost:
     cached_log_size: int
     """Bytes of the commit log that came into the page cache."""
     log_size: int
-    """Of the commit log, for comparison."""
+    """Of the whole commit log, for comparison."""
     queues: int
     records_scanned: int
 
@@ -90,17 +90,17 @@ def open_cold(
     store: ReadOnlyStore | MessageStore
     if for_writing:
         store = open_store(path, settings, disk=disk)
-        scanned = store.recovery_report.records_scanned
+        report = store.recovery_report
     else:
         store = open_read_only(path, settings, disk=disk)
-        scanned = store.report.records_scanned
+        report = store.report
     time_s = time.perf_counter() - started_s
     cost = OpeningCost(
         time_s,
         disk.read_size,
         cached_size(path / COMMIT_LOG_FOLDER) - before,
-        sum(file.stat().st_size for file in files_of(path / COMMIT_LOG_FOLDER)),
+        report.end,
         len(store.queues()),
-        scanned,
+        report.records_scanned,
     )
     return store, cost

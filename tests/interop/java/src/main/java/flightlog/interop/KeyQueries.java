@@ -52,13 +52,15 @@ final class KeyQueries {
             int tab = pair.indexOf(TAB);
             String topic = pair.substring(0, tab);
             String key = pair.substring(tab + 1);
-            out.print(new JsonLine("query").put("topic", topic).put("key", key).put("offsets", query(store, topic, key)));
+            List<Long> offsets = query(store, topic, key, MAX_HITS, 0, Long.MAX_VALUE);
+            out.print(new JsonLine("query").put("topic", topic).put("key", key).put("offsets", offsets));
         }
         return wanted.size();
     }
 
-    private static List<Long> query(DefaultMessageStore store, String topic, String key) {
-        QueryMessageResult answer = store.queryMessage(topic, key, MAX_HITS, 0, Long.MAX_VALUE);
+    /** Physical offsets, ascending. {@code begin} and {@code end} are store times, RocketMQ's own bounds. */
+    static List<Long> query(DefaultMessageStore store, String topic, String key, int max, long begin, long end) {
+        QueryMessageResult answer = store.queryMessage(topic, key, max, begin, end);
         List<Long> offsets = new ArrayList<>();
         for (SelectMappedBufferResult hit : answer.getMessageMapedList()) {
             offsets.add(hit.getByteBuffer().getLong(PHYSICAL_OFFSET_POSITION));

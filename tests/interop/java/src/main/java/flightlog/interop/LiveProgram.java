@@ -8,8 +8,9 @@ import java.nio.charset.StandardCharsets;
 /**
  * Holds a store open and puts when it is told to. Each line of standard input is a number of messages by
  * {@link SeededPuts}; a line is printed for each message as soon as it is put, and a {@code caughtUp} line once all of
- * them are in their queues. {@code pauseMs} is slept after each put, so that others can look on meanwhile. At the end
- * of the input the store is shut down cleanly. {@code count} bounds the messages of the whole session.
+ * them are in their queues. {@code digest=true}: no line a message, but a digest a queue at the end. {@code pauseMs}
+ * is slept after each put, so that others can look on meanwhile. At the end of the input the store is shut down
+ * cleanly. {@code count} bounds the messages of the whole session.
  */
 final class LiveProgram {
 
@@ -23,12 +24,13 @@ final class LiveProgram {
 
     void run() throws Exception {
         long pauseMs = options.longNumber("pauseMs", 0);
+        boolean digestOnly = options.flag("digest", false);
         SeededPuts puts = new SeededPuts(options, options.longNumber("count", 0));
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.US_ASCII));
         try (StoreSession session = StoreSession.open(options)) {
             StoreLine.print(out, session);
             out.flush();
-            PutLog log = new PutLog(session.store, out, "msg", false);
+            PutLog log = new PutLog(session.store, out, "msg", digestOnly);
             for (String order = orders.readLine(); order != null; order = orders.readLine()) {
                 long total = log.messages() + Long.parseLong(order);
                 while (log.messages() < total && puts.hasNext()) {
@@ -39,6 +41,7 @@ final class LiveProgram {
                 session.awaitDispatch();
                 caughtUp(session, log);
             }
+            log.printDigests();
         }
     }
 

@@ -11,6 +11,7 @@ import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 
 /**
  * Puts that depend on the options alone: {@code seed}, {@code first} (number of the first message), {@code topics},
@@ -24,14 +25,24 @@ import org.apache.rocketmq.common.message.MessageExtBrokerInner;
  *   <li>empty: bodies of length 0
  *   <li>noprops: messages without any property
  *   <li>batch: batches of 2 to 8
+ *   <li>types: prepared, committed and rolled back messages
+ *   <li>delay: messages parked as a broker parks delayed ones
+ *   <li>skewed: most bodies small, a few up to {@code bodyMax}
+ *   <li>collide, keys: see {@link SeededProperties}
  * </ul>
  */
 final class SeededPuts {
 
-    private static final Set<String> FEATURES = Set.of("v2", "v6", "unicode", "empty", "noprops", "batch");
+    private static final Set<String> FEATURES = Set.of(
+        "v2", "v6", "unicode", "empty", "noprops", "batch", "types", "delay", "skewed", "collide", "keys");
     private static final int[] LONG_TOPIC_LENGTHS = {127, 128, 150, 255};
     private static final int V1_TOPIC_LIMIT = 127;
-    private static final String[] TAGS = {"TagA", "TagB", "payment", "TagA || TagB", null};
+    private static final int[] TRANSACTION_TYPES = {
+        MessageSysFlag.TRANSACTION_PREPARED_TYPE,
+        MessageSysFlag.TRANSACTION_COMMIT_TYPE,
+        MessageSysFlag.TRANSACTION_ROLLBACK_TYPE};
+    private static final String DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX";
+    private static final int DELAY_LEVELS = 18;
     private static final long FIRST_BORN_MS = 1_700_000_000_000L;
     private static final int MAX_BATCH = 8;
     private static final int ONE_IN = 8;
@@ -42,6 +53,7 @@ final class SeededPuts {
     private final int bodyMin;
     private final int bodyMax;
     private final Set<String> features;
+    private final SeededProperties properties;
     private final OrderStream orders;
     private final long end;
     private long number;
@@ -62,6 +74,7 @@ final class SeededPuts {
         if (!FEATURES.containsAll(features)) {
             throw new IllegalArgumentException("features are " + FEATURES + ", found " + features);
         }
+        properties = new SeededProperties(random, features, options.number("keysEach", 0));
         orders = new OrderStream((int) number, options.number("orders", 0), queues);
     }
 
@@ -101,15 +114,22 @@ final class SeededPuts {
         message.setFlag(random.nextInt(4) == 0 ? random.nextInt() : 0);
         message.setReconsumeTimes(random.nextInt(16) == 0 ? random.nextInt(16) : 0);
         message.setBody(body());
-        Map<String, String> properties = properties();
+        Map<String, String> drawn = properties.next(number);
         if (draw("empty")) {
             message.setBody(new byte[0]);
             kind = "empty";
         } else if (draw("noprops")) {
-            properties = new HashMap<>();
+            drawn = new HashMap<>();
             kind = "noprops";
         }
-        MessageAccessor.setProperties(message, properties);
+        MessageAccessor.setProperties(message, drawn);
+        if (draw("types")) {
+            message.setSysFlag(TRANSACTION_TYPES[random.nextInt(TRANSACTION_TYPES.length)]);
+            kind = "type";
+        } else if (draw("delay")) {
+            park(message);
+            kind = "delay";
+        }
         number++;
         return Put.single(kind, message);
     }
@@ -122,7 +142,7 @@ final class SeededPuts {
         List<Message> members = new ArrayList<>();
         for (int i = 0; i < size; i++, number++) {
             Message member = new Message(envelope.getTopic(), body());
-            MessageAccessor.setProperties(member, properties());
+            MessageAccessor.setProperties(member, properties.next(number));
             member.setFlag(i);
             members.add(member);
         }
@@ -134,36 +154,22 @@ final class SeededPuts {
         Hosts.set(message, random, ipv6);
     }
 
-    private byte[] body() {
-        return Words.body(random, bodyMin + random.nextInt(bodyMax - bodyMin + 1), draw("unicode"));
+    /** What a broker's hook does to a message with a delay level before it puts it. */
+    private void park(MessageExtBrokerInner message) {
+        int level = 1 + random.nextInt(DELAY_LEVELS);
+        MessageAccessor.putProperty(message, "DELAY", String.valueOf(level));
+        MessageAccessor.putProperty(message, "REAL_TOPIC", message.getTopic());
+        MessageAccessor.putProperty(message, "REAL_QID", String.valueOf(message.getQueueId()));
+        message.setTopic(DELAY_TOPIC);
+        message.setQueueId(level - 1);
     }
 
-    private Map<String, String> properties() {
-        Map<String, String> properties = new HashMap<>();
-        boolean unicode = draw("unicode");
-        int keys = random.nextInt(4);
-        if (keys > 0) {
-            StringBuilder text = new StringBuilder(Words.pick(random, unicode)).append('-').append(number);
-            if (keys > 1) {
-                text.append(" shared-").append(random.nextInt(5));
-            }
-            if (keys > 2) {
-                text.append("  key-").append(number);  // two blanks: the empty token between them is no key
-            }
-            properties.put("KEYS", text.toString());
-        }
-        String tag = unicode ? Words.pick(random, true) : TAGS[random.nextInt(TAGS.length)];
-        if (tag != null) {
-            properties.put("TAGS", tag);
-        }
-        if (random.nextInt(4) > 0) {
-            properties.put("UNIQ_KEY", Words.uniqueKey(random));
-        }
-        if (random.nextInt(4) == 0) {
-            properties.put("WAIT", "true");
-            properties.put(unicode ? "\u952e" : "region", Words.pick(random, unicode));
-        }
-        return properties;
+    private byte[] body() {
+        int range = bodyMax - bodyMin;
+        int size = features.contains("skewed")
+            ? (int) Math.round(Math.pow(range + 1, random.nextDouble())) - 1
+            : random.nextInt(range + 1);
+        return Words.body(random, bodyMin + size, draw("unicode"));
     }
 
     private boolean draw(String feature) {

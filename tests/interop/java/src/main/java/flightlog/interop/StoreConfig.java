@@ -53,7 +53,8 @@ final class StoreConfig {
         return config;
     }
 
-    private static void set(MessageStoreConfig config, String name, String value) throws ReflectiveOperationException {
+    /** Changes a setting by its name. */
+    static void set(MessageStoreConfig config, String name, String value) throws ReflectiveOperationException {
         String setter = "set" + Character.toUpperCase(name.charAt(0)) + name.substring(1);
         for (Method method : MessageStoreConfig.class.getMethods()) {
             if (method.getName().equals(setter) && method.getParameterCount() == 1) {

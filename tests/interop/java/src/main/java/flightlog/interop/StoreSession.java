@@ -3,9 +3,13 @@ package flightlog.interop;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.Comparator;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.TopicConfig;
+import org.apache.rocketmq.common.attribute.CQType;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageArrivingListener;
 import org.apache.rocketmq.store.config.FlushDiskType;
@@ -48,10 +52,19 @@ final class StoreSession implements AutoCloseable {
         return open(options, (topic, queueId, queueOffset, tagsCode, storeTimestamp, bitMap, properties) -> { });
     }
 
-    /** Loads, recovers and starts the store; an absent one is created. Option {@code stallLimitMs} bounds waiting. */
+    /**
+     * Loads, recovers and starts the store; an absent one is created. Option {@code stallLimitMs} bounds waiting;
+     * {@code batchTopics} names the topics whose queues are batch consume queues.
+     */
     static StoreSession open(Options options, MessageArrivingListener listener) throws Exception {
         MessageStoreConfig config = StoreConfig.from(options);
         long stallLimitMs = options.longNumber("stallLimitMs", 30_000);
+        ConcurrentHashMap<String, TopicConfig> topics = new ConcurrentHashMap<>();
+        for (String topic : options.list("batchTopics")) {
+            TopicConfig known = new TopicConfig(topic);
+            known.setAttributes(new HashMap<>(Map.of("queue.type", CQType.BatchCQ.name())));
+            topics.put(topic, known);
+        }
         options.refuseUnknown();
         boolean abortFileBefore = abortFile(new File(config.getStorePathRootDir())).exists();
         DefaultMessageStore store = new DefaultMessageStore(
@@ -59,7 +72,7 @@ final class StoreSession implements AutoCloseable {
             new BrokerStatsManager("interop", false),
             listener,
             new BrokerConfig(),
-            new ConcurrentHashMap<>());
+            topics);
         if (!store.load()) {
             throw new NotLoadedException(config.getStorePathRootDir());
         }

@@ -1,23 +1,31 @@
 package flightlog.interop;
 
 import java.io.IOException;
+import java.util.Random;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 
 /**
  * Writes a store, or appends to one that exists: {@code count} messages by {@link SeededPuts}, then a clean end, or
  * with {@code halt=true} the process dies right after the last put; {@code lag} of its messages then stand in the log
- * alone. {@code digest=true}: a digest a queue instead of a line a message.
+ * alone. {@code digest=true}: a digest a queue instead of a line a message. After every {@code pauseEvery} messages it
+ * sleeps for {@code pauseMs} or down to half of it, so that store times differ.
  */
 final class WriteProgram {
 
     private final Options options;
     private final LineOutput out;
     private final boolean digestOnly;
+    private final long pauseEvery;
+    private final int pauseMs;
+    private final Random pauses;
 
     WriteProgram(Options options, LineOutput out) {
         this.options = options;
         this.out = out;
         this.digestOnly = options.flag("digest", false);
+        this.pauseEvery = options.longNumber("pauseEvery", Long.MAX_VALUE);
+        this.pauseMs = options.number("pauseMs", 0);
+        this.pauses = new Random(options.longNumber("seed", 1));
     }
 
     void run() throws Exception {
@@ -45,10 +53,17 @@ final class WriteProgram {
         }
     }
 
-    private PutLog putAll(StoreSession session, SeededPuts puts) throws IOException {
+    private PutLog putAll(StoreSession session, SeededPuts puts) throws Exception {
         StoreLine.print(out, session);
         PutLog log = new PutLog(session.store, out, "msg", digestOnly);
-        log.putAll(puts);
+        long pauseAt = pauseEvery;
+        while (puts.hasNext()) {
+            log.put(puts.next());
+            if (log.messages() >= pauseAt) {
+                pauseAt += pauseEvery;
+                Thread.sleep(pauseMs / 2 + pauses.nextInt(pauseMs / 2 + 1));
+            }
+        }
         return log;
     }
 

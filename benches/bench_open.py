@@ -1,0 +1,43 @@
+"""Opening a store that was closed cleanly, over a cold page cache: time, and the bytes that it takes.
+
+As many messages and queues as an ordinary bench round is worth; a store of real size is opened by the tests with
+`--full`, which also count the bytes that recovery reads behind 1, 4 and 16 segments of history.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+import flightlog
+from flightlog.tools.bench.machine import this_machine
+from flightlog.tools.bench.opening import build, open_cold, settings_of
+from flightlog.tools.bench.page_cache import forget
+from flightlog.tools.bench.pedantic import PedanticBenchmark
+
+MESSAGES, QUEUES = 200_000, 200
+SETTINGS = settings_of(64 << 20)
+ROUNDS = 5
+
+
+@pytest.mark.parametrize("for_writing", [False, True], ids=["read-only", "for writing"])
+def test_open(benchmark: PedanticBenchmark, for_writing: bool, tmp_path: Path) -> None:
+    if this_machine(tmp_path).is_in_memory:
+        pytest.skip("files in memory are never cold: name a disk's folder with --basetemp")
+    build(tmp_path, MESSAGES, QUEUES, SETTINGS)
+
+    store, cost = open_cold(tmp_path, SETTINGS, for_writing=for_writing)
+    benchmark.extra_info |= asdict(cost)
+
+    def close_and_forget() -> None:
+        store.close()
+        forget(tmp_path)
+
+    def open_again() -> None:
+        nonlocal store
+        store = flightlog.open(tmp_path, SETTINGS) if for_writing else flightlog.open_read_only(tmp_path, SETTINGS)
+
+    benchmark.pedantic(open_again, setup=close_and_forget, rounds=ROUNDS, warmup_rounds=0)
+    store.close()

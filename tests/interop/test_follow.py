@@ -1,0 +1,63 @@
+"""Two other processes follow a live RocketMQ through many segments: no message wrong, missing or twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+
+if TYPE_CHECKING:
+    from tests.conftest import Scale
+    from tests.interop.harness import Geometry
+    from tests.interop.live import LiveRocketMq
+
+    StartLive = Callable[..., AbstractContextManager[LiveRocketMq]]
+
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
+
+FOLLOWER = Path(__file__).with_name("follower.py")
+GEOMETRY: Geometry = {"segment_size": 1 << 20, "queue_entries": 1000, "index_slots": 10_000, "index_entries": 40_000}
+END_LIMIT_S = 120
+
+
+def test_two_processes_follow_a_rocketmq_that_is_writing(
+    live_rocketmq: StartLive, interop_seed: int, tmp_path: Path, scale: Scale
+) -> None:
+    path, ended = tmp_path / "store", tmp_path / "ended"
+    count = scale.pick(ci=100_000, full=1_000_000)
+    followers: list[subprocess.Popen[bytes]] = []
+    options = {"count": count + 1, "features": ("batch", "v6"), "body_max": 200, "digest": True, **GEOMETRY}
+    try:
+        with live_rocketmq(path, seed=interop_seed % 1_000_003, **options) as live:
+            live.put(1)  # so that there is a store to open
+            live.await_caught_up()
+            for _ in range(2):
+                command = [sys.executable, "-P", str(FOLLOWER), str(path), str(ended)]
+                followers.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+            live.put(count)
+            live.await_caught_up()
+            live.close()
+            ended.touch()
+            told = [follower.communicate(timeout=END_LIMIT_S) for follower in followers]
+    finally:
+        for follower in followers:
+            follower.kill()
+            follower.wait()
+    assert len(list((path / "commitlog").iterdir())) > 20
+    expected = [[line["topic"], line["queueId"], line["count"], line["messagesSha1"]] for line in live.digests]
+    assert sum(line["count"] for line in live.digests) == count + 1
+    for follower, (said, errors) in zip(followers, told, strict=True):
+        assert follower.returncode == 0, errors.decode()
+        found = json.loads(said)
+        assert found["queues"] == sorted(expected)
+        assert found["rounds"] >= 10, "it was too slow to follow"
+    with flightlog.open_read_only(path) as view:
+        assert view.verify().is_clean

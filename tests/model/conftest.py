@@ -1,0 +1,47 @@
+"""Lives of stores, compared with a plain model; the parts are in tests/support/."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    Live = Callable[[int, int], None]
+    LiveAll = Callable[[list[int], int, str], None]
+
+PROGRAM = Path(__file__).parents[1] / "support" / "lives.py"
+
+
+@pytest.fixture
+def live(support: Callable[[str], ModuleType], tmp_path: Path) -> Live:
+    """`live(seed, steps)` raises where the store differs from the model, or the store's own error."""
+
+    def run(seed: int, steps: int) -> None:
+        support("lives").live(seed, steps, tmp_path)
+
+    return run
+
+
+@pytest.fixture
+def live_all(tmp_path: Path) -> LiveAll:
+    """`live_all(seeds, steps, kernel)`: many of them, in as many processes as there are cores."""
+
+    def run(seeds: list[int], steps: int, kernel: str) -> None:
+        cores = min(os.cpu_count() or 1, len(seeds))
+        command = [sys.executable, "-P", str(PROGRAM), str(tmp_path), kernel, str(steps)]
+        programs = [
+            subprocess.Popen([*command, *map(str, seeds[i::cores])], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            for i in range(cores)
+        ]
+        said = [program.communicate()[0].decode() for program in programs]
+        assert [program.returncode for program in programs] == [0] * cores, "\n".join(said)
+        print(*said)
+
+    return run
