@@ -101,6 +101,11 @@ def recover_queues(
         segment = reader.segment_at(start)
         start = reader.min_offset if segment is None else segment.base
         reason = f"{len(count.gaps)} queues missed entries from before"
+    if for_writing:
+        # Equal entries may be in the page cache alone, and the new session says of all of them that they are durable.
+        for key, queue_on_disk in table.on_disk():
+            if key in count.starts:
+                queue_on_disk.mark_dirty(count.starts[key])
     for _, queue in table.items():
         queue.set_min_offset(reader.min_offset)
     report = RecoveryReport(

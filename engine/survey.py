@@ -21,10 +21,14 @@ from ..store.errors import CorruptLogError
 from ..store.frame import WalkEnd
 from ..store.log_reader import WALK_END_TEXT, LogReader
 from ..store.salvage import next_intact
+from ..store.scan import Rows
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 
 BAD_CRC = "a body that differs from its CRC"
+LOST_SECTOR = "a record whose topic or properties lost a sector"
+SECTOR_SIZE = 512
+"""What a disk writes whole or not at all."""
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
 GOES_ON = (WalkEnd.BLANK, WalkEnd.END)
 
@@ -117,18 +121,40 @@ class _Surveyor:
         """(physical offset of the first problem, its description), or (_, None) if the segment is sound up to
         `stop`."""
         scan = self._reader.scan(segment, position, stop, check_crc=True, mapped=False)
-        for _, rows in scan:
+        for piece, rows in scan:
             bad = np.flatnonzero(rows["crc_ok"] == 0)
+            torn = self._first_torn(piece, rows)
+            if torn is not None and not (len(bad) and bad[0] < torn):
+                self._note(rows[:torn])
+                return int(rows["physical_offset"][torn]), LOST_SECTOR
             good = rows[: bad[0]] if len(bad) else rows
-            if len(good):
-                self._found.records += len(good)
-                self._found.last_store_timestamp_ms = int(good["store_timestamp_ms"][-1])
-                self._found.last_record_offset = int(good["physical_offset"][-1])
+            self._note(good)
             if len(bad):
                 return int(rows["physical_offset"][bad[0]]), BAD_CRC
         if scan.end in GOES_ON:
             return 0, None
         return segment.base + scan.position, WALK_END_TEXT[scan.end]
+
+    def _note(self, good: Rows) -> None:
+        if len(good):
+            self._found.records += len(good)
+            self._found.last_store_timestamp_ms = int(good["store_timestamp_ms"][-1])
+            self._found.last_record_offset = int(good["physical_offset"][-1])
+
+    def _first_torn(self, piece: bytes | memoryview, rows: Rows) -> int | None:
+        """The first of the rows whose topic or properties, which no CRC covers, lost a sector in a power cut: what
+        flightlog allocated and never wrote is zero. Only above the durable mark can that be."""
+        evidence = self._evidence
+        if not evidence.is_ours or evidence.progress is None or evidence.progress.is_of_this_boot:
+            return None
+        for i in np.flatnonzero(rows["physical_offset"] >= evidence.durable_below).tolist():
+            row = rows[i]
+            piece_offset = int(row["physical_offset"] - row["position"])
+            for name in ("topic", "properties"):
+                start = int(row[f"{name}_position"])
+                if _has_lost_sector(piece, start, start + int(row[f"{name}_size"]), piece_offset):
+                    return int(i)
+        return None
 
     def _judge(self, segment: Segment, problem: int, reason: str) -> int | None:
         """Where to go on behind a problem; None if the log ends there."""
@@ -196,3 +222,13 @@ class _Surveyor:
     def _close_extent(self, stop: int) -> None:
         if stop > self._extent_start:
             self._found.extents.append((self._extent_start, stop))
+
+
+def _has_lost_sector(piece: bytes | memoryview, start: int, stop: int, piece_offset: int) -> bool:
+    """Whether what one sector holds of [start, stop) is all zero; the piece begins at physical `piece_offset`."""
+    while start < stop:
+        border = min(stop, start + SECTOR_SIZE - (piece_offset + start) % SECTOR_SIZE)
+        if not any(piece[start:border]):
+            return True
+        start = border
+    return False

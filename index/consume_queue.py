@@ -214,6 +214,11 @@ class ConsumeQueue:
             np.count_nonzero(filler_mask(self.units(self._first_file_index, self.min_index - self._first_file_index)))
         )
 
+    def mark_dirty(self, index: int) -> None:
+        """Have the files synced that hold entries from `index` on: a writer that died may have left them unsynced."""
+        first = (max(index, self._first_file_index) - self._first_file_index) // self._file_entries
+        self._dirty.update(self._path(number) for number in range(first, self._file_count))
+
     def take_dirty(self) -> set[Path]:
         """The files written since the last call, for the caller to sync. Called under the dispatch lock."""
         dirty, self._dirty = self._dirty, set()

@@ -93,6 +93,8 @@ class DispatchCount:
     """Entries that were missing or wrong."""
     first_put: int | None = None
     """Physical offset of the first record whose entry was missing or wrong; None if none was."""
+    starts: dict[QueueKey, int] = field(default_factory=dict)
+    """The least queue offset seen, by queue."""
     ends: dict[QueueKey, int] = field(default_factory=dict)
     """One past the last queue offset seen, by queue."""
     gaps: dict[QueueKey, int] = field(default_factory=dict)
@@ -120,6 +122,7 @@ def dispatch(
                     count.impossible.append((physical_offset, start))
                     continue
                 count.gaps.setdefault(key, queue.end)
+            count.starts[key] = min(count.starts.get(key, start), start)
             count.ends[key] = start + len(run)
             put = _put_missing(queue, start, units[run[0] : run[-1] + 1])
             if len(put):

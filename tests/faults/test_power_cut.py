@@ -133,3 +133,19 @@ def test_a_segment_that_a_dead_writer_had_just_made_is_whole_after_a_cut(
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
         assert len(bodies(store)) >= count
     assert_clean(disk.root)
+
+
+@pytest.mark.parametrize("properties", [{}, {"a": "\0"}, {"a": "x" * 300}])
+def test_whole_messages_are_not_taken_for_torn_ones(
+    properties: dict[str, str], disk: PowerDisk, assert_clean: AssertClean
+) -> None:
+    """Wherever in a sector their parts begin and end: all of it had reached the disk, though nobody synced it."""
+    put = [bytes(size) for size in range(513)]
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put_many([Message("t", body, properties=properties) for body in put])
+    kill(store)
+    disk.cut(random.Random(1), chance=1)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert bodies(store) == put
+        assert not store.recovery_report.cut
+    assert_clean(disk.root)

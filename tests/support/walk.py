@@ -19,12 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flightlog import StoredMessage
+    from flightlog.engine.findings import VerifyReport
     from flightlog.store.queue_offsets import QueueKey
     from tests.support.messages import MessageMaker
     from tests.support.model import Model
     from tests.support.openings import HeldClock, Openings
     from tests.support.power import PowerDisk
     from tests.support.questions import Questions
+
+
+INDEX_FOLDER = "index"
 
 
 class Walk:
@@ -81,7 +85,7 @@ class Walk:
         steps: tuple[tuple[int, Callable[[], object]], ...] = (
             *((300, self._put), (120, self._put_many), (30, self._put_async), (20, self._put_what_does_not_fit)),
             *((40, self._flush), (40, self._dispatch_round), (40, self._flush_queues_round), (250, self._ask)),
-            *((60, self._look), (50, self._read_on), (8, self._verify)),
+            *((45, self._look), (50, self._read_on), (4, self._verify)),
             *((6, self._reopen), (6, self._kill), (7, self._die_soon)),
         )
         weights, choices = zip(*steps, strict=True)
@@ -217,8 +221,13 @@ class Walk:
 
     def _verify(self) -> None:
         self._say("verify")
-        report = self._open_store.verify()
-        self._same("findings", report.findings, [])
+        self._check_report(self._open_store.verify())
+
+    def _check_report(self, report: VerifyReport) -> None:
+        """Nothing is wrong. An index that a crash has left half rewound waits for an opening that wants an index."""
+        waits = set() if self._settings.key_index else {INDEX_FOLDER}
+        found = [finding for finding in report.findings if not waits & {*finding.path.parts}]
+        self._same("findings", found, [])
         self._same("records", report.records, len(self._model.records))
 
     # -- ending and beginning
@@ -237,7 +246,7 @@ class Walk:
 
     def _reopen(self) -> None:
         self._close()
-        if self._dice.random() < 0.3:
+        if self._dice.random() < 0.15:
             self._look_at_rest()
         self._open()
 
@@ -287,11 +296,11 @@ class Walk:
         self._sure = self._synced = self._model.end
         if self._disk.die_after is not None:
             return
-        if self._dice.random() < 0.3:
+        if self._dice.random() < 0.2:
             self._questions.everything(store, self._model.end)
         else:
             self._questions.newest(store, self._model.end)
-        if self._dice.random() < 0.3:
+        if self._dice.random() < 0.2:
             self._verify()
 
     def _look_at_rest(self) -> None:
@@ -299,6 +308,4 @@ class Walk:
         with flightlog.open_read_only(self._disk.root, self._settings) as view:
             self._same("end of the view", view.end_physical_offset, self._model.end)
             self._questions.everything(view, self._model.end)
-            report = view.verify()
-            self._same("findings", report.findings, [])
-            self._same("records", report.records, len(self._model.records))
+            self._check_report(view.verify())
