@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ..store.disk import Disk, DiskFile
 from ..store.errors import DiskError, SegmentLengthError
 from ..store.segment import segment_base, segment_name
+from ..store.settings import PAGE_SIZE
 from .queue_unit import (
     FILLER,
     UNIT_SIZE,
@@ -199,8 +200,10 @@ class ConsumeQueue:
         file = open_writable(self._disk, self._path(number))
         try:
             at: int | None = position
+            size = PAGE_SIZE - position % PAGE_SIZE  # the rest of the last page: behind it there is a hole as a rule
             while at is not None and (at := file.next_data(at)) is not None:
-                raw = file.read(at, CHUNK_ENTRIES * UNIT_SIZE)
+                raw = file.read(at, size)
+                size = CHUNK_ENTRIES * UNIT_SIZE
                 if np.frombuffer(raw, np.uint8).any():
                     file.write(at, bytes(len(raw)))
                     self._dirty.add(self._path(number))

@@ -58,8 +58,8 @@ def test_a_closed_store_opens_without_reading_its_log(tmp_path: Path, scale: Sca
             assert cost.queues == queues
             assert cost.records_scanned == 0
             assert cost.asked_size < LOOK_BEHIND_SIZE + queues * QUEUE_SIZE
-            assert cost.cached_log_size < LOOK_BEHIND_SIZE + READ_AHEAD_SIZE + queues * RECORD_PAGES_SIZE
-            if scale.full:
+            if scale.full:  # of a small log the kernel's reading ahead may fetch all there is
+                assert cost.cached_log_size < LOOK_BEHIND_SIZE + READ_AHEAD_SIZE + queues * RECORD_PAGES_SIZE
                 assert cost.asked_size < cost.log_size // 100
                 assert cost.cached_log_size < cost.log_size // 50
             assert sum(end for _, end in store.queues().values()) == count

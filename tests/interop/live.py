@@ -57,9 +57,9 @@ class LiveRocketMq:
         """Whether the order is not carried out yet, or its messages are not all in their queues."""
         return not self._caught_up.is_set()
 
-    def await_caught_up(self) -> None:
+    def await_caught_up(self, limit_s: float = CAUGHT_UP_LIMIT_S) -> None:
         """Return once every message is in its queue and nothing more is put."""
-        assert self._caught_up.wait(CAUGHT_UP_LIMIT_S), "RocketMQ does not get on"
+        assert self._caught_up.wait(limit_s), "RocketMQ does not get on"
         assert self._process.poll() is None, self._said()
 
     def close(self) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
 FEATURES = ("v2", "v6", "unicode", "empty", "batch", "types", "collide", "keys")
-SLOTS, ENTRIES = 100, 200
 MANY = 1 << 30
 
 
@@ -95,13 +94,14 @@ def test_rocketmq_finds_every_key_of_a_store_of_ours(
     rocketmq: RocketMq, mixed: ModuleType, keys: Keys, interop_seed: int, tmp_path: Path, scale: Scale
 ) -> None:
     path = tmp_path / "store"
-    settings = mixed.small_settings(index_slots=SLOTS, index_entries=ENTRIES)
-    geometry = {**mixed.SMALL, "index_slots": SLOTS, "index_entries": ENTRIES}
+    count, slots, entries, sample = scale.pick(ci=(1500, 100, 200, None), full=(30_000, 1000, 4000, 10_000))
+    settings = mixed.small_settings(index_slots=slots, index_entries=entries)
+    geometry = {**mixed.SMALL, "index_slots": slots, "index_entries": entries}
     with flightlog.open(path, settings) as store:
-        keys.lines += mixed.put_from_threads(store, interop_seed, scale.pick(ci=1500, full=30_000))
-        keys.check(store)
+        keys.lines += mixed.put_from_threads(store, interop_seed, count)
+        keys.check(store, sample=sample)
     assert len(index_files(path)) >= 10
-    assert {file.stat().st_size for file in index_files(path)} == {40 + 4 * SLOTS + 20 * ENTRIES}
+    assert {file.stat().st_size for file in index_files(path)} == {40 + 4 * slots + 20 * entries}
     assert_clean(path)
 
     opened = rocketmq.open_store(
@@ -112,12 +112,12 @@ def test_rocketmq_finds_every_key_of_a_store_of_ours(
     keys.check_rocketmq(opened.queries, all_of_them=True)
     keys.lines += map(mixed.their_line, opened.appended)
     with flightlog.open_read_only(path) as view:
-        keys.check(view)
+        keys.check(view, sample=sample)
     with flightlog.open(path, settings) as store:
         assert store.recovery_report.keys_put < 20  # of the last message: RocketMQ's own entries were good enough
-        keys.check(store)
+        keys.check(store, sample=sample)
         keys.lines += mixed.put_from_threads(store, interop_seed + 1, 500)
-        keys.check(store)
+        keys.check(store, sample=sample)
     assert_clean(path)
     opened = rocketmq.open_store(path, queries=keys.by_key(), **geometry)
     keys.check_rocketmq(opened.queries, all_of_them=True)
