@@ -260,10 +260,14 @@ def watch_opens() -> WatchOpens:
 
 @pytest.fixture(scope="session")
 def copy_as_killed() -> Callable[[Path, Path], Path]:
-    """`copy_as_killed(live, target)`: the files as they are now. Within one boot that is what a SIGKILL leaves."""
+    """`copy_as_killed(live, target)`: the files as they are now. Within one boot that is what a SIGKILL leaves.
+
+    The progress page comes first: beside a flush service at work, what it says must not be newer than what is copied.
+    """
 
     def copy(live: Path, target: Path) -> Path:
-        shutil.copytree(live, target, ignore=shutil.ignore_patterns("lock"))
+        shutil.copytree(live / "flightlog", target / "flightlog")
+        shutil.copytree(live, target, ignore=shutil.ignore_patterns("lock", "flightlog"), dirs_exist_ok=True)
         (target / "lock").write_bytes(b"lock")
         return target
 
