@@ -38,7 +38,7 @@ from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from .cutting import cut_tail
 from .dispatcher import Dispatcher, sync_table
-from .dispatching import LMQ_PREFIX, dispatch_rules
+from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
 from .key_recovery import open_index, recover_keys
 from .recovery import RecoveryReport, recover_queues
@@ -149,8 +149,6 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
     for name, feature in features.items():
         if disk.list(path / name):
             raise UnsupportedStoreError(path, feature)
-    if any(entry.name.startswith(LMQ_PREFIX) for entry in disk.list(path / CONSUME_QUEUE_FOLDER)):
-        raise UnsupportedStoreError(path, f"it has light message queues ({LMQ_PREFIX}...)")
 
 
 def _adopt_segments(path: Path, files: LogFiles, settings: StoreSettings) -> LogFiles:

@@ -8,11 +8,11 @@ from ..index.dispatch import DispatchCount, DispatchRules, dispatch
 from ..index.key_entries import KeyEntries, key_entries
 from ..index.queue_table import QueueTable
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ..store.light_queues import is_light, light_places
 from ..store.log_reader import LogReader
+from ..store.message import StoredMessage
+from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
-
-LMQ_PREFIX = "%LMQ%"
-"""Queues that list other topics' records; a dispatch of records never meets their topic."""
 
 
 def dispatch_rules(settings: StoreSettings) -> DispatchRules:
@@ -40,14 +40,21 @@ def dispatch_range(
                 put_keys(key_entries(piece, rows))
 
 
-def forget_beyond(table: QueueTable, start: int, end: int, count: DispatchCount) -> None:
-    """Drop entries from `start` on that no record stands for: stale ones, those of a tail that was cut at `end`, and
-    garbage behind a queue's end, which would make the next look for it go wrong."""
+def forget_beyond(table: QueueTable, start: int, count: DispatchCount) -> None:
+    """Drop entries from `start` on that no record stands for: stale ones, those of a tail that was cut, and garbage
+    behind a queue's end, which would make the next look for it go wrong."""
     for key, queue in table.items():
         known_end = count.ends.get(key)
         if known_end is None:
-            known_end = queue.first_at_or_after(end if key[0].startswith(LMQ_PREFIX) else start)
+            known_end = queue.first_at_or_after(start)
         queue.truncate(known_end)
+
+
+def is_entry_of(message: StoredMessage, key: QueueKey, queue_offset: int) -> bool:
+    """Whether this is the message that entry `queue_offset` of a queue stands for."""
+    if (message.topic, message.queue_id, message.queue_offset) == (*key, queue_offset):
+        return True
+    return is_light(key[0]) and (key, queue_offset) in light_places(message.topic, message.properties_raw)
 
 
 def lagging_from(table: QueueTable, reader: LogReader, count: DispatchCount) -> int:

@@ -15,7 +15,7 @@ from ..store.errors import CorruptQueueError, CorruptRecordError
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
 from ..store.queue_offsets import QueueKey
-from .dispatching import LMQ_PREFIX
+from .dispatching import is_entry_of
 from .tag_filter import TagFilter
 
 
@@ -59,9 +59,7 @@ def message_of(reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueU
         if reader.has_let_go(unit.physical_offset):
             return None
         raise
-    if key[0].startswith(LMQ_PREFIX):
-        return message  # its record belongs to another topic
-    if (message.topic, message.queue_id, message.queue_offset) != (*key, queue_offset):
+    if not is_entry_of(message, key, queue_offset):
         raise CorruptQueueError(
             queue_path(reader, key),
             queue_offset,

@@ -24,7 +24,7 @@ from ..store.errors import CorruptRecordError
 from ..store.log_reader import LogReader
 from ..store.progress import Progress
 from ..store.queue_offsets import QueueKey
-from .dispatching import LMQ_PREFIX, dispatch_range, forget_beyond, lagging_from
+from .dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
 from .evidence import Evidence, LastWriter
 from .survey import Survey, survey
 
@@ -92,7 +92,7 @@ def recover_queues(
         count = DispatchCount()
         for extent_start, extent_stop in found.extents:
             dispatch_range(reader, table, rules, extent_start, extent_stop, count)
-        forget_beyond(table, start, found.end, count)
+        forget_beyond(table, start, count)
         if count.first_put is not None:
             first_missed = count.first_put if first_missed is None else min(first_missed, count.first_put)
         if not count.gaps or start <= reader.min_offset:
@@ -171,7 +171,7 @@ def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
     if table.unreadable:
         return table.unreadable[0]
     for key, queue in table.items():
-        if queue.end > queue.min_index and not key[0].startswith(LMQ_PREFIX):
+        if queue.end > queue.min_index:
             wrong = _entry_disagreement(reader, key, queue.end - 1, last_entry(queue))
             if wrong is not None:
                 return wrong
@@ -187,7 +187,7 @@ def _entry_disagreement(reader: LogReader, key: QueueKey, queue_offset: int, uni
         message = reader.message(unit.physical_offset, unit.size)
     except CorruptRecordError as e:
         return str(e)
-    if (message.topic, message.queue_id, message.queue_offset) != (*key, queue_offset):
+    if not is_entry_of(message, key, queue_offset):
         return (
             f"queue {key[0]} {key[1]}: its last entry {queue_offset} points at {unit.physical_offset}, which holds "
             f"{message.topic} {message.queue_id} {message.queue_offset}"

@@ -22,7 +22,6 @@ from ..store.log_reader import LogReader
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
 from ..store.seal import broken_blocks, read_seal, seal_fits, seal_path
-from .dispatching import LMQ_PREFIX
 from .evidence import Evidence, LastWriter
 from .findings import Finding, VerifyReport
 from .survey import Survey, survey
@@ -148,7 +147,7 @@ class _QueueCheck:
             if len(holes):
                 first = queue.min_index + int(holes[0])
                 self._add(key, first, f"{len(holes)} entries without a record among real ones", REMAKE)
-        if key[0].startswith(LMQ_PREFIX) or dispatched < whole.end:
+        if dispatched < whole.end:
             return
         if end is None:
             end = queue.first_at_or_after(self._reader.min_offset)

@@ -1,7 +1,8 @@
 """From frames of the commit log to queue entries.
 
 One rule for a live store, for recovery and for the read-only view: every record whose transaction type is none or
-commit gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record.
+commit gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record; and one in
+each light queue that its properties name (store/light_queues.py).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..store import properties as props
+from ..store.light_queues import light_places
 from ..store.message import tags_code
 from ..store.queue_offsets import QueueKey
 from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
@@ -80,8 +82,14 @@ def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -
                 continue
             entries = found[key] = QueueEntries()
         properties_raw = bytes(piece[properties_at : properties_at + row[18]])
+        unit = (row[1], row[9], rules.tags_code(topic, properties_raw, row[4]))
         entries.indexes.append(row[2])
-        entries.units.append((row[1], row[9], rules.tags_code(topic, properties_raw, row[4])))
+        entries.units.append(unit)
+        for light_key, light_offset in light_places(topic, properties_raw):
+            if is_safe_topic(light_key[0]) and light_offset <= MAX_QUEUE_OFFSET:
+                light = found.setdefault(light_key, QueueEntries())
+                light.indexes.append(light_offset)
+                light.units.append(unit)
     return found
 
 

@@ -163,12 +163,6 @@ HARMS: dict[str, Harm] = {
         ("batchconsumequeue", "open_read_only", "let RocketMQ write it"),
         lambda path, copy: shutil.rmtree(path / "batchconsumequeue"),
     ),
-    "light queues": Harm(
-        lambda path: (path / "consumequeue" / "%LMQ%mine" / "0").mkdir(parents=True),
-        UnsupportedStoreError,
-        ("%LMQ%", "open_read_only"),
-        lambda path, copy: shutil.rmtree(path / "consumequeue" / "%LMQ%mine"),
-    ),
 }
 
 

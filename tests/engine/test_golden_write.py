@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 WRITABLE = (
     *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "clean-cqlag", "default-sizes", "delay-tx"),
-    *("minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
+    *("lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
 )
-READ_ONLY = {"batch-bcq": "batchconsumequeue", "cqext": "consumequeue_ext", "lmq": "%LMQ%"}
+READ_ONLY = {"batch-bcq": "batchconsumequeue", "cqext": "consumequeue_ext"}
 
 
 def new_messages(golden: GoldenSet) -> list[Message]:
@@ -39,11 +39,15 @@ def new_messages(golden: GoldenSet) -> list[Message]:
 
 
 def stored(golden: GoldenSet) -> list[dict[str, Any]]:
-    """What was put, lies in the log's present files, and is listed in a queue."""
+    """What was put, lies in the log's present files, and is listed in a queue: once for every queue that lists it."""
     first_kept = min(int(path.name) for path in (golden.store / "commitlog").iterdir())
     torn = golden.note("torn.json")["tornMessageOffset"] if (golden.root / "torn.json").exists() else None
     lines = [m for m in golden.put if m["commitLogOffset"] >= first_kept and m["commitLogOffset"] != torn]
-    return [m for m in lines if m["sysFlag"] & 0xC in (0, 8)]
+    listed = [m for m in lines if m["sysFlag"] & 0xC in (0, 8)]
+    light = [m["properties"].get("INNER_MULTI_DISPATCH", "") for m in listed]
+    return [
+        m for m, names in zip(listed, light, strict=True) for _ in ("its own queue", *filter(None, names.split(",")))
+    ]
 
 
 @pytest.mark.parametrize(

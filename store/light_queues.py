@@ -1,0 +1,53 @@
+"""Light message queues (RocketMQ's LMQ): more queues that list a message, beside the one of its topic.
+
+    INNER_MULTI_DISPATCH       %LMQ%a,%LMQ%b     asked for by the sender
+    INNER_MULTI_QUEUE_OFFSET   7,0               the queue offset in each, written by the store that appends
+
+The entries stand in `consumequeue/%LMQ%a/0` and so on; a light queue has the queue id 0. They point at the one record,
+whose topic, queue id and queue offset are those of its own queue.
+
+Names without the prefix have no entries here: RocketMQ 5.3 cannot dispatch them either.
+
+(RocketMQ's `LmqDispatch`, `MultiDispatchUtils` and `ConsumeQueue#multiDispatchLmqQueue`.)
+"""
+
+from __future__ import annotations
+
+from . import properties as props
+from .queue_offsets import QueueKey
+
+LIGHT_PREFIX = "%LMQ%"
+LIGHT_QUEUE_ID = 0
+SEPARATOR = ","
+EXCLUDED_PREFIXES = ("%RETRY%", "rmq_sys_")
+EXCLUDED_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""Whose messages stand in no light queue, whatever their properties say."""
+
+OFFSETS_MARK = f"{props.MULTI_QUEUE_OFFSET}{props.NAME_END}".encode()
+
+
+def is_light(topic: str) -> bool:
+    """Whether this names a light queue and not a topic: no record has it."""
+    return topic.startswith(LIGHT_PREFIX)
+
+
+def may_be_light(topic: str) -> bool:
+    """Whether messages of this topic may stand in light queues."""
+    return not topic.startswith(EXCLUDED_PREFIXES) and topic != EXCLUDED_TOPIC
+
+
+def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]]:
+    """The light queues that list a record, each with its queue offset there. RocketMQ lists a record whose two
+    properties differ in length nowhere; so do we, and one with an offset that is no number."""
+    if OFFSETS_MARK not in properties_raw or not may_be_light(topic):
+        return []
+    found = props.decode_properties(properties_raw)
+    names = found.get(props.MULTI_DISPATCH, "").split(SEPARATOR)
+    offsets = found.get(props.MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
+    if len(names) != len(offsets):
+        return []
+    return [
+        ((name, LIGHT_QUEUE_ID), int(offset))
+        for name, offset in zip(names, offsets, strict=True)
+        if is_light(name) and offset.isascii() and offset.isdigit()
+    ]
