@@ -25,7 +25,45 @@ if TYPE_CHECKING:
         [Buffer, int, int, int, int, int, int, int, int, Buffer, int, Buffer, int, int, Buffer, Buffer, Buffer], int
     ]
 
-__all__ = ["NAME", "KernelUnavailableError", "available", "encode_record", "masked_crc32", "use", "walk"]
+    WalkPlaces = Callable[[Buffer, Buffer, Buffer, int, bool, Buffer], tuple[int, int]]
+    Gather = Callable[[Buffer, Buffer, Buffer, Buffer], int]
+    EncodeColumns = Callable[
+        [
+            Buffer,
+            int,
+            int,
+            int,
+            int,
+            int,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+            Buffer,
+        ],
+        int,
+    ]
+
+__all__ = [
+    "NAME",
+    "KernelUnavailableError",
+    "available",
+    "encode_columns",
+    "encode_record",
+    "gather",
+    "masked_crc32",
+    "use",
+    "walk",
+    "walk_places",
+]
 
 MODULES: Final = {"c": "._kernel", "pure": ".twin"}
 
@@ -59,6 +97,33 @@ ValueError if the record does not fit, the magic is neither V1 nor V2, a host co
 127 bytes (V1) or 32,767 (V2), or the properties exceed 32,767.
 """
 
+walk_places: WalkPlaces
+"""(buffer, positions, sizes, physical_base, check_crc, rows) -> (rows filled, end)
+
+As `walk`, for records at known places, in any order: int64 columns of the host's byte order. Place i must hold one
+record of `sizes[i]` bytes and nothing else. Stops at the first that does not: `end`, a `frame.WalkEnd`, says what was
+found there (BAD_LENGTHS also for a record of another size), else it is END. ValueError for a place outside the buffer.
+"""
+
+gather: Gather
+"""(buffer, starts, sizes, out) -> bytes written
+
+Copies bytes [starts[i], starts[i] + sizes[i]) of `buffer`, one range behind the other, into all of `out`. The columns
+are int64 of the host's byte order; ranges may overlap and come in any order. ValueError for a range outside the
+buffer, if the sizes do not add up to that of `out`, and if `out` shares memory with the others.
+"""
+
+encode_columns: EncodeColumns
+"""(buffer, position, magic, sys_flag, physical_offset, store_timestamp_ms, born_host, store_host, topic, queue_ids,
+flags, queue_offsets, born_timestamps_ms, bodies, body_starts, body_sizes, properties, properties_starts,
+properties_sizes) -> size of all records in bytes
+
+Writes one record a row, one behind the other from `position` on, as `encode_record` does with 0 for what is not named
+here; `physical_offset` is the first record's. `queue_ids` and `flags` are int32, the other columns int64, all of the
+host's byte order and of one length; the body of row i is bodies[body_starts[i] : body_starts[i] + body_sizes[i]], its
+properties likewise. ValueError as `encode_record`, and if a column shares memory with where the records would stand.
+"""
+
 
 def available() -> tuple[str, ...]:
     """The names that `use` accepts here; the first is the faster."""
@@ -75,7 +140,7 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global NAME, masked_crc32, walk, encode_record
+    global NAME, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -85,6 +150,7 @@ def use(name: str) -> None:
             f"the {name!r} kernel cannot be loaded ({e}): build flightlog with a C compiler, or use 'pure'"
         ) from e
     masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
+    walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

@@ -25,3 +25,29 @@ def encode_record(
     properties: Buffer,
     /,
 ) -> int: ...
+def walk_places(
+    buffer: Buffer, positions: Buffer, sizes: Buffer, physical_base: int, check_crc: bool, rows: Buffer, /
+) -> tuple[int, int]: ...
+def gather(buffer: Buffer, starts: Buffer, sizes: Buffer, out: Buffer, /) -> int: ...
+def encode_columns(
+    buffer: Buffer,
+    position: int,
+    magic: int,
+    sys_flag: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+    born_host: Buffer,
+    store_host: Buffer,
+    topic: Buffer,
+    queue_ids: Buffer,
+    flags: Buffer,
+    queue_offsets: Buffer,
+    born_timestamps_ms: Buffer,
+    bodies: Buffer,
+    body_starts: Buffer,
+    body_sizes: Buffer,
+    properties: Buffer,
+    properties_starts: Buffer,
+    properties_sizes: Buffer,
+    /,
+) -> int: ...

@@ -6,92 +6,11 @@
  * one order by both twins: first every integer (TypeError, OverflowError), then every buffer (TypeError, BufferError),
  * then the values (ValueError), and nothing is written before all of them are right.
  */
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
-#include <string.h>
+#include "arguments.h"
 
 #include "crc32.h"
-#include "encode.h"
+#include "module_columns.h"
 #include "walk.h"
-
-/* Below this a thread that waits for the GIL waits less than giving it away and taking it back costs. */
-#define GIL_RELEASE_SIZE ((Py_ssize_t)64 << 10)
-
-/* ---- integers ---- */
-
-static int to_int64(PyObject *object, const char *name, int64_t *value) {
-    int overflow;
-    const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (number == -1 && PyErr_Occurred()) return -1;
-    if (overflow) {
-        PyErr_Format(PyExc_OverflowError, "%s does not fit into 64 bits", name);
-        return -1;
-    }
-    *value = number;
-    return 0;
-}
-
-static int to_int32(PyObject *object, const char *name, int32_t *value) {
-    int overflow;
-    const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
-    if (number == -1 && PyErr_Occurred()) return -1;
-    if (overflow || number < INT32_MIN || number > INT32_MAX) {
-        PyErr_Format(PyExc_OverflowError, "%s does not fit into 32 bits", name);
-        return -1;
-    }
-    *value = (int32_t)number;
-    return 0;
-}
-
-static int check_count(const char *function, Py_ssize_t given, Py_ssize_t expected) {
-    if (given == expected) return 0;
-    PyErr_Format(PyExc_TypeError, "%s() takes %zd positional arguments (%zd given)", function, expected, given);
-    return -1;
-}
-
-/* ---- buffers ---- */
-
-struct input {
-    struct bytes bytes;
-    Py_buffer view; /* set only if held */
-    int held;
-};
-
-/* Any C-contiguous buffer. A bytes object never changes and the caller keeps it alive: its address will do. */
-static int to_bytes(PyObject *object, struct input *input) {
-    if (Py_IS_TYPE(object, &PyBytes_Type)) {
-        input->bytes.data = (const uint8_t *)PyBytes_AsString(object);
-        input->bytes.size = (size_t)PyBytes_Size(object);
-        input->held = 0;
-        return 0;
-    }
-    if (PyObject_GetBuffer(object, &input->view, PyBUF_SIMPLE) < 0) {
-        /* some exporters' word for it: an array that is not C-contiguous, a closed mmap */
-        if (PyErr_ExceptionMatches(PyExc_ValueError)) {
-            PyErr_SetString(PyExc_BufferError, "the buffer cannot be read: it is not C-contiguous, or closed");
-        }
-        return -1;
-    }
-    input->bytes.data = input->view.buf;
-    input->bytes.size = (size_t)input->view.len;
-    input->held = 1;
-    return 0;
-}
-
-static int to_writable(PyObject *object, const char *name, struct input *input) {
-    if (to_bytes(object, input) < 0) return -1;
-    if (input->held && !input->view.readonly) return 0;
-    if (input->held) PyBuffer_Release(&input->view);
-    input->held = 0;
-    PyErr_Format(PyExc_BufferError, "%s is read-only", name);
-    return -1;
-}
-
-static void release(struct input *inputs, int count) {
-    for (int i = 0; i < count; i++) {
-        if (inputs[i].held) PyBuffer_Release(&inputs[i].view);
-    }
-}
 
 /* ---- functions ---- */
 
@@ -160,11 +79,6 @@ static PyObject *py_walk(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     }
     release(inputs, 2);
     return result;
-}
-
-static int touches(const uint8_t *at, size_t size, struct bytes bytes) {
-    const uintptr_t first = (uintptr_t)at, other = (uintptr_t)bytes.data;
-    return bytes.size > 0 && other < first + size && first < other + bytes.size;
 }
 
 /* A record some of whose bytes lie where it is going to stand is put together elsewhere first. */
@@ -257,6 +171,14 @@ static PyMethodDef methods[] = {
      "encode_record(buffer, position, magic, queue_id, flag, queue_offset, physical_offset, sys_flag, "
      "born_timestamp_ms, born_host, store_timestamp_ms, store_host, reconsume_times, prepared_transaction_offset, "
      "body, topic, properties, /)\n--\n\nWrites a record; returns its size in bytes."},
+    {"walk_places", (PyCFunction)(void (*)(void))py_walk_places, METH_FASTCALL,
+     "walk_places(buffer, positions, sizes, physical_base, check_crc, rows, /)\n--\n\n(rows filled, frame.WalkEnd)"},
+    {"gather", (PyCFunction)(void (*)(void))py_gather, METH_FASTCALL,
+     "gather(buffer, starts, sizes, out, /)\n--\n\nCopies ranges of the buffer, one behind the other; returns len(out)."},
+    {"encode_columns", (PyCFunction)(void (*)(void))py_encode_columns, METH_FASTCALL,
+     "encode_columns(buffer, position, magic, sys_flag, physical_offset, store_timestamp_ms, born_host, store_host, "
+     "topic, queue_ids, flags, queue_offsets, born_timestamps, bodies, body_starts, body_sizes, properties, "
+     "properties_starts, properties_sizes, /)\n--\n\nWrites a record for each row; returns their size in bytes."},
     {NULL, NULL, 0, NULL},
 };
 

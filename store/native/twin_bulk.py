@@ -50,16 +50,35 @@ def walk_bulk(
     """Fill rows up to the first frame that is no whole, right record, or all of them: (rows filled, next position)."""
     positions = _follow_sizes(data, position, stop, len(rows))
     while len(positions) > 1:
-        columns, good = _gather(data, positions, stop, physical_base)
+        columns, good = _gather(data, positions[:-1], np.diff(positions), stop, physical_base)
         if good == len(positions) - 1:
-            if check_crc:
-                columns["crc_ok"] = _check_crcs(data, columns)
-            filled = rows[:good]
-            for name, column in columns.items():
-                filled[name] = column
+            _fill(rows[:good], data, columns, check_crc)
             return good, int(positions[-1])
         positions = positions[: good + 1]
     return 0, position
+
+
+def walk_places_bulk(
+    data: memoryview, positions: Integers, sizes: Integers, physical_base: int, check_crc: bool, rows: NDArray[Any]
+) -> int:
+    """Fill rows from these places, all inside the data, up to the first that does not hold just one right record."""
+    count = _leading(sizes >= LEAST_SIZE)
+    if count:
+        count = _leading(_windows(data, len(data), ">i4")[positions[:count]] == sizes[:count])
+    while count:
+        columns, good = _gather(data, positions[:count], sizes[:count], len(data), physical_base)
+        if good == count:
+            _fill(rows[:count], data, columns, check_crc)
+            break
+        count = good
+    return count
+
+
+def _fill(rows: NDArray[Any], data: memoryview, columns: Columns, check_crc: bool) -> None:
+    if check_crc:
+        columns["crc_ok"] = _check_crcs(data, columns)
+    for name, column in columns.items():
+        rows[name] = column
 
 
 def _follow_sizes(data: memoryview, position: int, stop: int, limit: int) -> Integers:
@@ -78,12 +97,11 @@ def _follow_sizes(data: memoryview, position: int, stop: int, limit: int) -> Int
     return np.array(positions, np.int64)
 
 
-def _gather(data: memoryview, bounds: Integers, stop: int, physical_base: int) -> tuple[Columns, int]:
-    """The columns of FRAME_DTYPE for the frames between these bounds, and how many of the frames are right.
+def _gather(data: memoryview, position: Integers, size: Integers, stop: int, physical_base: int) -> tuple[Columns, int]:
+    """The columns of FRAME_DTYPE for the frames at these places, and how many of the frames are right.
 
     The columns are complete only if all are: a field is not looked for where the fields before it make no sense.
     """
-    position, size = bounds[:-1], np.diff(bounds)
     columns: Columns = {"position": position, "size": size}
     columns |= {"crc_ok": np.ones(len(size), np.int32), "reserved": np.zeros(len(size), np.int32)}
     fields = _windows(data, stop, AFTER_SIZE)[position + SIZE.size]
@@ -94,7 +112,7 @@ def _gather(data: memoryview, bounds: Integers, stop: int, physical_base: int) -
     after_born = position + HOSTS_AT + np.where(sys_flag & BORN_HOST_V6, 8 + HOST_V6_EXTRA, 8)
     after_store = after_born + 8 + np.where(sys_flag & STORE_HOST_V6, 8 + HOST_V6_EXTRA, 8)
     body_position = after_store + AFTER_STORE_HOST.itemsize
-    variable_size = bounds[1:] - body_position - topic_length_size - 2
+    variable_size = position + size - body_position - topic_length_size - 2
     # The difference may wrap around, and then equals the base only where the place itself is beyond 64 bits.
     in_place = (fields["physical_offset"] - position == physical_base) & (position <= INT64_MAX - max(physical_base, 0))
     good = _leading((v2 | (magic == MAGIC_V1)) & in_place & (variable_size >= 0))

@@ -88,3 +88,25 @@ enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, 
     *count = filled;
     return end;
 }
+
+enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, int check_crc,
+                          uint8_t *rows, size_t capacity, size_t *count) {
+    const uint8_t *data = places->data.data;
+    enum walk_end end = END;
+    size_t filled = 0;
+    while (filled < wanted && end == END) {
+        struct frame_row row;
+        struct bytes place;
+        if (filled == capacity) {
+            end = ROWS_FULL;
+        } else if (!range_at(places, filled, &place) || place.size < HEAD_SIZE) {
+            end = BAD_LENGTHS;
+        } else {
+            end = examine(data, place.data - data, (int64_t)place.size, physical_base, check_crc, &row);
+            if (end == END && (int32_t)little32(row.size) != (int64_t)place.size) end = BAD_LENGTHS;
+        }
+        if (end == END) memcpy(rows + filled++ * sizeof row, &row, sizeof row);
+    }
+    *count = filled;
+    return end;
+}

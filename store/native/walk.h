@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "columns.h"
+
 /* FRAME_DTYPE, field by field; little-endian on every host. */
 struct frame_row {
     uint64_t position;
@@ -41,6 +43,13 @@ enum walk_end { END, ROWS_FULL, BLANK, EMPTY, TRUNCATED, BAD_MAGIC, BAD_LENGTHS,
  * changes it.
  */
 enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, int64_t physical_base, int check_crc,
+                          uint8_t *rows, size_t capacity, size_t *count);
+
+/*
+ * The same for records at known places, in any order: each place must hold one record and nothing else. Stops at the
+ * first that does not and says why. *count is the number of rows written, which is also the place it stopped at.
+ */
+enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, int check_crc,
                           uint8_t *rows, size_t capacity, size_t *count);
 
 #endif

@@ -1,0 +1,95 @@
+/* Columns in and out: every number of a column is bounds checked where it is used, whatever stood there before. */
+#include "columns.h"
+
+#include <string.h>
+
+#include "byteorder.h"
+
+static int32_t number32(const uint8_t *column, size_t i) {
+    return (int32_t)((const volatile struct shared32 *)(column + 4 * i))->value;
+}
+
+static int64_t number64(const uint8_t *column, size_t i) {
+    return (int64_t)((const volatile struct shared64 *)(column + 8 * i))->value;
+}
+
+int range_at(const struct ranges *ranges, size_t i, struct bytes *found) {
+    const int64_t start = number64(ranges->starts, i), size = number64(ranges->sizes, i);
+    if (start < 0 || size < 0 || (uint64_t)size > ranges->data.size) return 0;
+    if ((uint64_t)start > ranges->data.size - (uint64_t)size) return 0;
+    /* An empty buffer may come without an address, to which nothing may be added. */
+    found->data = size > 0 ? ranges->data.data + start : NULL;
+    found->size = (size_t)size;
+    return 1;
+}
+
+int64_t ranges_size(const struct ranges *ranges, size_t count) {
+    int64_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct bytes range;
+        if (!range_at(ranges, i, &range) || __builtin_add_overflow(size, (int64_t)range.size, &size)) return -1;
+    }
+    return size;
+}
+
+int gather_ranges(const struct ranges *ranges, size_t count, uint8_t *out, size_t out_size) {
+    size_t done = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct bytes range;
+        if (!range_at(ranges, i, &range) || range.size > out_size - done) return 0;
+        if (range.size > 0) memcpy(out + done, range.data, range.size);
+        done += range.size;
+    }
+    return done == out_size;
+}
+
+/* Record i and its size, or 0 and the reason. */
+static int32_t record_at(const struct record_columns *columns, size_t i, struct record *record, const char **refusal) {
+    *record = columns->shared;
+    if (!range_at(&columns->bodies, i, &record->body)) {
+        *refusal = "a body lies outside of its buffer";
+        return 0;
+    }
+    if (!range_at(&columns->properties, i, &record->properties)) {
+        *refusal = "properties lie outside of their buffer";
+        return 0;
+    }
+    record->queue_id = number32(columns->queue_ids, i);
+    record->flag = number32(columns->flags, i);
+    record->queue_offset = number64(columns->queue_offsets, i);
+    record->born_timestamp_ms = number64(columns->born_timestamps, i);
+    return record_size(record, refusal);
+}
+
+int64_t columns_size(const struct record_columns *columns, size_t count, const char **refusal) {
+    int64_t size = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct record record;
+        const int32_t one = record_at(columns, i, &record, refusal);
+        if (one == 0) return -1;
+        if (__builtin_add_overflow(size, (int64_t)one, &size)) {
+            *refusal = "the records exceed 64 bits";
+            return -1;
+        }
+    }
+    int64_t end;
+    if (__builtin_add_overflow(columns->shared.physical_offset, size, &end)) {
+        *refusal = "the records reach beyond the last physical offset";
+        return -1;
+    }
+    return size;
+}
+
+int encode_columns(uint8_t *at, int64_t size, const struct record_columns *columns, size_t count) {
+    int64_t done = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct record record;
+        const char *refusal;
+        const int32_t one = record_at(columns, i, &record, &refusal);
+        if (one == 0 || one > size - done) return 0;
+        record.physical_offset += done;
+        encode_record(at + done, one, &record);
+        done += one;
+    }
+    return done == size;
+}
