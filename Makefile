@@ -17,7 +17,7 @@ BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
 help:
 	@echo 'make demo    put, kill, recover, read, then scan with Spark (installs what it needs into $(VENV))'
-	@echo 'make test    the test suite; more with PYTEST_ARGS="-k name --full"'
+	@echo 'make test    the test suite in several processes; more with PYTEST_ARGS="-k name --full"'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks so far'
 	@echo 'make venv    $(VENV) with everything that the targets above need'
@@ -55,8 +55,9 @@ demo: $(VENV)/.core
 	@$(MAKE) --no-print-directory $(VENV)/.spark
 	@$(PY) -m flightlog.tools.demo.spark_stage $(DEMO_DIR)
 
+# As many processes as cores, four at most (tests/conftest.py); PYTEST_ARGS=-n0 for one. Benchmarks need one.
 test: $(VENV)/.all
-	$(VENV)/bin/pytest $(PYTEST_ARGS)
+	$(VENV)/bin/pytest -n auto --dist loadgroup --benchmark-disable $(PYTEST_ARGS)
 
 # mypy knows the root as `flightlog` through this link. It is not in git: it makes a recursive grep loop.
 .dev/flightlog:

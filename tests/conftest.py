@@ -6,6 +6,10 @@
 - `kernel`: the test runs once over the C kernel and once over its pure twin.
 - `support`: the modules in tests/support/; the programs there are run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
+- Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The stores that RocketMQ
+  writes for tests/interop are new ones in every run. Both seeds stand in the header of a run.
+- Several processes may run the tests (`-n 2 --dist loadgroup`): a file stays in one of them, but for its `ci` tests,
+  and so do all tests that use one of the expensive fixtures in `SHARED`.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import errno
 import importlib.util
 import os
+import random
 import shutil
 import sys
 import tarfile
@@ -22,12 +27,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
+import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
 GOLDEN = Path(os.environ.get("FLIGHTLOG_GOLDEN") or ROOT.parent / "shared" / "golden")
 COPY_CHUNK_SIZE = 1 << 20
+PROCESSES_MAX = 4
+SHARED = ("asked", "spark")
+"""Fixtures of a session that take long: what uses them runs in one process."""
+SEED, INTEROP_SEED = "FLIGHTLOG_SEED", "FLIGHTLOG_INTEROP_SEED"
+"""Environment variables that hold the seeds of a run, so that all its processes have the same; set, they repeat it."""
+
+hypothesis.settings.register_profile("new", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
 
 T = TypeVar("T")
 
@@ -50,13 +64,39 @@ def _is_full(config: pytest.Config) -> bool:
     return bool(config.getoption("--full")) or os.environ.get("FLIGHTLOG_FULL", "") not in ("", "0")
 
 
-def pytest_report_header(config: pytest.Config) -> str:
+def pytest_configure(config: pytest.Config) -> None:
+    wants_new = _is_full(config) or os.environ.get("FLIGHTLOG_RANDOM", "") not in ("", "0")
+    hypothesis.settings.load_profile("new" if wants_new or not ON_CI else "ci")
+    os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1, 1 << 31)) if wants_new else "0")
+    os.environ.setdefault(INTEROP_SEED, str(random.SystemRandom().randrange(1 << 31)))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    return min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
     sizes = "full" if _is_full(config) else "ci"
-    return f"sizes: {sizes}; golden stores: {GOLDEN}; {'CI: a skip is a failure' if ON_CI else 'skips allowed'}"
+    return [
+        f"sizes: {sizes}; golden stores: {GOLDEN}; {'CI: a skip is a failure' if ON_CI else 'skips allowed'}",
+        "seeds: " + " ".join(f"{name}={os.environ[name]}" for name in (SEED, INTEROP_SEED)),
+    ]
 
 
+def _group(item: pytest.Item) -> str | None:
+    for fixture in SHARED:
+        if fixture in getattr(item, "fixturenames", ()):
+            return fixture
+    return None if item.get_closest_marker("ci") else item.location[0]
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `full` are not part of an ordinary run: deselected and counted, not skipped."""
+    for item in items if config.pluginmanager.hasplugin("xdist") else ():
+        if group := _group(item):
+            item.add_marker(pytest.mark.xdist_group(group))
     if _is_full(config):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]

@@ -35,11 +35,11 @@ def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = set(threading.enumerate())
+def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
+    threads = support("process").threads()
     yield
     gc.collect()
-    assert set(threading.enumerate()) <= threads
+    assert support("process").threads() <= threads
 
 
 @pytest.fixture
@@ -79,8 +79,8 @@ def test_callbacks_that_raise_hold_up_nobody(
         futures = [put_with(store, callback) for callback in (fail, leave, fail)]
         futures.append(store.put_async(Message("t", b"after them")))
         disk.release()
-        assert {future.result(10).status for future in futures} == {PutStatus.PUT_OK}
-        assert store.put_async(Message("t", b"later")).result(10).status is PutStatus.PUT_OK
+        assert {future.result(60).status for future in futures} == {PutStatus.PUT_OK}
+        assert store.put_async(Message("t", b"later")).result(60).status is PutStatus.PUT_OK
     assert sum("callback" in record.getMessage() for record in caplog.records) == 3
     assert assert_clean(path).records == 6
 
@@ -99,8 +99,8 @@ def test_callbacks_may_use_the_store(path: Path, disk: FaultyDisk, assert_clean:
     with open_store(path, disk) as store:
         future = put_with(store, use)
         disk.release()
-        future.result(10)
-        assert done.acquire(timeout=10)
+        future.result(60)
+        assert done.acquire(timeout=60)
         assert found == [b"with a callback", PutStatus.PUT_OK, PutStatus.PUT_OK]
     assert assert_clean(path).records == 5
 
@@ -108,7 +108,7 @@ def test_callbacks_may_use_the_store(path: Path, disk: FaultyDisk, assert_clean:
 def test_close_completes_every_future(path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
     store = open_store(path, disk)
     futures = [store.put_async(Message("t", b"%d" % i)) for i in range(100)]
-    assert disk.held.acquire(timeout=10)
+    assert disk.held.acquire(timeout=60)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(store.close)
         with pytest.raises(StoreClosedError):
@@ -116,7 +116,7 @@ def test_close_completes_every_future(path: Path, disk: FaultyDisk, assert_clean
                 store.put(Message("t", b"late"))  # until the closer has come so far
         assert not closing.done() and not any(future.done() for future in futures)
         disk.release()
-        closing.result(10)
+        closing.result(60)
     assert all(future.done() for future in futures)
     assert [future.result().queue_offset for future in futures] == list(range(1, 101))
     assert {future.result().status for future in futures} == {PutStatus.PUT_OK}
@@ -130,13 +130,13 @@ def test_futures_keep_their_deadline_while_close_waits(path: Path, disk: FaultyD
     store.put(Message("t", b"first"))
     disk.hold("sync", "/commitlog/")
     future = store.put_async(Message("t", b"second"))
-    assert disk.held.acquire(timeout=10)
+    assert disk.held.acquire(timeout=60)
     with ThreadPoolExecutor(1) as pool:
         closing = pool.submit(store.close)
-        assert future.result(10).status is PutStatus.FLUSH_DISK_TIMEOUT
+        assert future.result(60).status is PutStatus.FLUSH_DISK_TIMEOUT
         assert not closing.done()
         disk.release()
-        closing.result(10)
+        closing.result(60)
     assert assert_clean(path).records == bodies(path) == 2
 
 
@@ -152,8 +152,8 @@ def test_a_callback_may_close(path: Path, disk: FaultyDisk, assert_clean: Assert
     futures = [put_with(store, close)]
     futures += [store.put_async(Message("t", b"%d" % i)) for i in range(50)]
     disk.release()
-    assert closed.acquire(timeout=10)
-    assert {future.result(10).status for future in futures} == {PutStatus.PUT_OK}
+    assert closed.acquire(timeout=60)
+    assert {future.result(60).status for future in futures} == {PutStatus.PUT_OK}
     with pytest.raises(StoreClosedError):
         store.put(Message("t", b"late"))
     assert assert_clean(path).records == 52
@@ -166,7 +166,7 @@ def test_callbacks_and_others_close_at_the_same_time(path: Path, disk: FaultyDis
     is_closing = threading.Event()
 
     def close(_: Future[PutResult]) -> None:
-        assert is_closing.wait(10)
+        assert is_closing.wait(60)
         store.close()
 
     futures = [put_with(store, close) for _ in range(3)]
@@ -177,8 +177,8 @@ def test_callbacks_and_others_close_at_the_same_time(path: Path, disk: FaultyDis
             time.sleep(0.001)
         is_closing.set()
         for closer in closing:
-            closer.result(10)
-    assert {future.result(10).status for future in futures} == {PutStatus.PUT_OK}
+            closer.result(60)
+    assert {future.result(60).status for future in futures} == {PutStatus.PUT_OK}
     assert assert_clean(path).records == 4
 
 
@@ -222,7 +222,7 @@ def test_close_while_threads_put_futures(path: Path, assert_clean: AssertClean) 
 def test_a_dropped_handle_completes_its_futures(path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
     store = open_store(path, disk)
     futures = [store.put_async(Message("t", b"%d" % i)) for i in range(20)]
-    assert disk.held.acquire(timeout=10)
+    assert disk.held.acquire(timeout=60)
     disk.release()
     with pytest.warns(ResourceWarning, match="never closed"):
         del store
@@ -232,7 +232,9 @@ def test_a_dropped_handle_completes_its_futures(path: Path, disk: FaultyDisk, as
     assert bodies(path) == 21
 
 
-def test_a_handle_may_be_dropped_by_a_callback(path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
+def test_a_handle_may_be_dropped_by_a_callback(
+    path: Path, disk: FaultyDisk, assert_clean: AssertClean, support: Callable[[str], ModuleType]
+) -> None:
     """Then the thread that runs the callback closes the store, after it."""
     holder = [open_store(path, disk)]
     dropped = threading.Semaphore(0)
@@ -245,13 +247,13 @@ def test_a_handle_may_be_dropped_by_a_callback(path: Path, disk: FaultyDisk, ass
 
     futures = [put_with(holder[0], drop)]
     futures += [holder[0].put_async(Message("t", b"%d" % i)) for i in range(20)]
-    threads = [thread for thread in threading.enumerate() if thread.name.startswith("flightlog-")]
+    threads = support("process").threads()
     assert len(threads) == 3
     disk.release()
-    assert dropped.acquire(timeout=10)
+    assert dropped.acquire(timeout=60)
     for thread in threads:
-        thread.join(10)
-    assert {future.result(10).status for future in futures} == {PutStatus.PUT_OK}
+        thread.join(60)
+    assert {future.result(60).status for future in futures} == {PutStatus.PUT_OK}
     assert assert_clean(path).last_writer.value == "flightlog, closed"
     assert bodies(path) == 22
 
@@ -264,7 +266,7 @@ def test_a_handle_may_be_collected_in_a_thread_of_its_own_store(
     holder = [open_store(path, disk)]
     disk.release()
     future = holder[0].put_async(Message("t", b"second"))
-    assert future.result(10).status is PutStatus.PUT_OK
+    assert future.result(60).status is PutStatus.PUT_OK
     [thread] = [thread for thread in threading.enumerate() if thread.name == name]
     meet = disk.meet
 
@@ -278,10 +280,10 @@ def test_a_handle_may_be_collected_in_a_thread_of_its_own_store(
     monkeypatch.setattr(disk, "meet", drop)
     if name == "flightlog-sync":
         future = holder[0].put_async(Message("t", b"third"))
-        assert future.result(10).status is PutStatus.PUT_OK
+        assert future.result(60).status is PutStatus.PUT_OK
     else:
         holder[0].put(Message("t", b"third", wait_store_ok=False))
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
     assert assert_clean(path).last_writer.value == "flightlog, closed"
     assert bodies(path) == 3

@@ -25,11 +25,11 @@ SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_00
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = set(threading.enumerate())
+def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
+    threads = support("process").threads()
     yield
     gc.collect()
-    assert set(threading.enumerate()) <= threads
+    assert support("process").threads() <= threads
 
 
 @pytest.fixture
@@ -70,11 +70,15 @@ def test_interrupted_close_with_futures_pending(
 
 @pytest.mark.ci
 def test_the_first_future_of_a_store_interrupted(
-    tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+    tmp_path: Path,
+    scale: Scale,
+    interrupt_at: type[InterruptAt],
+    assert_clean: AssertClean,
+    support: Callable[[str], ModuleType],
 ) -> None:
     """The one whose call starts the threads: whatever is left half done, none runs twice, and the next call works."""
     step = scale.pick(ci=3, full=1)
-    before = len(threading.enumerate())
+    before = support("process").threads()
     points = 1
     while True:
         path = tmp_path / f"store-{points}"
@@ -82,11 +86,11 @@ def test_the_first_future_of_a_store_interrupted(
             store.put(Message("t", b"first"))
             with interrupt_at(points) as point:
                 store.put_async(Message("t", b"interrupted"))
-            assert store.put_async(Message("t", b"last")).result(10).status is PutStatus.PUT_OK
+            assert store.put_async(Message("t", b"last")).result(60).status is PutStatus.PUT_OK
             assert len(list(store.read("t"))) in (2, 3)
             names = [thread.name for thread in threading.enumerate()]
             assert names.count("flightlog-sync") == names.count("flightlog-pending") == 1, point.place
-        assert len(threading.enumerate()) == before
+        assert support("process").threads() == before
         assert_clean(path)
         if not point.fired:
             break
@@ -95,7 +99,7 @@ def test_the_first_future_of_a_store_interrupted(
 
 
 def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
-    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, support: Callable[[str], ModuleType]
 ) -> None:
     """By real signals; the sync goes on without the closer, and completes the futures."""
     path = tmp_path / "store"
@@ -103,15 +107,21 @@ def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
     store.put(Message("t", b"first"))
     disk.hold("sync", "/commitlog/")
     future = store.put_async(Message("t", b"second"))
-    assert disk.held.acquire(timeout=10)
+    assert disk.held.acquire(timeout=60)
+    process, main = support("process"), threading.get_ident()
+
+    def interrupt_the_wait() -> None:  # not before it: that would end more than the close
+        process.wait_until(lambda: process.is_in(main, "MessageStore.close", "Bell.wait"))
+        signal.raise_signal(signal.SIGINT)
+
     for _ in range(3):
-        interrupt = threading.Timer(0.05, signal.raise_signal, (signal.SIGINT,))
-        interrupt.start()
+        interrupt = threading.Thread(target=interrupt_the_wait)
         with pytest.raises(KeyboardInterrupt):
+            interrupt.start()
             store.close()
         interrupt.join()
         assert store.is_closed and not future.done()
     disk.release()
-    assert future.result(10).status is PutStatus.PUT_OK
+    assert future.result(60).status is PutStatus.PUT_OK
     store.close()
     assert assert_clean(path).records == 2

@@ -32,11 +32,11 @@ def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = set(threading.enumerate())
+def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
+    threads = support("process").threads()
     yield
     gc.collect()
-    assert set(threading.enumerate()) <= threads
+    assert support("process").threads() <= threads
 
 
 def settings(**changes: Any) -> StoreSettings:
@@ -58,7 +58,7 @@ def messages(count: int) -> list[Message]:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.001)
@@ -68,14 +68,16 @@ def log_syncs(disk: FaultyDisk) -> int:
     return disk.count("sync", "/commitlog/")
 
 
-def test_under_async_flush_it_is_done_when_it_is_returned(tmp_path: Path, assert_clean: AssertClean) -> None:
-    before = set(threading.enumerate())
+def test_under_async_flush_it_is_done_when_it_is_returned(
+    tmp_path: Path, assert_clean: AssertClean, support: Callable[[str], ModuleType]
+) -> None:
+    before = support("process").threads()
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         futures = [store.put_async(message) for message in messages(10)]
         assert all(future.done() for future in futures)
         assert [future.result().queue_offset for future in futures] == list(range(10))
         assert len(list(store.read("t"))) == 10
-        assert [thread.name for thread in set(threading.enumerate()) - before] == ["flightlog-flush"]
+        assert [thread.name for thread in support("process").threads() - before] == ["flightlog-flush"]
     assert assert_clean(tmp_path / "store").records == 10
 
 
@@ -85,10 +87,10 @@ def test_it_is_durable_and_visible_once_it_is_done(store: flightlog.MessageStore
     disk.hold("sync", "/commitlog/")
     future = store.put_async(Message("t", b"second"))
     assert {"flightlog-sync", "flightlog-pending"} <= {thread.name for thread in threading.enumerate()}
-    assert disk.held.acquire(timeout=10)
+    assert disk.held.acquire(timeout=60)
     assert not future.done() and store.queues()["t", 0] == (0, 1)
     disk.release()
-    result = future.result(10)
+    result = future.result(60)
     assert (result.status, result.queue_offset) == (PutStatus.PUT_OK, 1)
     assert store._log.flushed >= result.physical_offset + result.size
     assert [message.body for message in store.read("t")] == [b"first", b"second"]
@@ -100,7 +102,7 @@ def test_it_cannot_be_cancelled(store: flightlog.MessageStore, disk: FaultyDisk)
     assert future.running()
     assert not future.cancel()
     disk.release()
-    assert future.result(10).status is PutStatus.PUT_OK
+    assert future.result(60).status is PutStatus.PUT_OK
     assert not future.cancel() and not future.cancelled()
 
 
@@ -110,14 +112,14 @@ def test_one_sync_serves_a_hundred_futures_and_the_puts_beside_them(
     disk.hold("sync", "/commitlog/")
     before = log_syncs(disk)
     futures = [store.put_async(Message("t", b"the sync that is under way"))]
-    assert disk.held.acquire(timeout=10)
+    assert disk.held.acquire(timeout=60)
     futures += [store.put_async(message) for message in messages(100)]
     with ThreadPoolExecutor(8) as pool:
         puts = [pool.submit(store.put, message) for message in messages(8)]
         wait_until(lambda: store._log.queue_offsets["t", 0] == 1 + 1 + 100 + 8)
         assert not any(future.done() for future in (*futures, *puts))
         disk.release()
-        results = [future.result(10) for future in (*futures, *puts)]
+        results = [future.result(60) for future in (*futures, *puts)]
     assert log_syncs(disk) == before + 2
     assert {result.status for result in results} == {PutStatus.PUT_OK}
     assert sorted(result.queue_offset for result in results) == list(range(1, 110))
@@ -128,12 +130,12 @@ def test_an_ordinary_put_that_syncs_completes_them_too(store: flightlog.MessageS
     disk.hold("sync", "/commitlog/")
     with ThreadPoolExecutor(1) as pool:
         leading = pool.submit(store.put, Message("t", b"leads"))
-        assert disk.held.acquire(timeout=10)
+        assert disk.held.acquire(timeout=60)
         future = store.put_async(Message("t", b"follows"))
         assert not future.done()
         disk.release()
-        assert leading.result(10).queue_offset == 1
-        assert future.result(10).queue_offset == 2
+        assert leading.result(60).queue_offset == 1
+        assert future.result(60).queue_offset == 2
 
 
 def test_they_are_completed_in_the_order_of_the_log(store: flightlog.MessageStore) -> None:
@@ -143,7 +145,7 @@ def test_they_are_completed_in_the_order_of_the_log(store: flightlog.MessageStor
         future = store.put_async(message)
         future.add_done_callback(lambda future: done.append(future.result().queue_offset))
         futures.append(future)
-    wait(futures, 10)
+    wait(futures, 60)
     wait_until(lambda: len(done) == 300)
     assert sorted(done) == list(range(1, 301))
     # A callback that comes too late for the thread that completes runs where it is added, so they may cross; each
@@ -161,10 +163,10 @@ def test_many_threads_put_and_wait(tmp_path: Path, kernel: str, assert_clean: As
             for i in range(puts):
                 line.append(store.put_async(Message(f"own-{me}", b"%d" % i * 20)))
                 if i % 7 == me % 7:
-                    results += [future.result(10) for future in line]
+                    results += [future.result(60) for future in line]
                     line.clear()
                     assert store.queues()[f"own-{me}", 0] == (0, i + 1)
-            return results + [future.result(10) for future in line]
+            return results + [future.result(60) for future in line]
 
         with ThreadPoolExecutor(threads) as pool:
             for results in pool.map(put, range(threads)):
@@ -182,19 +184,23 @@ def test_a_future_keeps_its_deadline_while_a_sync_hangs(
         disk.hold("sync", "/commitlog/")
         begin = time.monotonic()
         futures = [store.put_async(message) for message in messages(20)]
-        results = [future.result(10) for future in futures]
+        results = [future.result(60) for future in futures]
         assert time.monotonic() - begin >= 0.06
-        assert disk.held.acquire(timeout=10)
+        assert disk.held.acquire(timeout=60)
         assert {result.status for result in results} == {PutStatus.FLUSH_DISK_TIMEOUT}
         assert [result.queue_offset for result in results] == list(range(1, 21))
         assert store.queues()["t", 0] == (0, 1), "visible before it is durable"
-        late = store.put_async(Message("t", b"late")).result(10)  # the line was empty meanwhile
+        late = store.put_async(Message("t", b"late")).result(60)  # the line was empty meanwhile
         assert late.status is PutStatus.FLUSH_DISK_TIMEOUT
         disk.release()
         wait_until(lambda: store.queues()["t", 0] == (0, 22))  # without another put
-        assert store.put_async(Message("t", b"last")).result(10).status is PutStatus.PUT_OK
-        assert [m.body for m in store.read("t")] == [b"first", *(b"%d" % i for i in range(20)), b"late", b"last"]
-    assert assert_clean(path).records == 23
+        last = 1
+        while store.put_async(Message("t", b"last")).result(60).status is not PutStatus.PUT_OK:
+            last += 1  # a busy machine may take longer than the deadline
+            assert last < 1000
+        bodies = [b"first", *(b"%d" % i for i in range(20)), b"late", *([b"last"] * last)]
+        assert [m.body for m in store.read("t")] == bodies
+    assert assert_clean(path).records == 22 + last
 
 
 def test_what_cannot_be_appended_is_raised_by_the_call(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
@@ -221,4 +227,4 @@ def test_a_system_without_threads_refuses_before_the_append(
         with pytest.raises(RuntimeError, match="can't start new thread"):
             store.put_async(Message("t", b"second"))
     assert store._log.queue_offsets["t", 0] == 1
-    assert store.put_async(Message("t", b"second")).result(10).queue_offset == 1
+    assert store.put_async(Message("t", b"second")).result(60).queue_offset == 1

@@ -7,7 +7,6 @@ what comes of it.
 from __future__ import annotations
 
 import errno
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from tests.support.disks import FaultyDisk
 
 NEVER_MS = 3_600_000
+WaitUntil = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
@@ -49,20 +49,27 @@ def settings(**changes: Any) -> StoreSettings:
     return StoreSettings(**(sizes | changes))
 
 
-def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.001)
+@pytest.fixture
+def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
+    found: WaitUntil = support("process").wait_until
+    return found
 
 
-def wait_for_rounds(store: flightlog.MessageStore) -> None:
+@pytest.fixture
+def wait_until_still(support: Callable[[str], ModuleType]) -> WaitUntil:
+    found: WaitUntil = support("process").wait_until_still
+    return found
+
+
+def wait_for_rounds(store: flightlog.MessageStore, wait_until: WaitUntil) -> None:
     """Until a round has dispatched everything."""
     wait_until(lambda: store._dispatcher.position == store._log.visible)
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_it_sleeps_when_everything_is_flushed(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_it_sleeps_when_everything_is_flushed(
+    mode: FlushMode, tmp_path: Path, assert_clean: AssertClean, wait_until: WaitUntil, wait_until_still: WaitUntil
+) -> None:
     clock = CountingClock()
     every_byte = settings(
         flush_mode=mode,
@@ -75,32 +82,30 @@ def test_it_sleeps_when_everything_is_flushed(mode: FlushMode, tmp_path: Path, a
         for _ in range(20):
             store.put(Message("t", b"x", keys="k"))
         wait_until(lambda: store._service._next_round_s() == float("inf"))
-        time.sleep(0.02)  # the round that is under way
+        wait_until_still(lambda: clock.looks)  # for a hundred intervals, once the round that is under way has ended
         before = clock.looks
-        time.sleep(0.1)
-        assert clock.looks == before, "it woke up a hundred intervals long"
         store.put(Message("t", b"y"))
         wait_until(lambda: clock.looks > before)
     assert assert_clean(tmp_path / "store").records == 21
 
 
-def test_it_sleeps_through_what_is_too_little(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
+def test_it_sleeps_through_what_is_too_little(
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, wait_until: WaitUntil, wait_until_still: WaitUntil
+) -> None:
     clock = CountingClock()
-    with flightlog.open(tmp_path / "store", settings(key_index=False), disk=disk, clock=clock) as store:
+    much = settings(flush_thorough_interval_ms=NEVER_MS, key_index=False)
+    with flightlog.open(tmp_path / "store", much, disk=disk, clock=clock) as store:
         store.put(Message("t", b"1"))
         wait_until(lambda: disk.count("sync", "/checkpoint") == 2)  # of the open, and of the first round
         store.put(Message("t", b"2"))
-        wait_for_rounds(store)
-        time.sleep(0.02)
-        looks, syncs = clock.looks, disk.count("sync")
-        time.sleep(0.1)
-        assert (clock.looks, disk.count("sync")) == (looks, syncs)
+        wait_for_rounds(store, wait_until)
+        wait_until_still(lambda: (clock.looks, disk.count("sync")))
         assert store._log.is_dirty()
     assert assert_clean(tmp_path / "store").records == 2
 
 
 def test_what_was_too_little_is_synced_without_another_put(
-    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, wait_until: WaitUntil
 ) -> None:
     with flightlog.open(
         tmp_path / "store",
@@ -115,7 +120,7 @@ def test_what_was_too_little_is_synced_without_another_put(
 
 
 def test_queues_follow_after_their_own_thorough_interval(
-    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, wait_until: WaitUntil
 ) -> None:
     quick = settings(queue_flush_interval_ms=1, queue_flush_thorough_interval_ms=50, key_index=False)
     with flightlog.open(tmp_path / "store", quick, disk=disk) as store:
@@ -125,7 +130,7 @@ def test_queues_follow_after_their_own_thorough_interval(
     assert assert_clean(tmp_path / "store").records == 3
 
 
-def test_appends_do_not_wake_it_one_by_one(tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_appends_do_not_wake_it_one_by_one(tmp_path: Path, assert_clean: AssertClean, wait_until: WaitUntil) -> None:
     clock = CountingClock()
     with flightlog.open(tmp_path / "store", settings(flush_interval_ms=60_000), clock=clock) as store:
         store.put(Message("t", b"first"))
@@ -138,7 +143,7 @@ def test_appends_do_not_wake_it_one_by_one(tmp_path: Path, assert_clean: AssertC
 
 
 def test_a_long_sync_does_not_make_the_next_one_follow_at_once(
-    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, wait_until: WaitUntil
 ) -> None:
     """The interval runs from the end of a sync: a slow disk is not synced without a pause."""
     slow = settings(flush_interval_ms=100, flush_least_pages=0, queue_flush_interval_ms=NEVER_MS, key_index=False)
@@ -147,7 +152,7 @@ def test_a_long_sync_does_not_make_the_next_one_follow_at_once(
         wait_until(lambda: disk.count("sync", "/checkpoint") == 2)  # of the open, and at the end of the first round
         disk.hold("sync", "/commitlog/")
         store.put(Message("t", b"2"))
-        assert disk.held.acquire(timeout=10)
+        assert disk.held.acquire(timeout=60)
         store.put(Message("t", b"3"))
         time.sleep(0.15)  # longer than the interval
         syncs = disk.count("sync", "/commitlog/")
@@ -159,7 +164,7 @@ def test_a_long_sync_does_not_make_the_next_one_follow_at_once(
 
 
 def test_what_lacks_room_is_tried_again_without_another_put(
-    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, wait_until: WaitUntil
 ) -> None:
     path = tmp_path / "store"
     quiet = settings(flush_thorough_interval_ms=NEVER_MS, key_index=False)
@@ -170,20 +175,22 @@ def test_what_lacks_room_is_tried_again_without_another_put(
         store.put(Message("t", b"2"))
         wait_until(lambda: store._dispatcher.is_stalled)
         disk.heal()
-        wait_for_rounds(store)
+        wait_for_rounds(store, wait_until)
         assert not store._dispatcher.is_stalled
     assert assert_clean(path).records == 2
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_there_is_no_other_thread(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_there_is_no_other_thread(
+    mode: FlushMode, tmp_path: Path, assert_clean: AssertClean, support: Callable[[str], ModuleType]
+) -> None:
     """Futures alone need more of them, and only under sync flush."""
-    before = set(threading.enumerate())
+    before = support("process").threads()
     with flightlog.open(tmp_path / "store", settings(flush_mode=mode)) as store:
         store.put(Message("t", b"1"))
         store.put_many([Message("t", b"2"), Message("t", b"3", wait_store_ok=False)])
         store.put(Message("t", b"4", wait_store_ok=False))
         store.flush()
-        assert [thread.name for thread in set(threading.enumerate()) - before] == ["flightlog-flush"]
-    assert set(threading.enumerate()) <= before
+        assert [thread.name for thread in support("process").threads() - before] == ["flightlog-flush"]
+    assert support("process").threads() <= before
     assert assert_clean(tmp_path / "store").records == 4

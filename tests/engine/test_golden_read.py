@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
-import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -247,14 +247,15 @@ def test_folder_is_untouched(
     fingerprint: Callable[[Path], Fingerprint],
     watch_opens: WatchOpens,
     read_all: Callable[..., Any],
+    support: Callable[[str], ModuleType],
 ) -> None:
     store = golden_set(name).root / part
     if not store.exists():
         assert name == "default-sizes"
         return
-    before, threads = fingerprint(store), threading.active_count()
+    before, threads = fingerprint(store), support("process").threads()
     with watch_opens() as opened, flightlog.open_read_only(store) as view:
-        assert threading.active_count() == threads
+        assert support("process").threads() == threads
         read_all(view, on_corrupt="skip")
         view.verify()
         view.refresh()

@@ -164,14 +164,14 @@ def test_was_stored_knows_what_cannot_be_read_yet(
         put = threading.Thread(target=store.put, args=(Message("t", b"held", uniq_key="held"),))
         put.start()
         try:
-            assert disk.held.acquire(timeout=30)
+            assert disk.held.acquire(timeout=60)
             assert store.message_by_uniq_key("t", "held") is None and not store.query("t", "held").messages
             assert store.was_stored("held") and store.was_stored("held", "t")
             assert not store.was_stored("held", "other") and not store.was_stored("never")
             assert store.was_stored("before")
         finally:
             disk.release()
-            put.join(30)
+            put.join(60)
         assert store.was_stored("held") and store.message_by_uniq_key("t", "held") is not None
     assert_clean(tmp_path / "store")
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,13 +28,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
+def nothing_stays(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[None]:
     """No thread and no descriptor outlives a test: each of them closes what it opened."""
-    threads, descriptors = set(threading.enumerate()), set(os.listdir("/proc/self/fd"))
+    threads = support("process").threads()
     yield
     gc.collect()
-    assert set(threading.enumerate()) <= threads
-    assert len(os.listdir("/proc/self/fd")) <= len(descriptors)
+    assert support("process").threads() <= threads
+    assert support("process").descriptors(tmp_path) == []
 
 
 USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
@@ -233,14 +233,16 @@ def test_a_dropped_handle_lives_while_an_iterator_does(path: Path, assert_clean:
     assert assert_clean(path).records == 5
 
 
-def test_nothing_is_held_by_an_open_that_was_refused(path: Path, assert_clean: AssertClean) -> None:
+def test_nothing_is_held_by_an_open_that_was_refused(
+    path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
     with flightlog.open(path, SMALL) as store:
         store.put(Message("orders", b"1"))
-        before = len(os.listdir("/proc/self/fd"))
+        before = support("process").descriptors(path)
         for _ in range(5):
             with pytest.raises(flightlog.FlightlogError):
                 flightlog.open(path)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert support("process").descriptors(path) == before
     for settings in (StoreSettings(segment_size=4096), StoreSettings(queue_file_entries=7)):
         with pytest.raises(flightlog.FlightlogError, match="unset to adopt"):
             flightlog.open(path, settings)

@@ -81,7 +81,7 @@ KILLED_ENDS = {"dies": 4, "is killed": -9, "is terminated": -15}
 
 def run(path: Path, end: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-P", "-c", PROGRAM, str(path), end]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 
 def bodies(path: Path) -> list[bytes]:

@@ -7,8 +7,6 @@ Each call is repeated with the interrupt at its first point, its second, … unt
 from __future__ import annotations
 
 import gc
-import os
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
@@ -67,7 +65,7 @@ class Ledger:
 
     def collect(self) -> None:
         for future, message in self.futures:
-            self.note([future.result(10)], (message,))
+            self.note([future.result(60)], (message,))
         self.futures.clear()
 
     def note(self, results: list[flightlog.PutResult], messages: tuple[Message, ...]) -> None:
@@ -96,11 +94,11 @@ def interrupt_at(support: Callable[[str], ModuleType]) -> type[InterruptAt]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    threads = set(threading.enumerate())
+def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
+    threads = support("process").threads()
     yield
     gc.collect()
-    assert set(threading.enumerate()) <= threads
+    assert support("process").threads() <= threads
 
 
 Call = Callable[[flightlog.MessageStore, Ledger], object]
@@ -237,6 +235,7 @@ def test_interrupted_open(
     interrupt_at: type[InterruptAt],
     copy_as_killed: Callable[[Path, Path], Path],
     assert_clean: AssertClean,
+    support: Callable[[str], ModuleType],
 ) -> None:
     """Whatever an open was doing, the next one works at once and loses nothing."""
     step = scale.pick(ci=149, full=1)
@@ -260,10 +259,10 @@ def test_interrupted_open(
         else:
             del opened
         gc.collect()
-        before = len(os.listdir("/proc/self/fd"))
+        before = support("process").descriptors(path)
         with flightlog.open(path) as store:
             ledger.check(store)
-        assert len(os.listdir("/proc/self/fd")) <= before, point.place
+        assert support("process").descriptors(path) == before, point.place
         points += step
     assert points > 2000
     assert assert_clean(path).records == len(ledger.acknowledged)

@@ -39,7 +39,7 @@ with flightlog.open_read_only(sys.argv[1]) as view:
 def run(program: str, path: Path) -> str:
     """What a program says in a process of its own."""
     command = [sys.executable, "-P", "-c", program, str(path)]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=240).stdout.strip()
 
 
 @pytest.fixture

@@ -108,16 +108,16 @@ def test_a_view_outlives_the_writer(tmp_path: Path, assert_clean: AssertClean) -
     assert_clean(tmp_path)
 
 
-def test_refreshes_at_rest_leave_no_descriptors_behind(tmp_path: Path) -> None:
+def test_refreshes_at_rest_leave_no_descriptors_behind(tmp_path: Path, support: Callable[[str], Any]) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put_many([message(i) for i in range(100)])
     with flightlog.open_read_only(tmp_path) as view:
         assert numbers(view) == list(range(100))
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(support("process").descriptors(tmp_path))
         for _ in range(50):
             view.refresh()
             assert len(numbers(view)) == 100
-        assert len(os.listdir("/proc/self/fd")) <= before + 2
+        assert len(support("process").descriptors(tmp_path)) <= before + 2
 
 
 def test_what_is_not_durable_is_not_visible_under_sync_flush(
@@ -160,7 +160,10 @@ def test_what_is_not_durable_is_not_visible_under_sync_flush(
 
 
 def test_it_leaves_no_trace(
-    tmp_path: Path, fingerprint: Callable[[Path], Fingerprint], watch_opens: WatchOpens
+    tmp_path: Path,
+    fingerprint: Callable[[Path], Fingerprint],
+    watch_opens: WatchOpens,
+    support: Callable[[str], Any],
 ) -> None:
     """Of a store of ours, closed or killed: no thread, no lock, no write, and `lock` is never opened."""
     with flightlog.open(tmp_path / "s", SETTINGS) as store:
@@ -170,9 +173,9 @@ def test_it_leaves_no_trace(
         if killed:
             for name, content in pages.items():
                 (tmp_path / "s" / name).write_bytes(content)
-        before, threads = fingerprint(tmp_path / "s"), threading.active_count()
+        before, threads = fingerprint(tmp_path / "s"), support("process").threads()
         with watch_opens() as opened, flightlog.open_read_only(tmp_path / "s") as view:
-            assert threading.active_count() == threads
+            assert support("process").threads() == threads
             assert numbers(view) == list(range(100))
             assert view.verify().is_clean
             view.refresh()

@@ -64,7 +64,7 @@ class Writer:
 
     def end(self) -> None:
         self._thread.join(120)
-        assert self._process.wait(10) == 0
+        assert self._process.wait(60) == 0
         assert self._process.stdout is not None
         self._process.stdout.close()
         assert self.acknowledged == self.total
@@ -123,7 +123,7 @@ def test_a_view_does_not_take_the_writers_lock_away(tmp_path: Path, assert_clean
             view.refresh()
         store.verify()
         finished = subprocess.run(
-            [sys.executable, "-P", "-c", attempt, str(tmp_path)], capture_output=True, text=True, timeout=60
+            [sys.executable, "-P", "-c", attempt, str(tmp_path)], capture_output=True, text=True, timeout=240
         )
         assert finished.returncode == 1 and "StoreLockedError" in finished.stderr
         assert store.put(flightlog.Message("t", b"y")).queue_offset == 1

@@ -38,6 +38,13 @@ def new_disk(support: Callable[[str], ModuleType]) -> Callable[[], FaultyDisk]:
 
 
 @pytest.fixture(scope="session")
+def wait_until(support: Callable[[str], ModuleType]) -> Callable[[Callable[[], object]], None]:
+    """`wait_until(lambda: store.is_closed)`: however long a busy machine takes, within reason."""
+    found: Callable[[Callable[[], object]], None] = support("process").wait_until
+    return found
+
+
+@pytest.fixture(scope="session")
 def assert_clean() -> AssertClean:
     """Verify a store that nobody has open, through a healthy disk, and return the report for more questions."""
 

@@ -34,7 +34,7 @@ def settings(mode: FlushMode, **changes: int) -> StoreSettings:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.002)
@@ -143,8 +143,9 @@ def test_a_derived_file_that_fails_stops_puts_and_not_reads(
     """What a disk does to one file it may do to all."""
     store = flightlog.open(tmp_path / "store", settings(mode), disk=disk)
     disk.fail(*place, errno.EIO)
+    deadline = time.monotonic() + 60
     with pytest.raises(StorePoisonedError):
-        for _ in range(3000):
+        while time.monotonic() < deadline:
             acknowledged.put(store, acknowledged.message(size=500))
             time.sleep(0.0005)
     if place != ("write", "consumequeue/"):  # what could not be dispatched cannot be read by this handle

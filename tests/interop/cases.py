@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
     Pairs = list[tuple[Any, Any]]
 
-SEED = int(os.environ.get("FLIGHTLOG_INTEROP_SEED") or random.SystemRandom().randrange(1 << 31))
+SEED = int(os.environ["FLIGHTLOG_INTEROP_SEED"])  # of this run; tests/conftest.py draws it
 
 KINDS = ("gets", "times", "queries", "timed_queries", "estimates", "looks")
 DIFFERENT_KINDS = ("absent", "past_the_end", "first_keys")  # where answers may differ

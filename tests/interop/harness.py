@@ -28,7 +28,7 @@ JAVA_FOLDER = Path(__file__).resolve().parent / "java"
 TARGET = JAVA_FOLDER / "target"
 MAIN_CLASS = "flightlog.interop.Main"
 BUILD_LIMIT_S = 900.0  # a first build fetches about 80 MB
-RUN_LIMIT_S = 120.0
+RUN_LIMIT_S = 300.0
 STDERR_SHOWN = 6_000  # characters; the end tells why
 # What an appended message is numbered from unless told, so that its keys differ from those of the first session.
 APPENDED_FIRST = 1_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -127,7 +126,11 @@ def files_of(path: Path) -> dict[str, bytes]:
 
 
 def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
-    rocketmq: RocketMq, interop: ModuleType, mixed: ModuleType, tmp_path: Path
+    rocketmq: RocketMq,
+    interop: ModuleType,
+    mixed: ModuleType,
+    tmp_path: Path,
+    support: Callable[[str], ModuleType],
 ) -> None:
     """The store was taken over from a halted RocketMQ, which leaves empty segments behind: RocketMQ deletes such files
     before it looks at the lock, and index files. The latter flightlog makes anew."""
@@ -137,7 +140,7 @@ def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
     store = flightlog.open(path, mixed.small_settings(queue_flush_interval_ms=10, flush_interval_ms=10))
     lines += mixed.put_from_threads(store, 52, 300)
     mixed.check_flightlog(store, lines)
-    time.sleep(0.5)  # until the flush service has nothing left to write
+    support("process").wait_until_still(lambda: files_of(path), 0.5)  # the flush service has nothing left to write
     before = files_of(path)
 
     refuse_rocketmq(rocketmq, interop, mixed, path)

@@ -126,7 +126,7 @@ class FaultyDisk(RealDisk):
             return
         if fault.holds:
             self.held.release()
-            assert fault.released.wait(60), f"{operation} of {path} was held and never released"
+            assert fault.released.wait(240), f"{operation} of {path} was held and never released"
         if fault.error:
             raise OSError(fault.error, os.strerror(fault.error))
 

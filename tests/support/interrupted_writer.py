@@ -9,7 +9,6 @@ The body of a message begins with its number, from 0 up.
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import json
 import random
@@ -23,11 +22,18 @@ SEGMENT_SIZE = 32 << 10
 
 def main() -> None:
     path, mode, calls = sys.argv[1], flightlog.FlushMode[sys.argv[2]], int(sys.argv[3])
-    faulthandler.dump_traceback_later(100, exit=True)  # a lock left behind would hang for ever
+    faulthandler.dump_traceback_later(400, exit=True)  # a lock left behind would hang for ever
     settings = flightlog.StoreSettings(
         segment_size=SEGMENT_SIZE, queue_file_entries=100, flush_mode=mode, flush_interval_ms=3, allocate_step_size=8192
     )
-    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    # Any thread may take the timer's signal, and the main thread then hears of it later, outside of the call.
+    is_armed = False
+
+    def interrupt(*_: object) -> None:
+        if is_armed:
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
     dice = random.Random(f"{mode} {calls}")
     acknowledged: list[tuple[str, int, int, int]] = []
     number = interrupted = 0
@@ -43,6 +49,7 @@ def main() -> None:
             results, futures = [], []
             waits = dice.random() < 0.5
             try:
+                is_armed = True
                 signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-6, reach_s))
                 if count > 1:
                     results = store.put_many(messages)
@@ -53,17 +60,16 @@ def main() -> None:
                 if results and call % 50 == 0:
                     for _ in store.read(f"topic-{call % 3}", 0, max(0, results[-1].queue_offset - 10)):
                         pass
-                signal.setitimer(signal.ITIMER_REAL, 0)
+                is_armed = False
                 reach_s *= 0.95
             except KeyboardInterrupt:
+                is_armed = False
                 interrupted += 1
                 reach_s *= 1.05
             results += [future.result(60) for future in futures]
             for i, result in enumerate(results):
                 acknowledged.append((result.topic, result.queue_id, result.queue_offset, number + i))
             number += count
-        with contextlib.suppress(KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, 0)
         there = sum(len(list(store.read(*key))) for key in store.queues())
         assert there >= len(acknowledged)
     print(json.dumps({"interrupted": interrupted, "acknowledged": acknowledged, "offered": number}))

@@ -23,7 +23,7 @@ import pytest
 
 import flightlog
 
-TIMEOUT_S = 240
+TIMEOUT_S = 400
 DATA = Path(__file__).resolve().parents[1] / "data"
 MESSAGES = 900
 QUEUES = 3
