@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
+import os
 from dataclasses import dataclass, replace
 
-from .errors import InvalidMessageError, InvalidSettingsError
-from .host import encode_host
+from .errors import InvalidSettingsError
+from .settings_check import Ranges, check_delay_levels, check_fields, check_host
 
 PAGE_SIZE = 4096
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -16,6 +17,32 @@ MAX_MESSAGE_SIZE = 1 << 30
 MAX_INDEX_ENTRIES = 100_000_000  # positions in an index file are Java ints: 20 bytes each
 MAX_ANSWER = (1 << 31) - 1  # sizes and counts of an answer are Java ints
 assert DEFAULT_SEGMENT_SIZE % PAGE_SIZE == 0
+
+INTERVAL_MS = (1, 3_600_000)
+LEAST_PAGES = (0, MAX_SEGMENT_SIZE // PAGE_SIZE)
+RANGES: Ranges = {
+    "segment_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
+    "queue_file_entries": (1, 100_000_000),
+    "index_slots": (1, MAX_INDEX_ENTRIES),
+    "index_entries": (2, MAX_INDEX_ENTRIES),
+    "index_flush_interval_ms": INTERVAL_MS,
+    "flush_interval_ms": INTERVAL_MS,
+    "flush_least_pages": LEAST_PAGES,
+    "flush_thorough_interval_ms": INTERVAL_MS,
+    "queue_flush_interval_ms": INTERVAL_MS,
+    "queue_flush_least_pages": LEAST_PAGES,
+    "queue_flush_thorough_interval_ms": INTERVAL_MS,
+    "sync_flush_timeout_ms": INTERVAL_MS,
+    "max_message_size": (1, MAX_MESSAGE_SIZE),
+    "allocate_step_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
+    "get_memory_max_size": (1, MAX_ANSWER),
+    "get_memory_max_count": (1, MAX_ANSWER),
+    "get_disk_max_size": (1, MAX_ANSWER),
+    "get_disk_max_count": (1, MAX_ANSWER),
+    "access_memory_ratio": (0, 100),
+    "get_scan_size": (1, MAX_ANSWER),
+}
+"""Smallest and largest value of every setting that is a whole number, both allowed."""
 
 
 class FlushMode(enum.Enum):
@@ -95,36 +122,19 @@ class StoreSettings:
     """Open for writing even if the newest record lies more than an hour in the clock's future."""
 
     def __post_init__(self) -> None:
-        if self.segment_size is not None:
-            _check_range("segment_size", self.segment_size, PAGE_SIZE, MAX_SEGMENT_SIZE)
-            if self.segment_size % PAGE_SIZE:
-                raise InvalidSettingsError(f"segment_size={self.segment_size}: expected a multiple of {PAGE_SIZE}")
-        if self.queue_file_entries is not None:
-            _check_range("queue_file_entries", self.queue_file_entries, 1, 100_000_000)
-        if self.index_slots is not None:
-            _check_range("index_slots", self.index_slots, 1, MAX_INDEX_ENTRIES)
-        if self.index_entries is not None:
-            _check_range("index_entries", self.index_entries, 2, MAX_INDEX_ENTRIES)
-        _check_range("index_flush_interval_ms", self.index_flush_interval_ms, 1, 3_600_000)
+        check_fields(self, RANGES)
+        if self.segment_size is not None and self.segment_size % PAGE_SIZE:
+            raise InvalidSettingsError(f"segment_size={self.segment_size}: expected a multiple of {PAGE_SIZE}")
         if not isinstance(self.flush_mode, FlushMode):
             raise InvalidSettingsError(f"flush_mode={self.flush_mode!r}: expected FlushMode.ASYNC or FlushMode.SYNC")
-        _check_range("flush_interval_ms", self.flush_interval_ms, 1, 3_600_000)
-        _check_range("flush_least_pages", self.flush_least_pages, 0, MAX_SEGMENT_SIZE // PAGE_SIZE)
-        _check_range("flush_thorough_interval_ms", self.flush_thorough_interval_ms, 1, 3_600_000)
-        _check_range("queue_flush_interval_ms", self.queue_flush_interval_ms, 1, 3_600_000)
-        _check_range("queue_flush_least_pages", self.queue_flush_least_pages, 0, MAX_SEGMENT_SIZE // PAGE_SIZE)
-        _check_range("queue_flush_thorough_interval_ms", self.queue_flush_thorough_interval_ms, 1, 3_600_000)
-        _check_range("sync_flush_timeout_ms", self.sync_flush_timeout_ms, 1, 3_600_000)
-        _check_range("max_message_size", self.max_message_size, 1, MAX_MESSAGE_SIZE)
-        _check_range("allocate_step_size", self.allocate_step_size, PAGE_SIZE, MAX_SEGMENT_SIZE)
-        for name in ("get_memory_max_size", "get_memory_max_count", "get_disk_max_size", "get_disk_max_count"):
-            _check_range(name, getattr(self, name), 1, MAX_ANSWER)
-        _check_range("access_memory_ratio", self.access_memory_ratio, 0, 100)
-        _check_range("get_scan_size", self.get_scan_size, 1, MAX_ANSWER)
-        try:
-            encode_host(*self.store_host)
-        except (InvalidMessageError, TypeError) as e:
-            raise InvalidSettingsError(f"store_host={self.store_host!r}: {e}") from e
+        check_host("store_host", self.store_host)
+        check_delay_levels("delay_levels", self.delay_levels)
+        slots, entries = self.index_slots or 0, self.index_entries or 0
+        if 40 + 4 * slots + 20 * entries > MAX_ANSWER:
+            raise InvalidSettingsError(
+                f"index_slots={slots} and index_entries={entries}: an index file of {40 + 4 * slots + 20 * entries} "
+                f"bytes, expected {MAX_ANSWER} at most, which is what RocketMQ can map: make one of them smaller"
+            )
 
     @classmethod
     def small(cls, **changes: object) -> StoreSettings:
@@ -133,7 +143,13 @@ class StoreSettings:
         small = cls(segment_size=1 << 20, queue_file_entries=1000, index_slots=1000, index_entries=4000)
         return replace(small, **changes)  # type: ignore[arg-type]
 
+    @classmethod
+    def from_broker_conf(cls, path: str | os.PathLike[str]) -> StoreSettings:
+        """The settings of a RocketMQ broker, from its `broker.conf`. `read_broker_conf` tells more: the store's folder,
+        and what was ignored.
 
-def _check_range(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidSettingsError(f"{name}={value!r}: expected a whole number from {low} to {high}")
+        Raises InvalidSettingsError, with file and line, for what makes no sense.
+        """
+        from .broker_conf import read_broker_conf  # it needs this module
+
+        return read_broker_conf(path).settings

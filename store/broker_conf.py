@@ -1,0 +1,236 @@
+"""Settings from a RocketMQ broker's own file, `broker.conf`.
+
+RocketMQ keeps its default, silently, where it cannot read a value. Here that is an error that names file and line:
+whoever wrote `flushDiskType = SYNC` meant something.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from .disk import Disk, RealDisk
+from .errors import InvalidSettingsError
+from .java_properties import MalformedEscapeError, Property, parse_properties
+from .settings import FlushMode, StoreSettings
+
+log = logging.getLogger("flightlog.settings")
+
+MAX_FILE_SIZE = 1 << 20
+"""A broker has some 500 settings: 30 KB with all of them."""
+MAX_SHOWN = 80
+QUEUE_ENTRY_SIZE = 20
+WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
+
+NAMES: Mapping[str, str] = {
+    "segment_size": "mappedFileSizeCommitLog",
+    "queue_file_entries": "mappedFileSizeConsumeQueue",
+    "key_index": "messageIndexEnable",
+    "index_slots": "maxHashSlotNum",
+    "index_entries": "maxIndexNum",
+    "flush_mode": "flushDiskType",
+    "flush_interval_ms": "flushIntervalCommitLog",
+    "flush_least_pages": "flushCommitLogLeastPages",
+    "flush_thorough_interval_ms": "flushCommitLogThoroughInterval",
+    "queue_flush_interval_ms": "flushIntervalConsumeQueue",
+    "queue_flush_least_pages": "flushConsumeQueueLeastPages",
+    "queue_flush_thorough_interval_ms": "flushConsumeQueueThoroughInterval",
+    "sync_flush_timeout_ms": "syncFlushTimeout",
+    "max_message_size": "maxMessageSize",
+    "delay_levels": "messageDelayLevel",
+    "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
+    "get_memory_max_count": "maxTransferCountOnMessageInMemory",
+    "get_disk_max_size": "maxTransferBytesOnMessageInDisk",
+    "get_disk_max_count": "maxTransferCountOnMessageInDisk",
+    "access_memory_ratio": "accessMessageInMemoryMaxRatio",
+    "get_scan_size": "maxFilterMessageSize",
+}
+"""Our setting -> RocketMQ's. `store_host` comes from two, see below."""
+
+OURS_ALONE = frozenset({"allocate_step_size", "index_flush_interval_ms", "accept_future_store_time"})
+"""Settings that RocketMQ has none for."""
+
+ADDRESS, PORT = "brokerIP1", "listenPort"
+ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
+
+UNSUPPORTED: Mapping[str, tuple[str, str]] = {
+    "enableDLegerCommitLog": ("true", "its commit log is DLedger's, which flightlog cannot read"),
+    "storeType": ("defaultRocksDB", "its queues lie in RocksDB, which flightlog cannot read"),
+}
+"""What makes a store that is none of ours: setting, value, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConf:
+    """What a `broker.conf` says about its store."""
+
+    path: Path
+    settings: StoreSettings
+    root: Path | None
+    """The store's folder (`storePathRootDir`); None where the file does not say it, which means `$HOME/store`."""
+    commit_log: str | None
+    """`storePathCommitLog` as it stands there; None means `commitlog` in the store's folder."""
+    mapped: tuple[str, ...]
+    """RocketMQ's names of what is in `settings` now, in the order of the file."""
+    ignored: tuple[str, ...]
+    """RocketMQ's names of what does not concern a store of flightlog. Without values: some of them are secret."""
+    unsupported: tuple[str, ...]
+    """Reasons why flightlog cannot open the store of this broker."""
+
+
+def read_broker_conf(path: str | os.PathLike[str], *, disk: Disk | None = None) -> BrokerConf:
+    """Read a broker's settings; what it leaves out keeps its default, which is RocketMQ's.
+
+    Where the file names no `brokerIP1`, RocketMQ asks the machine for its address; `store_host` keeps its default then.
+    Raises InvalidSettingsError, with file and line, for what makes no sense, and for a file that is none.
+    """
+    path = Path(path)
+    last: dict[str, Property] = {}
+    for found in _read(path, disk or RealDisk()):
+        last.pop(found.key, None)
+        last[found.key] = found
+    conf = _Conf(path, last).convert()
+    log.info(
+        "%s: %d settings taken over, %d ignored",
+        *(path, len(conf.mapped), len(conf.ignored)),
+        extra={"path": str(path), "mapped": conf.mapped, "ignored": conf.ignored},
+    )
+    for why in conf.unsupported:
+        log.warning("%s", why, extra={"path": str(path)})
+    return conf
+
+
+def _read(path: Path, disk: Disk) -> list[Property]:
+    if not path.is_file():
+        raise InvalidSettingsError(f"{path}: no such file; expected a RocketMQ broker.conf")
+    file = disk.open(path)
+    try:
+        raw = file.read(0, MAX_FILE_SIZE + 1)
+    finally:
+        file.close()
+    if len(raw) > MAX_FILE_SIZE:
+        raise InvalidSettingsError(f"{path}: more than {MAX_FILE_SIZE} bytes long; expected a RocketMQ broker.conf")
+    if b"\0" in raw or raw.startswith(b"\xef\xbb\xbf"):
+        # Java takes a byte order mark for a part of the first key, and loses that setting.
+        line = raw[: max(raw.find(b"\0"), 0)].count(b"\n") + 1
+        raise InvalidSettingsError(
+            f"{path}, line {line}: found a zero byte or a byte order mark, expected a Java properties file: "
+            "save it as plain ASCII or as UTF-8 without a mark"
+        )
+    try:
+        return parse_properties(raw)
+    except MalformedEscapeError as e:
+        raise InvalidSettingsError(f"{path}, {e}") from e
+
+
+class _Conf:
+    """The properties of one file on their way into settings."""
+
+    def __init__(self, path: Path, found: Mapping[str, Property]) -> None:
+        self._path, self._found = path, found
+        self._mapped: set[str] = set()
+
+    def convert(self) -> BrokerConf:
+        values: dict[str, Any] = {}
+        kinds = {field.name: str(field.type).removesuffix(" | None") for field in fields(StoreSettings)}
+        for ours, theirs in NAMES.items():
+            if theirs in self._found:
+                self._put(values, ours, theirs, CONVERTERS.get(ours) or CONVERTERS[kinds[ours]])
+        if ADDRESS in self._found or PORT in self._found:
+            self._put_host(values)
+        try:
+            settings = StoreSettings(**values)
+        except InvalidSettingsError as e:  # two that contradict each other: each of them alone was accepted
+            raise InvalidSettingsError(f"{self._path}: {e}") from e
+        root, commit_log = self._text(ROOT), self._text(COMMIT_LOG)
+        used = self._mapped | {ROOT, COMMIT_LOG}
+        return BrokerConf(
+            self._path,
+            settings,
+            None if root is None else Path(root),
+            commit_log,
+            tuple(name for name in self._found if name in self._mapped),
+            tuple(name for name in self._found if name not in used),
+            tuple(
+                f"{self._path}, line {self._found[name].line}: {name} = {value}: {why}"
+                for name, (value, why) in UNSUPPORTED.items()
+                if name in self._found and self._found[name].value.strip().lower() == value.lower()
+            ),
+        )
+
+    def _put(self, values: dict[str, Any], ours: str, theirs: str, convert: Callable[[str], Any]) -> None:
+        found = self._found[theirs]
+        try:
+            values[ours] = convert(found.value.strip())
+            StoreSettings(**{ours: values[ours]})
+        except (InvalidSettingsError, ValueError) as e:
+            raise self._error(found, e) from e
+        self._mapped.add(theirs)
+
+    def _put_host(self, values: dict[str, Any]) -> None:
+        address, port = StoreSettings().store_host
+        for name in (ADDRESS, PORT):
+            if name in self._found:
+                found = self._found[name]
+                try:
+                    if name == ADDRESS:
+                        address = found.value.strip()
+                    else:
+                        port = _number(found.value.strip())
+                    StoreSettings(store_host=(address, port))
+                except (InvalidSettingsError, ValueError) as e:
+                    raise self._error(found, e) from e
+                self._mapped.add(name)
+        values["store_host"] = (address, port)
+
+    def _text(self, name: str) -> str | None:
+        found = self._found.get(name)
+        if found is None:
+            return None
+        text = found.value.strip()
+        if not text or not text.isprintable():
+            raise self._error(found, ValueError("expected a path"))
+        return text
+
+    def _error(self, found: Property, why: Exception) -> InvalidSettingsError:
+        value = found.value if len(found.value) <= MAX_SHOWN else found.value[:MAX_SHOWN] + "..."
+        return InvalidSettingsError(f"{self._path}, line {found.line}: {found.key} = {value!r}: {str(why)[:300]}")
+
+
+def _number(text: str) -> int:
+    if WHOLE_NUMBER.fullmatch(text) is None:
+        raise ValueError("expected a whole number")
+    return int(text)
+
+
+def _switch(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+def _flush_mode(text: str) -> FlushMode:
+    names = [mode.value for mode in FlushMode]
+    if text not in names:
+        raise ValueError(f"expected {' or '.join(names)}")
+    return FlushMode(text)
+
+
+def _queue_entries(text: str) -> int:
+    """RocketMQ rounds the bytes of a queue file up to whole entries."""
+    return -(-_number(text) // QUEUE_ENTRY_SIZE)
+
+
+CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    "int": _number,
+    "bool": _switch,
+    "str": str,
+    "FlushMode": _flush_mode,
+    "queue_file_entries": _queue_entries,
+}
+"""From RocketMQ's text, by the type of our setting or, where that is not enough, by its name."""
