@@ -36,7 +36,7 @@ from ..store.log_reader import LogReader
 from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
 from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
-from .cutting import cut_tail
+from .cutting import cut_tail, remove_empty
 from .dispatcher import Dispatcher, sync_table
 from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
@@ -47,6 +47,9 @@ log = logging.getLogger("flightlog.recovery")
 
 MAX_CLOCK_LEAD_MS = 3_600_000
 """Store times may run ahead of the clock by this much: beyond it, something is wrong with one of them."""
+
+WRITE_SIZE = 4 << 20
+"""Bytes of the log that are written again at once."""
 
 KNOWN_NAMES = frozenset(
     {COMMIT_LOG_FOLDER, CONSUME_QUEUE_FOLDER, FLIGHTLOG_FOLDER, CHECKPOINT_FILE, LOCK_FILE, ABORT_FILE, "abort.bak"}
@@ -116,12 +119,13 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
             raise ClockBehindError(path, newest_ms, now_ms)
         if found.torn is not None or evidence.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
             report.cut = cut_tail(disk, path, reader, found.end)
+        remove_empty(disk, evidence.files)
         if not evidence.is_ours:  # whoever it was knows nothing of seals
             report.cut += drop_stale_seals(disk, path, reader, found.end)
         sync_table(disk, table)
         if index is not None:
             recover_keys(reader, index, evidence, report)
-        _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end)
+        _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end, writes_again=evidence.is_ours)
         files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)
     finally:
         reader.close()
@@ -169,11 +173,16 @@ def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings) -> int
     return found
 
 
-def _sync_log(disk: Disk, reader: LogReader, start: int, end: int) -> None:
+def _sync_log(disk: Disk, reader: LogReader, start: int, end: int, *, writes_again: bool) -> None:
+    """Make [start, end) durable. `writes_again`, where `start` is what is known to be so: after a failed sync Linux
+    takes the pages for clean, and the next sync succeeds without having written them."""
     # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew it.
-    for segment, _, _ in reader.segments_between(start, end + 1):
+    for segment, first, last in reader.segments_between(start, end + 1):
         file = disk.open(segment.path, writable=True)
         try:
+            for position in range(first, min(last, end - segment.base) if writes_again else 0, WRITE_SIZE):
+                size = min(WRITE_SIZE, last - position, end - segment.base - position)
+                file.write(position, file.read(position, size))
             file.sync()
         finally:
             file.close()

@@ -13,6 +13,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..store.disk import Disk, DiskFile
+from ..store.log_files import LogFiles
 from ..store.log_reader import LogReader
 from ..store.progress import FLIGHTLOG_FOLDER
 from ..store.salvage import last_data
@@ -47,6 +48,14 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
         if segment in reader.segments:
             _zero(disk, segment, first, last)
     return lines
+
+
+def remove_empty(disk: Disk, files: LogFiles) -> None:
+    """Remove the empty files behind the last segment, newest first: RocketMQ forgives but one."""
+    for path in reversed(files.empty):
+        disk.remove(path)
+    if files.empty:
+        disk.sync_folder(files.folder)
 
 
 def _free_name(disk: Disk, folder: Path, name: str) -> Path:

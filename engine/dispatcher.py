@@ -198,9 +198,10 @@ def sync_files(disk: Disk, paths: set[Path]) -> None:
 
 
 def sync_table(disk: Disk, table: QueueTable) -> None:
-    """Sync all that recovery wrote into queues."""
+    """Sync all that recovery wrote into queues, and their folders, which a writer that died may have made."""
     dirty: set[Path] = set()
     for _, queue in table.on_disk():
-        assert isinstance(queue, ConsumeQueue)
         dirty |= queue.take_dirty()
     sync_files(disk, dirty)
+    for folder in {parent for path in dirty for parent in path.parents[1:3]}:
+        disk.sync_folder(folder)

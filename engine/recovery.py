@@ -105,7 +105,7 @@ def recover_queues(
         # Equal entries may be in the page cache alone, and the new session says of all of them that they are durable.
         for key, queue_on_disk in table.on_disk():
             if key in count.starts:
-                queue_on_disk.mark_dirty(count.starts[key])
+                queue_on_disk.write_again(count.starts[key])
     for _, queue in table.items():
         queue.set_min_offset(reader.min_offset)
     report = RecoveryReport(

@@ -217,10 +217,16 @@ class ConsumeQueue:
             np.count_nonzero(filler_mask(self.units(self._first_file_index, self.min_index - self._first_file_index)))
         )
 
-    def mark_dirty(self, index: int) -> None:
-        """Have the files synced that hold entries from `index` on: a writer that died may have left them unsynced."""
-        first = (max(index, self._first_file_index) - self._first_file_index) // self._file_entries
-        self._dirty.update(self._path(number) for number in range(first, self._file_count))
+    def write_again(self, index: int) -> None:
+        """Write the entries from `index` on as they are: a writer that died may have left them in the page cache alone.
+
+        To sync them is not enough. After a failed sync Linux takes the pages for clean, and the next sync succeeds
+        without having written them.
+        """
+        index = max(index, self._first_file_index)
+        while index < self.end and len(units := self.units(index, min(CHUNK_ENTRIES, self.end - index))):
+            self._write(index, units.tobytes())
+            index += len(units)
 
     def take_dirty(self) -> set[Path]:
         """The files written since the last call, for the caller to sync. Called under the dispatch lock."""

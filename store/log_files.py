@@ -1,7 +1,9 @@
 """Which segments a commit log has, and whether their names and lengths make sense.
 
-RocketMQ's load rule: every file has the configured length; only an empty last one is forgiven (the process died between
-creating and sizing it). RocketMQ only logs a gap between two segments; flightlog refuses to write behind one.
+RocketMQ's load rule: every file has the configured length; only an empty last one is forgiven. flightlog forgives any
+number of empty last ones (a writer died between creating and sizing them, or their names reached the disk before their
+lengths), and removes them when it opens the store for writing. RocketMQ only logs a gap between two segments; flightlog
+refuses to write behind one.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ class LogFiles:
     """Bytes of each; None where there is no segment."""
     notes: list[str] = field(default_factory=list)
     """What a tolerant reader went past."""
+    empty: list[Path] = field(default_factory=list)
+    """Files without a byte behind the last segment, oldest first."""
 
     def path(self, base: int) -> Path:
         return self.folder / segment_name(base)
@@ -52,8 +56,9 @@ def list_log_files(disk: Disk, folder: Path, *, tolerant: bool = False) -> LogFi
             notes.append(str(StrayFileError(folder / entry.name)))
         else:
             raise StrayFileError(folder / entry.name)
-    if entries and entries[-1][1].size == 0:
-        entries.pop()  # died between creating the segment and giving it its length
+    empty: list[Path] = []
+    while entries and entries[-1][1].size == 0:
+        empty.insert(0, folder / entries.pop()[1].name)
     segment_size = _segment_size(entries)
     bases: list[int] = []
     for base, entry in entries:
@@ -75,7 +80,7 @@ def list_log_files(disk: Disk, folder: Path, *, tolerant: bool = False) -> LogFi
             notes.append(str(wrong))
             if entry.size == segment_size and base % segment_size == 0:
                 bases.append(base)  # a gap alone: what lies behind it is read
-    return LogFiles(folder, bases, segment_size, notes)
+    return LogFiles(folder, bases, segment_size, notes, empty)
 
 
 def _segment_size(entries: list[tuple[int, FolderEntry]]) -> int | None:

@@ -149,3 +149,25 @@ def test_whole_messages_are_not_taken_for_torn_ones(
         assert bodies(store) == put
         assert not store.recovery_report.cut
     assert_clean(disk.root)
+
+
+@pytest.mark.parametrize("segments", [0, 1, 3])
+def test_empty_segments_at_the_end_are_removed_by_the_next_writer(
+    segments: int, disk: PowerDisk, assert_clean: AssertClean
+) -> None:
+    """Their names reached the disk before their lengths. RocketMQ would not start over more than one of them."""
+    put = [b"%d" % i + bytes(3000) for i in range(segments)]
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        store.put_many([Message("t", body) for body in put])
+    log_folder = disk.root / "commitlog"
+    names = [f"{number * 4096:020d}" for number in range(segments, segments + 4)]
+    for name in names:
+        disk.open(log_folder / name, writable=True, create=True).close()
+    with flightlog.open_read_only(disk.root) as view:
+        assert [message.body for message in view.read("t")] == put
+        assert (log_folder / names[-1]).exists()
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert sorted(path.name for path in log_folder.iterdir()) == [f"{i * 4096:020d}" for i in range(segments)]
+        store.put(Message("t", b"next" + bytes(3000)))
+        assert bodies(store) == [*put, b"next" + bytes(3000)]
+    assert assert_clean(disk.root).records == segments + 1

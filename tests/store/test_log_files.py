@@ -99,7 +99,7 @@ def test_a_stray_file(name: str, make_log: MakeLog) -> None:
         ({0: SIZE, SIZE: SIZE - 1, 2 * SIZE: SIZE}, SIZE, SIZE - 1),
         ({0: 100, SIZE: SIZE, 2 * SIZE: SIZE}, 0, 100),
         ({0: SIZE, SIZE: SIZE, 2 * SIZE: 2 * SIZE}, 2 * SIZE, 2 * SIZE),
-        ({0: 0, SIZE: SIZE, 2 * SIZE: SIZE}, 0, 0),  # only an empty last file is forgiven
+        ({0: 0, SIZE: SIZE, 2 * SIZE: SIZE}, 0, 0),  # empty last files alone are forgiven
         ({0: SIZE, SIZE: 4096}, SIZE, 4096),  # two lengths, one each: the distance of the names decides
         ({0: 4096, SIZE: SIZE}, 0, 4096),
     ],
@@ -117,6 +117,15 @@ def test_a_segment_of_the_wrong_length(sizes: dict[int, int], wrong: int, length
     assert files.segment_size == SIZE and wrong not in files.bases
     assert set(sizes) - {wrong} == set(files.bases)
     assert any(segment_name(wrong) in note and str(length) in note for note in files.notes)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_empty_last_files_are_forgiven(count: int, make_log: MakeLog) -> None:
+    folder = make_log({0: SIZE, SIZE: SIZE} | {number * SIZE: 0 for number in range(2, 2 + count)})
+    for tolerant in (False, True):
+        files = listed(folder, tolerant=tolerant)
+        assert (files.bases, files.segment_size, files.notes) == ([0, SIZE], SIZE, [])
+        assert files.empty == [folder / segment_name(number * SIZE) for number in range(2, 2 + count)]
 
 
 def test_a_missing_segment(make_log: MakeLog) -> None:

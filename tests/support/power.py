@@ -12,13 +12,16 @@ there is no cut, and a sync costs nothing.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 from dataclasses import dataclass
 from pathlib import Path
 
 from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.errors import SyncFailedError
 from flightlog.store.progress import BOOT, PAGE, progress_path
+from flightlog.store.settings import PAGE_SIZE
 
 SECTOR_SIZE = 512
 ANOTHER_BOOT = (1).to_bytes(8, "little")
@@ -37,6 +40,24 @@ class Inode:
         self.synced = synced
         self.last = b""
         """Its content when its last name was removed."""
+        self.lost: dict[int, bytes] = {}
+        """Pages that a failed sync left clean in memory and not on the disk: no sync writes them as they were then."""
+
+    def sync(self, now: bytes) -> None:
+        """What an fdatasync makes durable."""
+        pages = {at: now[at : at + PAGE_SIZE] for at in range(0, len(now), PAGE_SIZE)}
+        for at, page in self.lost.items():
+            if pages.get(at) == page:
+                pages[at] = self.synced[at : at + PAGE_SIZE].ljust(len(page), b"\0")
+        self.synced = b"".join(pages.values())
+
+    def lose(self, now: bytes) -> None:
+        """What a failed fdatasync leaves: everything that it should have written is taken for clean."""
+        old = self.synced.ljust(len(now), b"\0")
+        places = range(0, len(now), PAGE_SIZE)
+        self.lost |= {
+            at: now[at : at + PAGE_SIZE] for at in places if now[at : at + PAGE_SIZE] != old[at : at + PAGE_SIZE]
+        }
 
 
 @dataclass(frozen=True)
@@ -59,6 +80,9 @@ class PowerFile(RealFile):
             whole_sectors = (position + len(data) // 2) // SECTOR_SIZE * SECTOR_SIZE - position
             super().write(position, data[: max(whole_sectors, 0)])
         self._disk.meet()
+        if self._inode is not None:
+            for at in range(position - position % PAGE_SIZE, position + len(data), PAGE_SIZE):
+                self._inode.lost.pop(at, None)
         super().write(position, data)
 
     def resize(self, size: int) -> None:
@@ -72,7 +96,11 @@ class PowerFile(RealFile):
     def sync(self) -> None:
         self._disk.meet()
         if self._inode is not None:
-            self._inode.synced = os.pread(self._descriptor, self.size(), 0)
+            now = os.pread(self._descriptor, self.size(), 0)
+            if self._disk.fails_syncs_of and self._disk.fails_syncs_of in str(self.path):
+                self._inode.lose(now)
+                raise SyncFailedError(self.path, os.strerror(errno.EIO))
+            self._inode.sync(now)
 
 
 class PowerDisk(RealDisk):
@@ -87,6 +115,8 @@ class PowerDisk(RealDisk):
         self._pending: dict[Path, list[Change]] = {}
         """Folder -> what has changed since, in order."""
         self.die_after: int | None = None
+        self.fails_syncs_of = ""
+        """Syncs of files whose path contains this fail as they do on Linux: the pages count as clean afterwards."""
         self._left: dict[Path, bytes] | None = None
         """What lay there when the process died."""
 
