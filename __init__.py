@@ -24,6 +24,7 @@ from .engine.finding import Boundary
 from .engine.message_store import MessageStore
 from .engine.message_store import open_store as open
 from .engine.read_only import ReadOnlyStore, open_read_only
+from .engine.statistics import StoreStatistics
 from .store.errors import FlightlogError
 from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
 from .store.settings import FlushMode, StoreSettings
@@ -45,6 +46,7 @@ __all__ = [
     "PutStatus",
     "ReadOnlyStore",
     "StoreSettings",
+    "StoreStatistics",
     "StoredMessage",
     "open",
     "open_read_only",

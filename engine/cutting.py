@@ -20,6 +20,7 @@ from ..store.salvage import last_data
 from ..store.segment import Segment, segment_name
 
 PIECE_SIZE = 4 << 20
+CUT_PREFIX = "cut-"
 
 
 def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
@@ -33,7 +34,7 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
     if dirty:
         last_segment, _, last = dirty[-1]
         size = last_segment.base + last - end
-        kept = _free_name(disk, root / FLIGHTLOG_FOLDER, f"cut-{segment_name(end)}")
+        kept = _free_name(disk, root / FLIGHTLOG_FOLDER, CUT_PREFIX + segment_name(end))
         _copy(disk, kept, dirty, end)
         lines.append(f"cut {size} bytes of torn tail at physical offset {end}; they are kept in {kept}")
     for segment, first, _ in reversed(tails):

@@ -42,6 +42,7 @@ from .read_only import open_read_only
 from .readable import ReadableStore
 from .reading import QueueReader
 from .recovery import RecoveryReport
+from .statistics import StoreStatistics, live_statistics
 from .upkeep import Upkeep
 
 log = logging.getLogger("flightlog.store")
@@ -58,7 +59,7 @@ class MessageStore(ReadableStore):
 
     def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert) -> None:
         self.path, self.settings = path, settings
-        self._disk, self._pid = disk, os.getpid()
+        self._disk, self._clock, self._pid = disk, clock, os.getpid()
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
@@ -77,7 +78,7 @@ class MessageStore(ReadableStore):
                 if parts.index is not None
                 else None
             )
-            self._upkeep = keep = Upkeep(disk, path, parts)
+            self._upkeep = keep = Upkeep(disk, path, parts, clock)
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             service = FlushService(settings, clock, keep)
             self._service = service
@@ -165,6 +166,13 @@ class MessageStore(ReadableStore):
         self._upkeep.catch_up()
         with open_read_only(self.path, self.settings, disk=self._disk) as view:
             return view.verify()
+
+    def statistics(self) -> StoreStatistics:
+        """What it holds, how far each part lags behind, how fast it is; see engine/statistics.py. Cheap, and on a
+        poisoned store too."""
+        self._check_usable()
+        parts = self._log, self._dispatcher, self._table, self._upkeep
+        return live_statistics(self._disk, self.path, *parts, self._clock)
 
     # -- life
 

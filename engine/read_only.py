@@ -31,6 +31,7 @@ from .key_query import KeyQuery
 from .readable import ReadableStore
 from .reading import QueueReader
 from .recovery import RecoveryReport, recover_queues
+from .statistics import StoreStatistics, view_statistics
 from .survey import Survey, survey
 from .verifying import verify_store
 from .view_keys import ViewKeys
@@ -202,6 +203,12 @@ class ReadOnlyStore(ReadableStore):
         """Check every byte that this view may read; see engine/verifying.py."""
         self._check_usable()
         return verify_store(self._disk, self.path, self._reader, self._table, self._evidence, self._rules, self._survey)
+
+    def statistics(self) -> StoreStatistics:
+        """What it holds, and how far each part was behind when its writer last said so; see engine/statistics.py."""
+        self._check_usable()
+        parts = self._reader, self._table, self._evidence
+        return view_statistics(self._disk, self.path, *parts, self._survey.end)
 
     def _check_usable(self) -> None:
         if self._closed:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from ..index.queue_unit import UNIT_SIZE
 from ..store.checkpoint import Checkpoint, write_checkpoint
+from ..store.clock import Clock
 from ..store.disk import Disk
 from ..store.errors import DiskError, DiskFullError, IndexFileGoneError
+from ..store.meters import Latest, RateMeter
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
 from ..store.progress import (
     CLEAN_CLOSE,
@@ -39,8 +41,8 @@ log = logging.getLogger("flightlog.store")
 class Upkeep:
     """Used by the flush service while it runs, and by the closer after it has ended; `catch_up` and `poison` by all."""
 
-    def __init__(self, disk: Disk, path: Path, parts: OpenParts) -> None:
-        self._disk, self._path, self._parts = disk, path, parts
+    def __init__(self, disk: Disk, path: Path, parts: OpenParts, clock: Clock) -> None:
+        self._disk, self._path, self._parts, self._clock = disk, path, parts, clock
         self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
         self._queues_flushed = parts.dispatcher.position
         """As the word of that name in the progress page."""
@@ -48,6 +50,10 @@ class Upkeep:
         """The same."""
         self._checkpoint = parts.checkpoint
         self._sealed_below = parts.log.reader.min_offset
+        self._begin = parts.log.end
+        self._put_rate = RateMeter(clock.monotonic_s())
+        self.put_ms = Latest()
+        """How long puts took."""
         self._was_ended = False
         self.is_over = False
         """Whether `end` has let go of everything."""
@@ -84,7 +90,25 @@ class Upkeep:
 
     def dispatch(self) -> None:
         """Bring the queues up to the log. Raises DiskFullError and DiskError."""
+        self._put_rate.note(self._clock.monotonic_s(), *self._put_totals())
         self._dispatcher.catch_up()
+
+    def _put_totals(self) -> tuple[int, int]:
+        return self._log.appended_records, self._log.end - self._begin
+
+    def put_rates(self) -> tuple[int, int, float, float]:
+        """Messages and bytes put since the store was opened, and both a second."""
+        messages, size = self._put_totals()
+        return messages, size, *self._put_rate.rates(self._clock.monotonic_s(), messages, size)
+
+    @property
+    def has_index(self) -> bool:
+        return self._parts.index is not None
+
+    @property
+    def queues_flushed(self) -> int:
+        """Physical offset below which every queue entry is durable."""
+        return self._queues_flushed
 
     def _catch_up_queues(self) -> None:
         """Dispatch everything visible; keys that have no room on the disk are left to later."""

@@ -25,6 +25,7 @@ from .errors import DiskError, StoreClosedError, StorePoisonedError, SyncFailedE
 from .group_commit import GroupCommit
 from .log_files import LogFiles
 from .log_reader import LogReader
+from .meters import Latest
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE, PreparedRecord, encode_blank
@@ -76,6 +77,11 @@ class CommitLog:
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.last_store_timestamp_ms = start.last_store_timestamp_ms
         self.queue_offsets = start.queue_offsets
+        self.appended_records = self.sync_count = 0
+        """Since the log was opened."""
+        self.sync_ms, self.group_messages = Latest(), Latest()
+        """How long syncs took, and how many records each made durable."""
+        self._synced_records = 0
         self.poison: BaseException | None = None
         self._takes_no_more = False
         self._is_let_go = False
@@ -104,6 +110,7 @@ class CommitLog:
                 for record in records:
                     appended.append(self._append_one(record))
             finally:
+                self.appended_records += len(appended)
                 self._publish_end()
 
     def stop_appends(self) -> None:
@@ -252,8 +259,12 @@ class CommitLog:
             raise StorePoisonedError(self._folder.parent, self.poison)
         if self._is_let_go:
             raise self._closed_error()
-        target = self.end
+        target, records, began_s = self.end, self.appended_records, self._clock.monotonic_s()
         self._sync_segments(self.flushed, target)
+        self.sync_ms.note((self._clock.monotonic_s() - began_s) * 1000)
+        self.group_messages.note(records - self._synced_records)
+        self._synced_records = records
+        self.sync_count += 1
         self._progress.publish(FLUSHED, target)
         if not self._sees_unflushed:
             self._progress.publish(VISIBLE, target)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..engine.evidence import Evidence, LastWriter, someone_holds_the_lock
 from ..engine.read_only import ReadOnlyStore, open_read_only
+from ..engine.statistics import StoreStatistics
 from ..index.index_file import FIRST_ENTRY, IndexGeometry
 from ..index.index_folder import IndexFolder
 from ..index.index_geometry import find_index_geometry
@@ -94,27 +94,11 @@ class StoreInfo:
     notes: list[str]
     """Damage and other things that were read past."""
     last_store_timestamp_ms: int
+    statistics: StoreStatistics
 
     @property
     def messages(self) -> int:
         return sum(queue.messages for queue in self.queues)
-
-    @property
-    def topics(self) -> dict[str, tuple[int, int]]:
-        """Topic -> (queues, messages)."""
-        counts, messages = Counter[str](), Counter[str]()
-        for queue in self.queues:
-            counts[queue.topic] += 1
-            messages[queue.topic] += queue.messages
-        return {topic: (counts[topic], messages[topic]) for topic in counts}
-
-    @property
-    def lag_size(self) -> int | None:
-        """Bytes visible and not dispatched by flightlog's own word; None where it has said none."""
-        progress = self.evidence.progress
-        if progress is None or not self.evidence.is_ours:
-            return None
-        return max(progress.visible - progress.dispatched, 0)
 
     @property
     def writer_text(self) -> str:
@@ -178,6 +162,7 @@ def inspect(path: Path) -> StoreInfo:
             undispatched=report.entries_dispatched,
             notes=report.damage,
             last_store_timestamp_ms=report.last_store_timestamp_ms,
+            statistics=view.statistics(),
         )
 
 

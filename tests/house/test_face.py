@@ -23,6 +23,7 @@ FACE = {
     "PutStatus",
     "ReadOnlyStore",
     "StoreSettings",
+    "StoreStatistics",
     "StoredMessage",
     "open",
     "open_read_only",

@@ -39,7 +39,14 @@ def test_a_clean_store_is_told_without_reading_its_log(cli: Cli, clean_store: Pa
         False,
     )
     assert bounds(found) == {("orders", queue_id): (0, 300) for queue_id in range(3)}
-    assert found["topics"] == [{"topic": "orders", "queues": 3, "messages": 900}]
+    assert found["topics"] == [
+        {"topic": "orders", "queues": 3, "messages": 900, "min_depth": 300, "max_depth": 300, "mean_depth": 300.0}
+    ]
+    assert (found["lag"]["dispatch_size"], found["lag"]["flush_size"], found["lag"]["recovery_size"]) == (0, 0, 0)
+    assert found["sizes"]["sealed_segments"] == found["sizes"]["segments"] - 1
+    assert (found["sizes"]["messages"], found["sizes"]["cut_tails"]) == (900, 0)
+    out = cli("info", clean_store).out
+    assert [line.split(None, 2)[2] for line in out.splitlines() if line.startswith("cut tails")] == ["none"]
     assert (found["scanned_size"], found["undispatched_messages"], found["undispatched_size"]) == (0, 0, 0)
     assert found["progress"]["clean_close"] == found["end_physical_offset"]
     sealed = [segment["records"] for segment in found["segments"][:-1]]
@@ -63,7 +70,9 @@ def test_a_killed_store(cli: Cli, killed_store: Path) -> None:
     found = info(cli, killed_store)
     assert (found["last_writer"], found["is_closed_cleanly"]) == ("FLIGHTLOG_KILLED", False)
     assert found["messages"] == 900, "what the queues on disk lack is counted from the log"
-    assert "did not close it" in cli("info", killed_store).out
+    assert found["lag"]["recovery_size"] > 0
+    out = cli("info", killed_store).out
+    assert "did not close it" in out and "of the log to go through" in out
 
 
 def test_rocketmq_stores(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
@@ -75,6 +84,7 @@ def test_rocketmq_stores(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
         assert found["last_writer"] == ("ROCKETMQ_CLOSED" if closed else "ROCKETMQ_KILLED")
         assert found["progress"] is None
         assert found["undispatched_messages"] == lag
+        assert found["lag"]["flush_size"] is None and "only flightlog notes it" in cli("info", folder / "store").out
         assert found["messages"] == len(put)
         ends: dict[tuple[str, int], int] = {}
         for line in put:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from ...store.progress import STILL_OPEN, Progress
@@ -28,8 +29,17 @@ def _show(found: StoreInfo, output: Output) -> None:
     # Names come last: a topic may be 255 bytes long.
     output.table(
         "Topics",
-        [Column("messages", True), Column("queues", True), Column("topic")],
-        [[f"{messages:,}", f"{queues:,}", printable(topic)] for topic, (queues, messages) in found.topics.items()],
+        [
+            *(Column("messages", True), Column("queues", True), Column("least", True), Column("mean", True)),
+            *(Column("most", True), Column("topic")),
+        ],
+        [
+            [
+                *(f"{topic.messages:,}", f"{topic.queues:,}", f"{topic.min_depth:,}", f"{topic.mean_depth:,.1f}"),
+                *(f"{topic.max_depth:,}", printable(topic.topic)),
+            ]
+            for topic in found.statistics.topics
+        ],
     )
     output.table(
         "Queues",
@@ -93,7 +103,7 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
         (
             "messages",
             f"{found.messages:,} in {count_text(len(found.queues), 'queue')} of "
-            f"{count_text(len(found.topics), 'topic')}",
+            f"{count_text(len(found.statistics.topics), 'topic')}",
         ),
         ("key index", _index_text(found)),
         ("newest message", time_text(found.last_store_timestamp_ms)),
@@ -102,7 +112,11 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
             f"{size_text(sum(folder.size for folder in found.folders))} long, "
             f"{size_text(sum(folder.allocated_size for folder in found.folders))} on disk",
         ),
+        ("disk", f"{size_text(found.statistics.sizes.disk_free_size)} free"),
         ("dispatch lag", _lag_text(found)),
+        ("not yet durable", _behind_text(found.statistics.lag.flush_size, "when the writer last said so")),
+        ("next recovery", _behind_text(found.statistics.lag.recovery_size, "of the log to go through")),
+        ("cut tails", _cut_text(found)),
         ("read to open it", _scan_text(found)),
     ]
     if found.evidence.progress is None:
@@ -121,9 +135,20 @@ def _lag_text(found: StoreInfo) -> str:
     parts = []
     if found.undispatched:
         parts.append(f"{count_text(found.undispatched, 'message')} in the log and not in the queues on disk")
-    if found.lag_size:
-        parts.append(f"{size_text(found.lag_size)} visible and not dispatched")
+    if found.statistics.lag.dispatch_size:
+        parts.append(f"{size_text(found.statistics.lag.dispatch_size)} visible and not dispatched")
     return "; ".join(parts) or "none"
+
+
+def _behind_text(size: int | None, what: str) -> str:
+    if size is None:
+        return "not known: only flightlog notes it"
+    return f"{size_text(size)} {what}" if size else "nothing"
+
+
+def _cut_text(found: StoreInfo) -> str:
+    sizes = found.statistics.sizes
+    return f"{size_text(sizes.cut_size)} in {count_text(sizes.cut_tails, 'file')}" if sizes.cut_tails else "none"
 
 
 def _scan_text(found: StoreInfo) -> str:
@@ -171,11 +196,8 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
         "scanned_size": found.scanned_size,
         "scan_reason": found.scan_reason,
         "undispatched_messages": found.undispatched,
-        "undispatched_size": found.lag_size,
-        "topics": [
-            {"topic": topic, "queues": queues, "messages": messages}
-            for topic, (queues, messages) in found.topics.items()
-        ],
+        "undispatched_size": found.statistics.lag.dispatch_size,
+        "topics": [asdict(topic) | {"mean_depth": topic.mean_depth} for topic in found.statistics.topics],
         "queues": [
             {
                 "topic": queue.topic,
@@ -189,5 +211,7 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
         "index": vars(found.index),
         "folders": [vars(folder) for folder in found.folders],
         "progress": None if progress is None else vars(progress),
+        "sizes": asdict(found.statistics.sizes),
+        "lag": asdict(found.statistics.lag),
         "notes": found.notes,
     }
