@@ -27,18 +27,18 @@ def entries(
         units = queue.units(index, min(page, stop - index))
         if not len(units):
             return
-        mask: Iterable[bool] = repeat(True) if wanted is None else may_match_mask(units, wanted).tolist()
+        mask: Iterable[bool] = repeat(True) if wanted is None else may_match_mask(queue, units, wanted).tolist()
         for unit, may_match in zip(units.tolist(), mask, strict=False):
             yield index, QueueUnit(*unit), may_match
             index += 1
 
 
-def may_match_mask(units: Units, wanted: TagFilter | None) -> NDArray[np.bool_]:
+def may_match_mask(queue: Queue, units: Units, wanted: TagFilter | None) -> NDArray[np.bool_]:
     """Which entries are to be looked up in the log. Those that point at no record are among them: that is damage, and
     what their messages' tags were nobody knows."""
     if wanted is None:
         return np.ones(len(units), np.bool_)
-    mask: NDArray[np.bool_] = wanted.may_match(units) | ~valid_mask(units)
+    mask: NDArray[np.bool_] = wanted.may_match(queue.resolved(units)) | ~valid_mask(units)
     return mask
 
 

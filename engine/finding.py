@@ -139,6 +139,7 @@ class Finder:
             if not len(units):
                 index = queue.next_file_index(index)  # a file that is not there counts for nothing
                 continue
+            units = queue.resolved(units)
             counts = matches + np.cumsum(self._match_mask((topic, queue_id), index, units, wanted))
             seen = min(int(np.searchsorted(counts, ENOUGH_MATCHES + 1)) + 1, len(units))
             matches, scanned, index = int(counts[seen - 1]), scanned + seen, index + seen

@@ -109,8 +109,9 @@ class ReadableStore(ABC):
 
         Without `tags`: stop - start, whatever the queue holds. With them the range ends where the queue does, and is
         moved up if it starts below the first message; 20,000 entries are looked at, or those up to the 5,001st that
-        matches, and what that means for all of them is inferred. In `SCHEDULE_TOPIC_XXXX` and beside a queue extension
-        there are no hashes, and records are looked at. Raises UsageError as `get`, and there the errors of `read`.
+        matches, and what that means for all of them is inferred. In `SCHEDULE_TOPIC_XXXX`, and where a unit of a queue
+        extension is lost, there are no hashes, and records are looked at. Raises UsageError as `get`, and there the
+        errors of `read`.
         """
         self._make_ready()
         return self._finder.estimate_count(topic, queue_id, start, stop, tags)

@@ -193,7 +193,7 @@ class QueueReader:
                 self.corrupt_skipped += behind - index
                 index = behind
                 continue
-            places = np.flatnonzero(may_match_mask(units, wanted))
+            places = np.flatnonzero(may_match_mask(queue, units, wanted))
             for at, unit in zip(places.tolist(), units[places].tolist(), strict=True):
                 check()
                 try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..index.consume_queue import ConsumeQueue
 from ..index.dispatch import DispatchRules, queue_entries
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, list_queue_folders
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders
 from ..index.queue_unit import UNIT_DTYPE, Units, same_message, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.disk import Disk
@@ -94,9 +94,10 @@ class _QueueCheck:
         self._ends: dict[QueueKey, int] = {}
         self._wrong: dict[QueueKey, tuple[int, int]] = {}
         """First wrong queue offset and how many are wrong."""
+        extension = extension_maker(disk, root)
         for key, folder in list_queue_folders(disk, root):
             sizes = {entry.size for entry in disk.list(folder) if entry.size}
-            queue = ConsumeQueue(disk, folder, max(sizes, default=20) // 20)
+            queue = ConsumeQueue(disk, folder, max(sizes, default=20) // 20, extension(key))
             try:
                 queue.load(thorough=True)
             except SegmentLengthError:
@@ -133,7 +134,11 @@ class _QueueCheck:
         at = indexes - first
         known = at < len(there)
         same = np.zeros(len(indexes), dtype=bool)
+        if queue is not None:
+            there = queue.resolved(there)
         same[known] = same_message(there[at[known]], units[known])
+        if queue is not None and queue.extension is not None:  # an address that leads nowhere
+            same[known] &= there["tags_code"][at[known]] == units["tags_code"][known]
         if not same.all():
             wrong = indexes[~same]
             before = self._wrong.get(key)

@@ -22,6 +22,7 @@ from ..store.disk import Disk, DiskFile
 from ..store.errors import DiskError, SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from ..store.settings import PAGE_SIZE
+from .queue_extension import QueueExtension
 from .queue_unit import (
     FILLER,
     UNIT_SIZE,
@@ -39,7 +40,8 @@ CHUNK_ENTRIES = 16_384
 class ConsumeQueue:
     """One queue of one topic. Written by the dispatcher alone, under its lock; read by anybody."""
 
-    def __init__(self, disk: Disk, folder: Path, file_entries: int) -> None:
+    def __init__(self, disk: Disk, folder: Path, file_entries: int, extension: QueueExtension | None = None) -> None:
+        self.extension = extension
         self._disk, self.folder, self._file_entries = disk, folder, file_entries
         self._first_file_index = 0
         """First entry of the oldest file."""
@@ -126,6 +128,10 @@ class ConsumeQueue:
             index += here
             count -= here
         return decode_units(parts[0] if len(parts) == 1 else b"".join(parts))
+
+    def resolved(self, units: Units) -> Units:
+        """Entries of this queue with tags codes in place of addresses in its extension."""
+        return units if self.extension is None else self.extension.resolved(units)
 
     def put(self, index: int, units: Units) -> None:
         """Write entries from `index` on, over what is there. The end moves with them.

@@ -56,6 +56,10 @@ class MemoryQueue:
             parts.append(self._tail[at : min(at + count, self._tail_count)])
         return parts[0] if len(parts) == 1 else np.concatenate(parts).astype(UNIT_DTYPE, copy=False)
 
+    def resolved(self, units: Units) -> Units:
+        """Entries with tags codes in place of addresses in the extension on disk."""
+        return self._below.resolved(units)
+
     def put(self, index: int, units: Units) -> None:
         """Set the entries from `index` on, which become the last ones; a hole before them becomes filler."""
         if not len(units):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from ..store.record import is_safe_topic
 from ..store.segment import segment_base
 from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
+from .queue_extension import EXTENSION_FOLDER, QueueExtension
 from .queue_unit import UNIT_SIZE, QueueUnit, Units
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
@@ -29,6 +30,8 @@ class Queue(Protocol):
     end: int
 
     def units(self, index: int, count: int) -> Units: ...
+
+    def resolved(self, units: Units) -> Units: ...
 
     def put(self, index: int, units: Units) -> None: ...
 
@@ -58,6 +61,7 @@ class QueueTable:
     def __init__(self, disk: Disk, root: Path, file_entries: int, *, in_memory: bool) -> None:
         self._disk, self._folder = disk, root / CONSUME_QUEUE_FOLDER
         self._file_entries, self._in_memory = file_entries, in_memory
+        self._extension = extension_maker(disk, root)
         self._queues: dict[QueueKey, Queue] = {}
         self.unreadable: list[str] = []
         """Queues that memory mode left out because their files have the wrong length."""
@@ -65,7 +69,7 @@ class QueueTable:
     def load(self, *, thorough: bool) -> None:
         """Find every queue. Raises SegmentLengthError for a file of the wrong length, unless in memory mode."""
         for key, folder in list_queue_folders(self._disk, self._folder.parent):
-            queue = ConsumeQueue(self._disk, folder, self._file_entries)
+            queue = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key))
             try:
                 queue.load(thorough=thorough)
             except SegmentLengthError as e:
@@ -84,7 +88,8 @@ class QueueTable:
         if queue is None:
             topic, queue_id = key
             assert is_safe_topic(topic), topic
-            on_disk = ConsumeQueue(self._disk, self._folder / topic / str(queue_id), self._file_entries)
+            folder = self._folder / topic / str(queue_id)
+            on_disk = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key))
             queue = MemoryQueue(on_disk) if self._in_memory else on_disk
             self._queues[key] = queue
         return queue
@@ -102,6 +107,14 @@ class QueueTable:
         for key, queue in self.items():
             assert isinstance(queue, ConsumeQueue)
             yield key, queue
+
+
+def extension_maker(disk: Disk, root: Path) -> Callable[[QueueKey], QueueExtension | None]:
+    """How the queues of a store come by their extensions: None for all where the store has none."""
+    base = root / EXTENSION_FOLDER
+    if not disk.exists(base):
+        return lambda key: None
+    return lambda key: QueueExtension(disk, base / key[0] / str(key[1]))
 
 
 def list_queue_folders(disk: Disk, root: Path) -> Iterator[tuple[QueueKey, Path]]:

@@ -178,7 +178,7 @@ def test_the_log_is_asked_only_for_what_may_match(tagged: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["cqext", "v2-v6", "lmq"])
 def test_what_rocketmq_wrote(name: str, golden_set: Callable[[str], GoldenSet]) -> None:
-    """With a queue extension the entries of `cqext` hold addresses: the records decide."""
+    """The entries of `cqext` hold addresses of its queue extension."""
     golden = golden_set(name)
     with flightlog.open_read_only(golden.store) as view:
         for key in view.queues():
