@@ -1,6 +1,7 @@
 """The real RocketMQ as fixtures.
 
 - `rocketmq`: its store, built once a run; harness.py says what it can do, `interop` is that module.
+- `rocketmq49`: the store of RocketMQ 4.9.8, with a part of that.
 - `live_rocketmq`: a RocketMQ that holds a store open and puts when it is told to; see live.py.
 - `mixed`: messages of every kind, and checks that both sides read what was put; see mixed.py.
 - `kill_writer`: a flightlog writer that is killed in the middle of its puts; see killing.py.
@@ -59,6 +60,16 @@ def rocketmq(interop: ModuleType) -> RocketMq:
     """Skips where Java, Maven or Maven's repository is missing; on CI a skip is a failure."""
     try:
         store: RocketMq = interop.RocketMq()
+    except interop.InteropUnavailableError as error:
+        pytest.skip(str(error))
+    return store
+
+
+@pytest.fixture(scope="session")
+def rocketmq49(interop: ModuleType) -> RocketMq:
+    """RocketMQ 4.9.8's store; skips as `rocketmq`."""
+    try:
+        store: RocketMq = interop.RocketMq(interop.JAVA_49_FOLDER)
     except interop.InteropUnavailableError as error:
         pytest.skip(str(error))
     return store

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 JAVA_FOLDER = Path(__file__).resolve().parent / "java"
-TARGET = JAVA_FOLDER / "target"
+JAVA_49_FOLDER = JAVA_FOLDER.with_name("java49")
+OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")  # RocketMQ 4.9 unmaps its files by their own methods
 MAIN_CLASS = "flightlog.interop.Main"
 BUILD_LIMIT_S = 900.0  # a first build fetches about 80 MB
 RUN_LIMIT_S = 300.0
@@ -136,12 +137,17 @@ def records_sha1(records: Iterable[bytes]) -> str:
 
 
 class RocketMq:
-    """RocketMQ 5.3.3's `DefaultMessageStore`, one fresh Java process a call."""
+    """RocketMQ 5.3.3's `DefaultMessageStore`, one fresh Java process a call.
 
-    def __init__(self) -> None:
+    With JAVA_49_FOLDER it is 4.9.8's: `write_store` and `open_store` alone, with the features "unicode", "empty",
+    "noprops", "types" and "v6", without digests, and with no queries but "all".
+    """
+
+    def __init__(self, java_folder: Path = JAVA_FOLDER) -> None:
         """Builds the programs if need be. Raises InteropUnavailableError or InteropError."""
         self._java = _find_java()
-        _build()
+        self._target = java_folder / "target"
+        _build(java_folder)
 
     def write_store(
         self,
@@ -220,7 +226,9 @@ class RocketMq:
         """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
         # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.
         command = [self._java, "-Xmx1g", "-XX:-UsePerfData", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
-        command += ["-cp", f"{TARGET / 'classes'}{os.pathsep}{TARGET / 'dependency'}/*", MAIN_CLASS, program]
+        command += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES]
+        target = self._target
+        command += ["-cp", f"{target / 'classes'}{os.pathsep}{target / 'dependency'}/*", MAIN_CLASS, program]
         return command + [f"{name}={_text(value)}" for name, value in arguments.items()]
 
     @contextmanager
@@ -341,32 +349,34 @@ def _find_java() -> str:
     return java
 
 
-def _build() -> None:
+def _build(folder: Path) -> None:
     """Compiles and fetches the jars once for each state of the sources, however many processes ask for it."""
-    TARGET.mkdir(exist_ok=True)
-    stamp = TARGET / "built"
-    wanted = _fingerprint()
-    with (TARGET / "lock").open("w") as lock:
+    target = folder / "target"
+    target.mkdir(exist_ok=True)
+    stamp = target / "built"
+    wanted = _fingerprint(folder)
+    with (target / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
         if stamp.exists() and stamp.read_text() == wanted:
             return
         maven = shutil.which("mvn")
         if maven is None:
             raise InteropUnavailableError("no mvn in PATH: the RocketMQ programs are built with Maven, 3.6 or newer")
-        for folder in ("classes", "dependency"):
-            shutil.rmtree(TARGET / folder, ignore_errors=True)
+        for name in ("classes", "dependency"):
+            shutil.rmtree(target / name, ignore_errors=True)
         command = [maven, "-q", "-B", "compile"]
-        done = subprocess.run(command, cwd=JAVA_FOLDER, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=BUILD_LIMIT_S)
         said = (done.stdout + done.stderr)[-STDERR_SHOWN:]
         if done.returncode != 0:
             if any(words in said for words in UNREACHABLE):
                 raise InteropUnavailableError(f"Maven cannot reach its repository with RocketMQ's jars\n{said}")
-            raise InteropError(f"mvn compile in {JAVA_FOLDER} failed with exit code {done.returncode}\n{said}")
+            raise InteropError(f"mvn compile in {folder} failed with exit code {done.returncode}\n{said}")
         stamp.write_text(wanted)
 
 
-def _fingerprint() -> str:
+def _fingerprint(folder: Path) -> str:
     digest = hashlib.sha256()
-    for path in [JAVA_FOLDER / "pom.xml", *sorted(p for p in (JAVA_FOLDER / "src").rglob("*") if p.is_file())]:
-        digest.update(f"{path.relative_to(JAVA_FOLDER)}\0".encode() + path.read_bytes())
+    sources = [p for root in {folder, JAVA_FOLDER} for p in (root / "src").rglob("*") if p.is_file()]
+    for path in [folder / "pom.xml", *sorted(sources)]:
+        digest.update(f"{path.relative_to(JAVA_FOLDER.parent)}\0".encode() + path.read_bytes())
     return digest.hexdigest()
