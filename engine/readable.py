@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..index.queue_table import QueueTable
 from ..store.errors import UsageError
@@ -13,6 +14,13 @@ from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT
 from .key_query import KeyQuery, QueryResult
 from .reading import OnCorrupt, QueueReader, queue_bounds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+DEFAULT_BATCH_COUNT = 65_536
+DEFAULT_BATCH_SIZE = 64 << 20
+"""Bytes of records."""
 
 
 class ReadableStore(ABC):
@@ -82,6 +90,31 @@ class ReadableStore(ABC):
         """
         self._make_ready()
         return self._queues.read(topic, queue_id, queue_offset, tags, on_corrupt, self._check_usable, self._catch_up)
+
+    def read_batch(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        max_count: int = DEFAULT_BATCH_COUNT,
+        max_size: int = DEFAULT_BATCH_SIZE,
+        columns: Sequence[str] | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> pa.RecordBatch:
+        """The messages that `read` gives from `queue_offset` (None: the first) on, as one Arrow record batch: at most
+        `max_count` of them and `max_size` bytes of records, but always one, however large, unless the queue has ended.
+
+        The columns are those of the Spark data source, in any case of letters; None: all of them, at their cost. Where
+        to go on stands in the metadata: `int(batch.schema.metadata[b"nextQueueOffset"])`; a batch without rows is the
+        end. The batch is a copy: it outlives the store.
+
+        Raises as `read`, but damage behind the first message ends the batch before it. Raises MissingExtraError without
+        pyarrow (the extra `arrow`), UsageError for limits below 1 or above 2**31 - 1 and 1 GiB, InvalidSettingsError
+        for a column that is not there.
+        """
+        self._make_ready()
+        return self._queues.read_batch((topic, queue_id), queue_offset, (max_count, max_size), columns, on_corrupt)
 
     @property
     def corrupt_skipped(self) -> int:

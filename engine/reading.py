@@ -22,8 +22,8 @@ one are passed over, whatever their tags, and leave the status as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
 from ..store.log_reader import LogReader
 from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
+from .columns import with_arrow
 from .entries import entries, may_match_mask, message_of, missing_file
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
 from .tag_filter import TagFilter, tag_filter
@@ -42,6 +43,9 @@ OnCorrupt = Literal["raise", "skip"]
 
 PAGE_ENTRIES = 512
 """Entries that an iterator fetches at a time."""
+
+BATCH_LIMITS = ((1 << 31) - 1, 1 << 30)
+"""The highest count, and bytes of records, of a record batch: positions in its columns are of 32 bits."""
 
 
 class QueueReader:
@@ -206,6 +210,28 @@ class QueueReader:
                     if message is not None and (wanted is None or wanted.matches(message)):
                         yield message
             index += len(units)
+
+    def read_batch(
+        self,
+        key: QueueKey,
+        queue_offset: int | None,
+        limits: tuple[int, int],
+        columns: Sequence[str] | None,
+        on_corrupt: OnCorrupt,
+    ) -> Any:
+        """See `ReadableStore.read_batch`; `limits` are a count and a size."""
+        arrow = with_arrow("batch_reading", "read_batch")
+        for name, value, highest in zip(("max_count", "max_size"), limits, BATCH_LIMITS, strict=True):
+            if not 1 <= value <= highest:
+                raise UsageError(f"{name}={value}: expected 1 to {highest}")
+        queue = self._table.get(key)
+        if queue is None:
+            return arrow.empty_batch(columns)
+        reader = arrow.BatchReader(self._reader, key, queue, *limits, on_corrupt == "skip")
+        try:
+            return reader.read(queue_offset, columns)
+        finally:
+            self.corrupt_skipped += reader.skipped
 
 
 def queue_bounds(queue: Queue | None) -> tuple[int, int]:

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import unquote, urlsplit
 
+from ..engine.columns.schema import find_column
 from ..store.errors import InvalidSettingsError
-from .schema import find_column
 
 OnCorrupt = Literal["fail", "skip"]
 

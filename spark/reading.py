@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..engine.columns.message_columns import MessageColumns
+from ..engine.columns.schema import find_column
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, DamagedStoreError
 from ..store.frame import FRAME_DTYPE, WalkEnd
@@ -21,11 +23,9 @@ from ..store.log_reader import WALK_END_TEXT
 from ..store.salvage import next_intact
 from ..store.scan import ROWS_A_PIECE, Rows, SegmentScan
 from ..store.segment import Segment
-from .columns import MessageColumns
 from .inner_batch import unwrap
 from .options import OnCorrupt
 from .planning import LogRange, gone
-from .schema import find_column
 from .visibility import is_message
 
 log = logging.getLogger("flightlog.spark")

@@ -9,12 +9,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from ..engine.columns.gathering import gather
 from ..store.scan import Rows
 from ..store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
-from .gathering import gather
 
 INTERNAL_TOPICS = (
     b"SCHEDULE_TOPIC_XXXX",  # messages that wait for a delay level
@@ -44,7 +43,7 @@ def is_message(piece: bytes | memoryview, rows: Rows) -> NDArray[np.bool_]:
     open_question = np.flatnonzero(MAY_BE_INTERNAL[first_byte])
     if len(open_question):
         asked = rows[open_question]
-        topics = gather(pa.py_buffer(piece), asked["topic_position"], asked["topic_size"]).dictionary_encode()
+        topics = gather(piece, asked["topic_position"], asked["topic_size"]).dictionary_encode()
         answers = np.array([is_internal(topic) for topic in topics.dictionary.to_pylist()])
         shown[open_question] &= ~answers[topics.indices.to_numpy()]
     return shown

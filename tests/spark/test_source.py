@@ -11,7 +11,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoredMessage, StoreSettings
-from flightlog.spark.schema import COLUMNS
+from flightlog.engine.columns.schema import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

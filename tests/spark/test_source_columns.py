@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flightlog.spark.columns import MessageColumns
-from flightlog.spark.gathering import as_text, gather
+from flightlog.engine.columns.gathering import as_text, gather
+from flightlog.engine.columns.message_columns import MessageColumns
+from flightlog.engine.columns.property_columns import PropertyColumns
+from flightlog.engine.columns.schema import COLUMNS
 from flightlog.spark.inner_batch import unwrap
-from flightlog.spark.property_columns import PropertyColumns
-from flightlog.spark.schema import COLUMNS
 from flightlog.spark.visibility import is_internal, is_message
 from flightlog.store import native
 from flightlog.store import properties as props

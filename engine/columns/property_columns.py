@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..store import properties as props
+from ...store import properties as props
 from .gathering import as_text, bytes_of, gather, spread
 from .schema import ARROW_TYPES
 
@@ -34,7 +34,7 @@ class PropertyColumns:
         """`texts` is a binary array, one element a message, without nulls."""
         self._count = len(texts)
         self._data, bounds = bytes_of(as_text(texts))
-        self._buffer = pa.py_buffer(self._data)
+        self._buffer = self._data
         self._message, self._name_start, self._name_stop, self._value_stop = _find_pairs(self._data, bounds)
 
     def value(self, name: str) -> Any:

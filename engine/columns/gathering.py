@@ -8,30 +8,29 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...store import native
+
 Integers = NDArray[Any]
+
+OFFSET_MAX = (1 << 31) - 1
 
 
 def gather(buffer: Any, starts: Integers, sizes: Integers) -> Any:
-    """A binary array of the bytes [start, start + size) of an Arrow buffer, copied.
+    """A binary array of the bytes [start, start + size) of a buffer, copied: any ranges, in any order.
 
-    Two ranges may be one and the same; otherwise they do not overlap. They come in any order.
-
-    The buffer itself is looked at as a binary array whose offsets are every start and every end in turn: each second
-    element is what is wanted, the others are what lies between, and one `take` leaves those out.
+    Raises ValueError for a range outside the buffer.
     """
-    count = len(starts)
-    if not count:
-        return pa.array([], pa.binary())
-    ends = starts + sizes
-    if (starts[1:] < ends[:-1]).any():
-        # The messages of an inner batch share their record's fields: each range once, in order, serves those too.
-        _, first, which = np.unique(starts, return_index=True, return_inverse=True)
-        return gather(buffer, starts[first], sizes[first]).take(pa.array(which))
-    offsets = np.empty(2 * count, np.int32)
-    offsets[0::2] = starts
-    offsets[1::2] = ends
-    alternating = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(offsets), buffer])
-    return alternating.take(pa.array(np.arange(0, 2 * count, 2, dtype=np.int32)))
+    offsets = np.zeros(len(starts) + 1, np.int32)
+    lengths = np.ascontiguousarray(sizes, np.int64)
+    ends = np.cumsum(lengths)
+    if len(ends) and ends[-1] > OFFSET_MAX:
+        raise ValueError(
+            f"{ends[-1]} bytes in one column, an Arrow array takes {OFFSET_MAX}: read fewer messages at a time"
+        )
+    offsets[1:] = ends
+    data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+    native.gather(buffer, np.ascontiguousarray(starts, np.int64), lengths, data)
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def as_text(raw: Any) -> Any:

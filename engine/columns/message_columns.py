@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..store import properties as props
-from ..store.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
-from ..store.record import BORN_HOST_AT
-from ..store.scan import Rows
-from ..store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from ...store import properties as props
+from ...store.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
+from ...store.record import BORN_HOST_AT
+from ...store.scan import Rows
+from ...store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from .gathering import as_text, bytes_of, gather
 from .property_columns import PropertyColumns
 from .schema import ARROW_TYPES, BY_NAME
@@ -42,7 +42,7 @@ class MessageColumns:
 
     def __init__(self, piece: bytes | memoryview, rows: Rows, batch_indexes: Integers | None) -> None:
         """`batch_indexes` holds -1 for a message of no inner batch; None means that all are such."""
-        self._buffer = pa.py_buffer(piece)
+        self._buffer = piece
         self._rows, self._batch_indexes = rows, batch_indexes
 
     def column(self, name: str) -> Any:

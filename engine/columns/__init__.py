@@ -1,0 +1,21 @@
+"""Messages as columns: record batches out of queues, columns into the log.
+
+Arrow is an extra: what needs it is imported by `with_arrow`, on first use.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from ...store.errors import MissingExtraError
+
+
+def with_arrow(module: str, needed_for: str) -> Any:
+    """A module of this folder that imports pyarrow. Raises MissingExtraError where there is none."""
+    try:
+        return import_module(f".{module}", __name__)
+    except ImportError as e:
+        if (e.name or "").split(".")[0] != "pyarrow":
+            raise
+        raise MissingExtraError("arrow", needed_for) from e
