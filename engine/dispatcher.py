@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from ..index.consume_queue import ConsumeQueue, open_writable
+from ..index.consume_queue import open_writable
 from ..index.dispatch import DispatchCount, DispatchRules
 from ..index.index_writer import FlushRound
 from ..index.key_entries import KeyEntries
