@@ -1,8 +1,7 @@
 """Reading messages of one queue: `get`, with RocketMQ's statuses, and `read`, an iterator.
 
     condition, in this order                   status                    next queue offset
-    no such queue                              NO_MATCHED_LOGIC_QUEUE    0
-    the queue's end is 0                       NO_MESSAGE_IN_QUEUE       0
+    no such queue, or its end is 0             NO_MESSAGE_IN_QUEUE       0
     offset below the first message             OFFSET_TOO_SMALL          the first message
     offset at the end                          OFFSET_OVERFLOW_ONE       the offset
     offset past the end                        OFFSET_OVERFLOW_BADLY     the end
@@ -17,7 +16,8 @@ A get looks at entries one after another, and stops before one that lies in the 
 (engine/get_limits.py). One that is gone stands for its whole segment: the entries behind it that point into the same
 one are passed over, whatever their tags, and leave the status as it is.
 
-(RocketMQ's `DefaultMessageStore#getMessage`.)
+(RocketMQ's `DefaultMessageStore#getMessage`, which makes a queue for whoever asks and so never comes to its
+NO_MATCHED_LOGIC_QUEUE.)
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class QueueReader:
         wanted = tag_filter(tags)
         queue = self._table.get((topic, queue_id))
         if queue is None:
-            return GetResult(GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0, [])
+            return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
         first, end = queue.min_index, queue.end
         messages: list[StoredMessage] = []
         if end == 0:

@@ -197,7 +197,7 @@ def test_a_store_without_a_segment(tmp_path: Path, assert_clean: AssertClean) ->
     (tmp_path / "commitlog").mkdir()
     with flightlog.open_read_only(tmp_path) as view:
         assert (view.queues(), view.end_physical_offset, view.min_physical_offset) == ({}, 0, 0)
-        assert view.get("t", 0, 0).status is GetStatus.NO_MATCHED_LOGIC_QUEUE
+        assert view.get("t", 0, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
         with pytest.raises(CorruptRecordError):
             view.log_reader.message_at(0)
         view.refresh()

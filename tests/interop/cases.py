@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SEED = int(os.environ["FLIGHTLOG_INTEROP_SEED"])  # of this run; tests/conftest.py draws it
 
-KINDS = ("gets", "times", "queries", "timed_queries", "estimates", "looks")
-DIFFERENT_KINDS = ("absent", "past_the_end", "first_keys")  # where answers may differ
+KINDS = ("gets", "absent", "times", "queries", "timed_queries", "estimates", "looks")
+DIFFERENT_KINDS = ("past_the_end", "first_keys")  # where answers may differ
 FAR_GETS = "far_gets"  # asked where nothing counts as in memory
 NOTHING_IN_MEMORY = "accessMessageInMemoryMaxRatio"
 

@@ -91,6 +91,10 @@ def test_get(opened: Opened) -> None:
     opened.check([(q, theirs) for q, theirs in opened.pairs("gets") if not opened.asked.case.collides(q.tags)])
 
 
+def test_get_from_a_queue_that_is_not_there(opened: Opened) -> None:
+    opened.check(opened.pairs("absent"))
+
+
 @pytest.mark.parametrize("name", [*FRESH, *GOLDEN])
 def test_get_far_from_the_end_of_the_log(asked: dict[str, Asked], name: str) -> None:
     """Where RocketMQ takes nothing for being in memory, it answers less at a time."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.store.errors import CorruptRecordError
+from flightlog.store.errors import CorruptRecordError, UsageError
 
 if TYPE_CHECKING:
     from tests.interop.asking import Get
@@ -132,14 +132,21 @@ def test_rocketmq_shows_a_phantom(asked: dict[str, Asked], asking: ModuleType, b
             assert not asking.differing(found.pairs["looks"], store)
 
 
-def test_rocketmq_makes_a_queue_for_whoever_asks(asked: dict[str, Asked], both_ways: BothWays) -> None:
-    """So it never answers NO_MATCHED_LOGIC_QUEUE, as its own rules have it: the next offset is the same."""
-    found = asked["fresh-clean"]
-    with both_ways(found) as stores:
-        for store in stores:
-            for get, theirs in found.pairs["absent"]:
-                assert theirs == ("NO_MESSAGE_IN_QUEUE", 0, 0, 0, [], [])
-                assert get.ours(store) == ("NO_MATCHED_LOGIC_QUEUE", 0, 0, 0, [], [])
+def test_rocketmq_takes_a_get_of_no_messages_for_one_of_one(
+    rocketmq: RocketMq, interop: ModuleType, asking: ModuleType, mixed: ModuleType, tmp_path: Path
+) -> None:
+    """And one of fewer than none. flightlog asks its caller for a number of messages."""
+    path = tmp_path / "store"
+    with flightlog.open(path, mixed.small_settings()) as store:
+        store.put_many([flightlog.Message("t", b"%d" % i) for i in range(3)])
+        gets = [asking.Get("t", 0, 1, count) for count in (0, -1)]
+    answers = rocketmq.ask([interop.Questions(path, [get.words() for get in gets], mixed.SMALL)])
+    with flightlog.open_read_only(path) as view:
+        for get, line in zip(gets, answers[0].lines, strict=True):
+            assert get.theirs(line)[:2] == ("FOUND", 2)
+            with pytest.raises(UsageError, match="expected at least 1"):
+                view.get(get.topic, get.queue_id, get.queue_offset, get.max_count)
+        assert view.verify().is_clean
 
 
 def test_rocketmq_counts_nothing_of_a_queue_file_past_the_end(asked: dict[str, Asked], asking: ModuleType) -> None:

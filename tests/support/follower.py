@@ -76,7 +76,6 @@ class Follower:
         assert view.get(TOPIC, queue_id, end).status in (
             flightlog.GetStatus.OFFSET_OVERFLOW_ONE,
             flightlog.GetStatus.NO_MESSAGE_IN_QUEUE,
-            flightlog.GetStatus.NO_MATCHED_LOGIC_QUEUE,
         )
 
 

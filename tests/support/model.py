@@ -194,7 +194,7 @@ class Model:
         """Status, next queue offset, messages."""
         queue, limits = self.listed(key, end), self.limits
         if not queue:
-            return GetStatus.NO_MATCHED_LOGIC_QUEUE, 0, []
+            return GetStatus.NO_MESSAGE_IN_QUEUE, 0, []
         if queue_offset < 0:
             return GetStatus.OFFSET_TOO_SMALL, 0, []
         if queue_offset == len(queue):

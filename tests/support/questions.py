@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import pytest
 
 import flightlog
-from flightlog import GetStatus, StoredMessage
+from flightlog import StoredMessage
 from flightlog.store.errors import UsageError
 
 if TYPE_CHECKING:
@@ -68,8 +68,6 @@ class Questions:
     ) -> None:
         found = store.get(*key, offset, max_count, tags=tags, max_size=max_size)
         status, next_offset, records = self._model.get(key, offset, max_count, tags, max_size, end)
-        if status is GetStatus.NO_MATCHED_LOGIC_QUEUE and key in store.queues():
-            status = GetStatus.NO_MESSAGE_IN_QUEUE  # a power cut has taken its messages and left its folder
         bounds = self._model.bounds(end).get(key, (0, 0))
         answer = (found.status, found.next_queue_offset, found.min_queue_offset, found.max_queue_offset)
         asked = f"get {key} {offset} {max_count} {tags} {max_size}"
