@@ -146,6 +146,11 @@ class _QueueCheck:
 
     def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: Survey, dispatched: int) -> None:
         end = self._ends.get(key)
+        if filler := queue.filler_count():
+            self._report.oddities.append(
+                f"{self._folder / key[0] / str(key[1])}: {filler} entries of filler before the first message at "
+                f"{queue.min_index}, as RocketMQ writes where a queue does not start at 0"
+            )
         if queue.end > queue.min_index:
             units = queue.units(queue.min_index, queue.end - queue.min_index)
             holes = np.flatnonzero(~valid_mask(units))

@@ -24,6 +24,7 @@ from .survey import Survey
 
 REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is made anew from the log"
 COMPLETE = "open the store for writing once: it is completed from the log"
+TAKE_BACK = "open the store for writing once: what the index knows of a tail that is cut is taken back"
 
 
 class _Keys(NamedTuple):
@@ -39,6 +40,8 @@ class KeyCheck:
         self._index = open_index_to_read(disk, evidence.root)
         self._missing = self._stale = 0
         self._first_missing = self._first_stale = -1
+        self._repeated = 0
+        """Entries that say again what their record says again itself."""
 
     def run(self, whole: Survey, *, is_live: bool) -> None:
         index, report = self._index, self._report
@@ -51,11 +54,9 @@ class KeyCheck:
             report.index_entries += check.header.next_entry - 1
             duplicates += check.duplicates
             report.findings += [Finding(check.path, 0, problem, REMAKE) for problem in check.problems]
-        if duplicates:
-            report.oddities.append(
-                f"{index.folder}: {duplicates} keys stand twice for one record, as RocketMQ leaves the one at the "
-                "border of two of its lives"
-            )
+            # A clean close is not recovered from: what it left behind its end nobody would look for.
+            mend = REMAKE if self._evidence.is_clean else TAKE_BACK
+            report.findings += [Finding(check.path, 0, problem, mend) for problem in check.behind]
         judged = self._judged_below(whole)
         if index.unreadable:
             return
@@ -69,6 +70,7 @@ class KeyCheck:
                 report.oddities.append(f"{index.folder}: no index file; keys are found by reading the log")
             return
         self._compare(whole, judged)
+        self._tell_duplicates(duplicates)
         if self._stale:
             meaning = f"{self._stale} entries that no record stands for: stale, or of a tail that was cut"
             report.findings.append(Finding(index.folder, self._first_stale, meaning, REMAKE))
@@ -78,6 +80,18 @@ class KeyCheck:
                 mend = COMPLETE
                 meaning += ": RocketMQ deletes index files after an unclean exit, and does not make all of them anew"
             report.findings.append(Finding(index.folder, self._first_missing, meaning, mend))
+
+    def _tell_duplicates(self, duplicates: int) -> None:
+        at_border, folder = duplicates - self._repeated, self._index.folder
+        if self._repeated:
+            self._report.oddities.append(
+                f"{folder}: {self._repeated} keys stand more than once for a record that has them more than once"
+            )
+        if at_border > 0:
+            self._report.oddities.append(
+                f"{folder}: {at_border} keys stand twice for one record, as RocketMQ leaves the one at the border of "
+                "two of its lives"
+            )
 
     def _judged_below(self, whole: Survey) -> int:
         """Physical offset below which every key should be in a file."""
@@ -93,21 +107,25 @@ class KeyCheck:
         feed = _Feed(self._index.entries(whole.start))
         for start, stop in whole.extents:
             feed.take_below(start)  # of damage, or of what the log no longer holds: nobody can say
-            stop = min(stop, judged)
             below = start
             for keys in keys_between(self._reader, start, stop):
                 below = int(keys.physical_offset[-1]) + 1
-                self._match(_Keys(keys.physical_offset, keys.key_hash.astype(np.int64)), feed.take_below(below))
+                self._match(_Keys(keys.physical_offset, keys.key_hash.astype(np.int64)), feed.take_below(below), judged)
             if below < stop:
-                self._match(_Keys(np.empty(0, np.int64), np.empty(0, np.int64)), feed.take_below(stop))
+                self._match(_Keys(np.empty(0, np.int64), np.empty(0, np.int64)), feed.take_below(stop), judged)
 
-    def _match(self, expected: _Keys, there: _Keys) -> None:
+    def _match(self, expected: _Keys, there: _Keys, judged: int) -> None:
         offsets = np.concatenate((expected.physical_offset, there.physical_offset))
         places, rank = np.unique(offsets, return_inverse=True)
         count = len(expected.physical_offset)
-        of_log = rank[:count].astype(np.int64) << 32 | expected.key_hash
-        of_index = rank[count:].astype(np.int64) << 32 | there.key_hash
-        missing, stale = np.setdiff1d(of_log, of_index), np.setdiff1d(of_index, of_log)
+        of_log, in_record = np.unique(rank[:count].astype(np.int64) << 32 | expected.key_hash, return_counts=True)
+        of_index, in_index = np.unique(rank[count:].astype(np.int64) << 32 | there.key_hash, return_counts=True)
+        _, log_at, index_at = np.intersect1d(of_log, of_index, assume_unique=True, return_indices=True)
+        self._repeated += int(np.sum(np.minimum(in_record[log_at], in_index[index_at]) - 1))
+        missing, stale = (
+            keys[places[keys >> 32] < judged]
+            for keys in (np.setdiff1d(of_log, of_index), np.setdiff1d(of_index, of_log))
+        )
         if len(missing) and not self._missing:
             self._first_missing = int(places[missing[0] >> 32])
         if len(stale) and not self._stale:

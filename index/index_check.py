@@ -31,6 +31,8 @@ class IndexFileCheck:
     header: IndexHeader
     problems: list[str] = field(default_factory=list)
     """In words, with the numbers of entries and slots; empty for a sound file."""
+    behind: list[str] = field(default_factory=list)
+    """The same of entries behind the log's end, which a recovery takes back."""
     duplicates: int = 0
     """Entries that say what another one of the same record says. No damage: RocketMQ indexes the record at the border
     of two lives twice, and a record may carry a key twice."""
@@ -110,6 +112,7 @@ class _Check:
                 offsets >= self._log_end,
                 first,
                 lambda i: f"physical offset {offsets[i]}, expected one before the log's end at {self._log_end}",
+                into=self.found.behind,
             )
         self._tell(times < 0, first, lambda i: f"time difference {times[i]}, expected none below zero")
         self._count_duplicates(piece)
@@ -155,9 +158,16 @@ class _Check:
         if used != self.found.header.slot_count and self._at_rest:
             self.found.problems.append(f"the header counts {self.found.header.slot_count} used slots, expected {used}")
 
-    def _tell(self, bad: NDArray[np.bool_], first: int, text: Callable[[int], str], what: str = "entry") -> None:
-        where = np.flatnonzero(bad)
+    def _tell(
+        self,
+        bad: NDArray[np.bool_],
+        first: int,
+        text: Callable[[int], str],
+        what: str = "entry",
+        into: list[str] | None = None,
+    ) -> None:
+        where, problems = np.flatnonzero(bad), self.found.problems if into is None else into
         if len(where):
-            self.found.problems += [f"{what} {first + i}: {text(i)}" for i in where[:MOST_OF_A_KIND].tolist()]
+            problems += [f"{what} {first + i}: {text(i)}" for i in where[:MOST_OF_A_KIND].tolist()]
             if len(where) > MOST_OF_A_KIND:
-                self.found.problems.append(f"… and {len(where) - MOST_OF_A_KIND} more of that kind")
+                problems.append(f"… and {len(where) - MOST_OF_A_KIND} more of that kind")

@@ -207,3 +207,40 @@ def test_verify_calls_keys_that_stand_twice_an_oddity(name: str, twice: int, gol
     assert report.is_clean
     (oddity,) = report.oddities
     assert f"{twice} keys stand twice for one record" in oddity
+
+
+def test_verify_tells_keys_that_a_message_has_twice_from_those_of_a_border(
+    small: GetSet, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    with flightlog.open_read_only(small("collisions").store) as view:
+        (of_rocketmq,) = view.verify().oddities
+    path = tmp_path / "ours"
+    with flightlog.open(path) as store:
+        store.put(Message("t", b"", keys=["a", "b", "a", "a"]))
+        store.put(Message("t", b"", keys=["a"]))
+    (of_ours,) = assert_clean(path).oddities
+    for oddity, count in ((of_rocketmq, 13), (of_ours, 2)):
+        assert oddity.endswith(f": {count} keys stand more than once for a record that has them more than once")
+
+
+def test_verify_names_filler(golden_set: GetSet) -> None:
+    with flightlog.open_read_only(golden_set("preblank").store) as view:
+        report = view.verify()
+        first = {queue: bounds[0] for queue, bounds in view.queues().items()}
+    assert report.is_clean and len(report.oddities) == 11
+    for (topic, queue_id), begin in first.items():
+        told = [oddity for oddity in report.oddities if f"/{topic}/{queue_id}: " in oddity]
+        assert len(told) == (1 if begin % 50 else 0)
+        assert all(f": {begin % 50} entries of filler before the first message at {begin}, " in line for line in told)
+
+
+def test_opening_for_writing_mends_what_verify_says_it_mends(
+    golden_copy: Callable[[str], Path], assert_clean: AssertClean
+) -> None:
+    """Of the set whose torn record is in a queue and in the index."""
+    path = golden_copy("abort-torn") / "store"
+    with flightlog.open_read_only(path) as view:
+        findings = view.verify().findings
+    assert len(findings) == 3 and all(finding.mend.startswith("open the store for writing") for finding in findings)
+    flightlog.open(path).close()
+    assert_clean(path)
