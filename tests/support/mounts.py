@@ -1,0 +1,47 @@
+"""Small real file systems, mounted from a file: root alone may do that."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+
+def needs_root() -> None:
+    """Skips where nothing can be mounted."""
+    if os.geteuid() != 0:
+        pytest.skip("only root may mount a file system")
+    for program in ("mkfs.ext4", "mount", "umount"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not here")
+
+
+class Ext4:
+    """An ext4 file system of `size` bytes in a file of `folder`, mounted while this is used as a context manager."""
+
+    def __init__(self, folder: Path, size: int, options: str = "") -> None:
+        self.place = folder / "mounted"
+        self._image, self._size, self._options = folder / "image", size, options
+
+    def make(self) -> None:
+        """A new, empty one."""
+        self._image.unlink(missing_ok=True)
+        with self._image.open("wb") as file:
+            file.truncate(self._size)
+        _run("mkfs.ext4", "-q", "-b", "4096", "-m", "0", str(self._image))
+
+    def __enter__(self) -> Path:
+        self.place.mkdir(parents=True, exist_ok=True)
+        _run("mount", "-o", f"loop{self._options}", str(self._image), str(self.place))
+        return self.place
+
+    def __exit__(self, *error: object) -> None:
+        _run("umount", str(self.place))
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
