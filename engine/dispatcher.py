@@ -169,6 +169,33 @@ class Dispatcher:
         with self._lock:
             return index.full_timestamp_ms
 
+    def advance_queues(self, min_physical_offset: int) -> int:
+        """Have every queue begin behind the entries of what the log has let go; returns the sum of their starts."""
+        starts = 0
+        for _, queue in self._table.on_disk():
+            with self._lock:  # one by one: there may be very many, and puts go on
+                queue.set_min_offset(min_physical_offset)
+                starts += queue.min_index
+        return starts
+
+    def expire_queues(self) -> list[Path]:
+        """Remove queue files behind which every queue begins. Raises DiskError."""
+        removed: list[Path] = []
+        for _, queue in self._table.on_disk():
+            with self._lock:
+                removed += queue.expire()
+        return removed
+
+    def index_count_from(self, index: KeyIndex, min_physical_offset: int) -> int:
+        """How many index files `expire_index` would leave."""
+        with self._lock:
+            return len(index.files) - index.count_expired(min_physical_offset)
+
+    def expire_index(self, index: KeyIndex, min_physical_offset: int) -> list[Path]:
+        """Remove index files of records that the log has let go. Raises DiskError."""
+        with self._lock:
+            return index.expire(min_physical_offset)
+
     def sync_queues(self) -> SyncedQueues:
         """Sync every queue file written so far. Raises SyncFailedError."""
         with self._lock:

@@ -10,6 +10,8 @@ A round comes flush_interval_ms after something was appended, and when something
                      queue_flush_least_pages of entries are new or the log has begun a segment, else every
                      queue_flush_thorough_interval_ms
     flush the index  every index_flush_interval_ms
+    clean up         every clean_interval_ms, a minute after the start for the first time, if retention is asked for:
+                     before everything else, for it may make the room that the rest lacks
 
 Between rounds it syncs at once for puts that did not wait for a sync (`sync_soon`).
 
@@ -25,13 +27,16 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..store.clock import Clock
-from ..store.errors import DiskFullError, StorePoisonedError
+from ..store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
 from ..store.settings import FlushMode, StoreSettings
 from .bell import Bell
 from .flush_rule import FlushRule
 from .service_thread import ServiceThread
 
 log = logging.getLogger("flightlog.flush")
+
+FIRST_CLEAN_UP_S = 60
+"""As long after the start as RocketMQ cleans up for the first time."""
 
 
 class Flushable(Protocol):
@@ -50,6 +55,8 @@ class Flushable(Protocol):
     def index_is_dirty(self, least_pages: int) -> bool: ...
 
     def flush_index(self) -> None: ...
+
+    def clean_up(self, hours: int | None) -> object: ...
 
     def poison(self, cause: BaseException) -> None: ...
 
@@ -71,6 +78,10 @@ class FlushService:
         )
         index_interval_s = settings.index_flush_interval_ms / 1000
         self._index_rule = FlushRule(index_interval_s, 0, index_interval_s)
+        self._retention_hours, self._clean_interval_s = settings.retention_hours, settings.clean_interval_ms / 1000
+        self._clean_due_s = math.inf
+        if self._retention_hours is not None:
+            self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
         self._work = Bell()
         """Rung by appends; waited for while no round is coming."""
         self._hurry = Bell()
@@ -107,7 +118,7 @@ class FlushService:
         self._work.ring()
 
     def _serve(self) -> None:
-        due_s = math.inf  # when the next round comes
+        due_s = self._clean_due_s  # when the next round comes
         is_coming = False  # because of appends; further ones need not wake anybody
         while True:
             left_s = due_s - self._clock.monotonic_s()
@@ -126,7 +137,7 @@ class FlushService:
                 if not self._does(self._store.flush_log):
                     return
             if left_s <= 0:
-                if not self._does(self._flush_what_is_due):
+                if not (self._does(self._clean_up_if_due) and self._does(self._flush_what_is_due)):
                     return
                 due_s = self._next_round_s()
 
@@ -144,6 +155,17 @@ class FlushService:
             self._index_rule.flushed(self._clock.monotonic_s())
         self._lacks_room = False
 
+    def _clean_up_if_due(self) -> None:
+        if self._clean_due_s > self._clock.monotonic_s():
+            return
+        try:
+            self._store.clean_up(self._retention_hours)
+        except (SyncFailedError, StorePoisonedError):
+            raise
+        except DiskError as e:  # nothing is lost by it
+            log.warning("what is too old cannot be removed; it is tried again: %s", e)
+        self._clean_due_s = self._clock.monotonic_s() + self._clean_interval_s
+
     def _next_round_s(self) -> float:
         """When to come back though nothing is appended any more; infinity if everything is flushed."""
         store, soon_s = self._store, self._clock.monotonic_s() + self._interval_s
@@ -153,6 +175,7 @@ class FlushService:
             self._log_rule.due_s(store.log_is_dirty),
             self._queue_rule.due_s(store.queues_are_dirty),
             self._index_rule.due_s(store.index_is_dirty),
+            self._clean_due_s,
         )
         return max(due_s, soon_s)
 

@@ -42,6 +42,7 @@ from .read_only import open_read_only
 from .readable import ReadableStore
 from .reading import QueueReader
 from .recovery import RecoveryReport
+from .retention import CleanUpReport
 from .statistics import StoreStatistics, live_statistics
 from .upkeep import Upkeep
 
@@ -78,7 +79,7 @@ class MessageStore(ReadableStore):
                 if parts.index is not None
                 else None
             )
-            self._upkeep = keep = Upkeep(disk, path, parts, clock)
+            self._upkeep = keep = Upkeep(disk, path, settings, clock, parts)
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             service = FlushService(settings, clock, keep)
             self._service = service
@@ -174,6 +175,21 @@ class MessageStore(ReadableStore):
         parts = self._log, self._dispatcher, self._table, self._upkeep
         return live_statistics(self._disk, self.path, *parts, self._clock)
 
+    def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
+        """One round of retention now: the oldest full segments go, `clean_batch_count` at most, if they were last
+        written to `retention_hours` ago (None: the setting of that name, and without that nothing goes), or for want of
+        room as the settings say; then the queue files, index files and seals of what is gone. Says what went.
+
+        The last segment stays, and so does what an iterator or an open view of this process is yet to read. What has
+        gone from the log is answered as OFFSET_TOO_SMALL by `get`.
+
+        Raises DiskError if a file cannot be removed: what went before is gone, and the next round goes on. Raises
+        StorePoisonedError, StoreClosedError, ForkedStoreError.
+        """
+        self._check_usable()
+        hours = self.settings.retention_hours if retention_hours is None else retention_hours
+        return self._upkeep.clean_up(hours, is_asked_for=True)
+
     # -- life
 
     def close(self) -> None:
@@ -206,6 +222,7 @@ class MessageStore(ReadableStore):
     def _close_locked(self) -> None:
         if self._is_let_go:
             return
+        self._queues.let_go()
         try:
             self._end()
         finally:

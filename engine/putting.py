@@ -38,7 +38,7 @@ class Putter:
         upkeep: Upkeep,
     ) -> None:
         self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
-        self._divert, self._service = divert, service
+        self._divert, self._service, self._retention = divert, service, upkeep.retention
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._clock, self._put_ms = clock, upkeep.put_ms
@@ -73,8 +73,7 @@ class Putter:
         return future
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        if self._dispatcher.is_stalled:
-            self._dispatcher.catch_up()
+        self._check_room()
         settings, segment_size = self._settings, self._log.segment_size
         records: list[PreparedRecord] = []
         waits = False
@@ -97,10 +96,16 @@ class Putter:
             self._await_sync(results)
         return results
 
-    def _append_one(self, message: Message) -> tuple[PutResult, bool]:
-        """Append it; returns where it went, and whether it is to wait for a sync."""
+    def _check_room(self) -> None:
+        """Raise DiskFullError while the disk has no room, as it was last seen and still is."""
         if self._dispatcher.is_stalled:
             self._dispatcher.catch_up()
+        if self._retention.is_disk_full:
+            self._retention.refuse_puts()
+
+    def _append_one(self, message: Message) -> tuple[PutResult, bool]:
+        """Append it; returns where it went, and whether it is to wait for a sync."""
+        self._check_room()
         diverted = self._divert(message)
         record = prepare(diverted, self._settings, self._log.segment_size)
         waits = self._is_sync and diverted.waits_for_sync

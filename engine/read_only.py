@@ -17,6 +17,7 @@ from ..index.dispatch import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
+from ..store.holds import Hold, Holds
 from ..store.log_files import COMMIT_LOG_FOLDER, list_log_files
 from ..store.log_reader import LogReader
 from ..store.progress import STILL_OPEN, read_progress
@@ -56,12 +57,18 @@ class ReadOnlyStore(ReadableStore):
             )
         if not disk.exists(path / COMMIT_LOG_FOLDER):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
-        self._look()
-        for _ in range(MORE_LOOKS):
-            if not self._evidence.is_stale(disk):
-                break
+        self._hold = Hold(Holds.of(path / COMMIT_LOG_FOLDER), 0)
+        for look in range(MORE_LOOKS, -1, -1):
+            try:
+                self._look()
+                if not self._evidence.is_stale(disk):
+                    break
+            except FileNotFoundError:
+                # A writer removes what is old; RocketMQ, segments that it has prepared and does not need.
+                if not look:
+                    raise
             self._reader.close()
-            self._look()
+        self._hold.move(self._reader.min_offset)
         for line in self.report.log_lines():
             log.info("%s: %s", path, line)
 
@@ -128,7 +135,9 @@ class ReadOnlyStore(ReadableStore):
         self._check_usable()
         if self._is_same_session():
             self._follow(self._evidence.readable_below)
+            self._let_go_of_what_is_due()
             return
+        self._let_go_of_what_is_due()
         evidence = read_evidence(self._disk, self.path, tolerant=True)
         if evidence == self._evidence and evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
             return  # nobody has opened the store since
@@ -136,6 +145,7 @@ class ReadOnlyStore(ReadableStore):
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
         self._survey, self.report = reopened._survey, reopened.report
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
+        self._hold.move(self._reader.min_offset)
 
     def _readable_end(self) -> int:
         return self._survey.end
@@ -154,6 +164,26 @@ class ReadOnlyStore(ReadableStore):
         if is_same:
             self._evidence = replace(known, progress=progress)
         return is_same
+
+    def _let_go_of_what_is_due(self) -> None:
+        """Begin where the log begins now, or would if this view did not hold it; but no iterator loses what it is yet
+        to read."""
+        reader, due_below = self._reader, Holds.of(self._reader.folder).due_below
+        held = self._queues.lowest_held()
+        if held is not None:
+            due_below = min(due_below, held)
+        segments = reader.segments
+        first = 0
+        while first + 1 < len(segments) and (
+            segments[first].end <= due_below or not self._disk.exists(segments[first].path)
+        ):
+            first += 1
+        if first:
+            reader.segments = segments[first:]
+            for _, queue in self._table.items():
+                queue.skip_removed()
+                queue.set_min_offset(reader.min_offset)
+        self._hold.move(reader.min_offset if held is None else min(held, reader.min_offset))
 
     def _follow(self, visible: int) -> None:
         start = self._survey.end
@@ -218,6 +248,8 @@ class ReadOnlyStore(ReadableStore):
         """Let go of every file. Calling it twice is fine; messages read before stay."""
         self._closed = True
         self._reader.close()
+        self._queues.let_go()
+        self._hold.release()
 
     def __enter__(self) -> ReadOnlyStore:
         return self

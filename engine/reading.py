@@ -31,6 +31,7 @@ from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit
 from ..schedule.delay_levels import SCHEDULE_TOPIC
 from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
+from ..store.holds import Hold, Holds
 from ..store.log_reader import LogReader
 from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
@@ -57,6 +58,7 @@ class QueueReader:
         self._reader, self._table, self._limits = reader, table, limits
         self._readable_end = readable_end
         """Physical offset up to which the log may be read now."""
+        self._holds = Holds.of(reader.folder)
         self.corrupt_skipped = 0
         """Messages that `on_corrupt="skip"` has left out so far."""
 
@@ -98,6 +100,10 @@ class QueueReader:
             room = (max_count, clamp_max_size(max_size))
             status, examined = self._collect((topic, queue_id), queue_offset, candidates, wanted, room, messages)
             next_queue_offset = queue_offset + examined if examined else queue.next_file_index(queue_offset)
+            if not examined:
+                queue.skip_removed()
+                if queue.min_index > queue_offset:  # its file was removed a moment ago
+                    status, next_queue_offset = GetStatus.OFFSET_TOO_SMALL, queue.min_index
         return GetResult(status, next_queue_offset, first, end, messages)
 
     def _collect(
@@ -150,6 +156,14 @@ class QueueReader:
                 status = missed
         return status, examined
 
+    def let_go(self) -> None:
+        """Hold nothing any more: the store was closed, and no iterator can go on."""
+        self._holds.release_all(self)
+
+    def lowest_held(self) -> int | None:
+        """Physical offset from which on iterators are yet to read; None if there is none."""
+        return self._holds.lowest(self)
+
     def read(
         self,
         topic: str,
@@ -161,7 +175,8 @@ class QueueReader:
         catch_up: Callable[[], None] | None = None,
     ) -> Iterator[StoredMessage]:
         """Every message that matches, from `queue_offset` (None: the first) to the end as it is when the end is
-        reached. Messages that the log lets go meanwhile are passed over.
+        reached. Messages that the log has let go are passed over; retention in this process lets none go that an
+        iterator which has begun is yet to read.
 
         `check` is called before each message and may raise. `catch_up` is called at the end: the queue may have grown.
         """
@@ -181,6 +196,23 @@ class QueueReader:
         queue = self._table.get(key)
         if queue is None:
             return
+        hold = Hold(self._holds, self._reader.min_offset, self)
+        try:
+            yield from self._read_held(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, hold)
+        finally:
+            hold.release()
+
+    def _read_held(
+        self,
+        key: QueueKey,
+        queue: Queue,
+        queue_offset: int | None,
+        wanted: TagFilter | None,
+        on_corrupt: OnCorrupt,
+        check: Callable[[], None],
+        catch_up: Callable[[], None] | None,
+        hold: Hold,
+    ) -> Iterator[StoredMessage]:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
         while True:
             if index >= queue.end and catch_up is not None:
@@ -191,12 +223,17 @@ class QueueReader:
             check()
             units = queue.units(index, min(PAGE_ENTRIES, queue.end - index))
             if not len(units):
+                queue.skip_removed()
+                if queue.min_index > index:
+                    index = queue.min_index
+                    continue
                 if on_corrupt == "raise":
                     raise missing_file(self._reader, key, index, queue.end)
                 behind = min(queue.next_file_index(index), queue.end)
                 self.corrupt_skipped += behind - index
                 index = behind
                 continue
+            hold.move(int(units["physical_offset"][0]))
             places = np.flatnonzero(may_match_mask(queue, units, wanted))
             for at, unit in zip(places.tolist(), units[places].tolist(), strict=True):
                 check()

@@ -7,14 +7,23 @@ collected, and the store is closed all the same.
 from __future__ import annotations
 
 import logging
+import threading
 from contextlib import suppress
 from pathlib import Path
 
+from ..index.key_index import KeyIndex
 from ..index.queue_unit import UNIT_SIZE
 from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.disk import Disk
-from ..store.errors import DiskError, DiskFullError, IndexFileGoneError
+from ..store.errors import (
+    DiskError,
+    DiskFullError,
+    IndexFileGoneError,
+    StoreClosedError,
+    StorePoisonedError,
+    SyncFailedError,
+)
 from ..store.meters import Latest, RateMeter
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
 from ..store.progress import (
@@ -31,9 +40,10 @@ from ..store.progress import (
     STORE_TIMESTAMP,
 )
 from ..store.seal import make_seal, read_seal, write_seal
-from ..store.settings import PAGE_SIZE
+from ..store.settings import PAGE_SIZE, StoreSettings
 from .boot import OpenParts
 from .evidence import ABORT_FILE
+from .retention import CleanUpReport, Retention
 
 log = logging.getLogger("flightlog.store")
 
@@ -41,7 +51,7 @@ log = logging.getLogger("flightlog.store")
 class Upkeep:
     """Used by the flush service while it runs, and by the closer after it has ended; `catch_up` and `poison` by all."""
 
-    def __init__(self, disk: Disk, path: Path, parts: OpenParts, clock: Clock) -> None:
+    def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, parts: OpenParts) -> None:
         self._disk, self._path, self._parts, self._clock = disk, path, parts, clock
         self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
         self._queues_flushed = parts.dispatcher.position
@@ -54,6 +64,10 @@ class Upkeep:
         self._put_rate = RateMeter(clock.monotonic_s())
         self.put_ms = Latest()
         """How long puts took."""
+        self.retention = Retention(disk, path, settings, clock, parts, self._flush_index)
+        self._one_at_a_time = threading.Lock()
+        """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
+        comes between those of the service. Taken before any other lock."""
         self._was_ended = False
         self.is_over = False
         """Whether `end` has let go of everything."""
@@ -120,6 +134,10 @@ class Upkeep:
 
     def flush_queues(self) -> None:
         """Make queues durable, then say so: first the checkpoint, then the progress page."""
+        with self._one_at_a_time:
+            self._flush_queues()
+
+    def _flush_queues(self) -> None:
         store_timestamp_ms = self._log.last_store_timestamp_ms
         self._log.flush()
         self._catch_up_queues()
@@ -150,8 +168,11 @@ class Upkeep:
     def flush_index(self) -> None:
         """Make the key index durable, then say so. Raises SyncFailedError, DiskFullError and DiskError."""
         index = self._parts.index
-        if index is None:
-            return
+        if index is not None:
+            with self._one_at_a_time:
+                self._flush_index(index)
+
+    def _flush_index(self, index: KeyIndex) -> None:
         self._log.flush()
         try:
             index.check_files()
@@ -167,6 +188,19 @@ class Upkeep:
         self._index_flushed = min(position, self._log.flushed)
         self._progress.publish(INDEX_FLUSHED, self._index_flushed)
         self._progress.sync()
+
+    def clean_up(self, hours: int | None = None, *, is_asked_for: bool = False) -> CleanUpReport:
+        """One round of retention, see Retention.round. Raises StoreClosedError after `end`."""
+        with self._one_at_a_time:  # nobody may be sealing what goes
+            if self.is_over or self._was_ended:
+                raise StoreClosedError(f"{self._path}: the store was closed; open it again")
+            if self._log.poison is not None:
+                raise StorePoisonedError(self._path, self._log.poison)
+            try:
+                return self.retention.round(hours, is_asked_for=is_asked_for)
+            except SyncFailedError as e:
+                self.poison(e)
+                raise
 
     def _seal_full_segments(self) -> None:
         for segment in self._log.reader.segments:
@@ -195,6 +229,9 @@ class Upkeep:
                 else:
                     log.warning("%s: closed after %s; the next open recovers it", self._path, self._log.poison)
         finally:
+            with self._one_at_a_time:  # a round that is under way would go on in somebody else's store
+                self._was_ended = True
+                self.retention.stop()
             self._parts.let_go()
             self.is_over = True
 

@@ -13,6 +13,7 @@ Indexes are queue offsets: entries, not bytes.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -109,16 +110,47 @@ class ConsumeQueue:
         """Index of the first entry of the file behind the one that `index` belongs to."""
         return index + self._file_entries - index % self._file_entries
 
+    def expire(self) -> list[Path]:
+        """Remove the oldest files that end before `min_index`, but never the last file; returns what was removed.
+
+        Not synced: a file that comes back is removed again.
+        """
+        removed: list[Path] = []
+        while self._file_count > 1 and self._first_file_index + self._file_entries <= self.min_index:
+            path = self._path(0)
+            with suppress(FileNotFoundError):
+                self._disk.remove(path)
+            self._dirty.discard(path)
+            removed.append(path)
+            self._first_file_index += self._file_entries  # this before the count, see units
+            self._file_count -= 1
+        return removed
+
+    def skip_removed(self) -> None:
+        """Nothing: whoever removes files of a queue that is open for writing has moved its start before."""
+
+    def forget_removed(self) -> None:
+        """Begin behind the oldest files that another process has removed, unless all are gone. For views alone."""
+        first, count = self._first_file_index, self._file_count
+        while count > 1 and not self._disk.exists(self.folder / segment_name(first * UNIT_SIZE)):
+            first += self._file_entries
+            count -= 1
+        self._first_file_index, self._file_count = first, count
+        self.min_index = max(self.min_index, min(first, self.end))
+
     def units(self, index: int, count: int) -> Units:
         """Entries [index, index + count) as they are on disk, cut at the end of the files or at a missing one."""
         parts: list[bytes] = []
+        first, file_count = -1, 0
+        while first != self._first_file_index:  # the oldest file may go in between
+            first, file_count = self._first_file_index, self._file_count
         while count > 0:
-            number, at = divmod(index - self._first_file_index, self._file_entries)
-            if not 0 <= number < self._file_count:
+            number, at = divmod(index - first, self._file_entries)
+            if not 0 <= number < file_count:
                 break
             here = min(count, self._file_entries - at)
             try:
-                file = self._disk.open(self._path(number))
+                file = self._disk.open(self.folder / segment_name((index - at) * UNIT_SIZE))
             except FileNotFoundError:
                 break
             try:

@@ -240,18 +240,24 @@ class KeyIndex(IndexFolder):
         self.headers[self._active.number] = header
         return True
 
-    def expire(self, min_physical_offset: int) -> int:
-        """Remove the oldest files while the log holds none of their records, but never the newest file; how many."""
+    def count_expired(self, min_physical_offset: int) -> int:
+        """How many files `expire` would remove."""
         count = 0
         for file in self.files[:-1]:
             if self.headers[file.number].end_physical_offset >= min_physical_offset:
                 break
             count += 1
+        return count
+
+    def expire(self, min_physical_offset: int) -> list[Path]:
+        """Remove the oldest files while the log holds none of their records, but never the newest file; returns what
+        was removed."""
+        count = self.count_expired(min_physical_offset)
         expired, self.files = self.files[:count], self.files[count:]
         self._remove(file.path for file in expired)
         for file in expired:
             del self.headers[file.number]
-        return count
+        return [file.path for file in expired]
 
     def clear(self) -> None:
         """Remove every file that RocketMQ would take for an index file, damaged ones included."""

@@ -23,6 +23,11 @@ class MemoryQueue:
         self.min_index = below.min_index
         self.end = below.end
 
+    def skip_removed(self) -> None:
+        """Begin behind what the writer has removed of the queue on disk."""
+        self._below.forget_removed()
+        self.min_index = max(self.min_index, min(self._below.min_index, self.end))
+
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds."""
         self.min_index = search_offset(self.units, min_physical_offset, self.min_index, self.end)

@@ -43,6 +43,8 @@ class Queue(Protocol):
 
     def set_min_offset(self, min_physical_offset: int) -> None: ...
 
+    def skip_removed(self) -> None: ...
+
 
 def last_entry(queue: Queue) -> QueueUnit | None:
     """The last entry of a queue; None for an empty one, and where its file has gone meanwhile."""

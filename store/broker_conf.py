@@ -49,6 +49,14 @@ NAMES: Mapping[str, str] = {
     "get_disk_max_count": "maxTransferCountOnMessageInDisk",
     "access_memory_ratio": "accessMessageInMemoryMaxRatio",
     "get_scan_size": "maxFilterMessageSize",
+    "retention_hours": "fileReservedTime",
+    "delete_when": "deleteWhen",
+    "disk_max_used_ratio": "diskMaxUsedSpaceRatio",
+    "disk_clean_forcibly_ratio": "diskSpaceCleanForciblyRatio",
+    "disk_warning_ratio": "diskSpaceWarningLevelRatio",
+    "clean_forcibly": "cleanFileForciblyEnable",
+    "clean_interval_ms": "cleanResourceInterval",
+    "clean_batch_count": "deleteFileBatchMax",
 }
 """Our setting -> RocketMQ's. `store_host` comes from two, see below."""
 

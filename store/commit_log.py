@@ -29,7 +29,7 @@ from .meters import Latest
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE, PreparedRecord, encode_blank
-from .segment import AppendSegment, segment_name
+from .segment import AppendSegment, Segment, segment_name
 from .settings import PAGE_SIZE, FlushMode, StoreSettings
 from .sys_flag import has_queue_entry
 
@@ -112,6 +112,24 @@ class CommitLog:
             finally:
                 self.appended_records += len(appended)
                 self._publish_end()
+
+    def remove_oldest(self, segment: Segment) -> None:
+        """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk. The caller
+        syncs the folder. Raises DiskError, and the segment is listed again.
+
+        Whoever reads it now goes on reading it.
+        """
+        with self._append_lock:
+            assert self.reader.segments[0] is segment and len(self.reader.segments) > 1
+            self.reader.segments = self.reader.segments[1:]
+        try:
+            self._disk.remove(segment.path)
+        except FileNotFoundError:
+            pass  # somebody was faster
+        except BaseException:
+            with self._append_lock:
+                self.reader.segments = [segment, *self.reader.segments]
+            raise
 
     def stop_appends(self) -> None:
         """Refuse every append from now on; the one that is under way is waited for."""

@@ -34,6 +34,14 @@ class FolderEntry(NamedTuple):
     """Bytes of a file; 0 for a folder."""
 
 
+class DiskSpace(NamedTuple):
+    """How full a file system is, in bytes."""
+
+    used: int
+    available: int
+    """What an ordinary user may still write: less than what is free where some is kept for the administrator."""
+
+
 class DiskFile(Protocol):
     """An open file."""
 
@@ -93,6 +101,12 @@ class Disk(Protocol):
 
     def free_size(self, path: Path) -> int:
         """Bytes that an ordinary user may still write on the file system of `path`."""
+
+    def space(self, path: Path) -> DiskSpace:
+        """How full the file system of `path` is."""
+
+    def modified_ms(self, path: Path) -> int:
+        """When the file's content was last changed, in ms. Raises FileNotFoundError."""
 
     def allocated_size(self, path: Path) -> int:
         """Bytes of disk that the file really occupies."""
@@ -257,6 +271,16 @@ class RealDisk:
         with disk_errors(path, "asking for free space"):
             figures = os.statvfs(path)
             return figures.f_bavail * figures.f_frsize
+
+    def space(self, path: Path) -> DiskSpace:
+        with disk_errors(path, "asking how full its disk is"):
+            figures = os.statvfs(path)
+            used = figures.f_blocks - figures.f_bfree
+            return DiskSpace(used * figures.f_frsize, figures.f_bavail * figures.f_frsize)
+
+    def modified_ms(self, path: Path) -> int:
+        with disk_errors(path, "asking when it was changed"):
+            return os.stat(path).st_mtime_ns // 1_000_000
 
     def allocated_size(self, path: Path) -> int:
         with disk_errors(path, "asking for its blocks"):

@@ -26,6 +26,7 @@
     │   └── CorruptQueueError
     └── DiskError                      the disk said no
         ├── DiskFullError
+        ├── SegmentGoneError           a segment that is to be read is not there any more
         ├── IndexFileGoneError         somebody deleted a file of an open store's key index; it is made anew
         ├── SyncFailedError
         └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
@@ -235,6 +236,18 @@ class DiskFullError(DiskError):
             "go on; free space on this file system and put again"
         )
         self.path, self.wanted = path, wanted
+
+
+class SegmentGoneError(DiskError, FileNotFoundError):
+    """A segment was removed since the log's segments were listed: by the retention of the process that writes here, as
+    a rule."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: this segment is gone; it was there when the log was listed. Its writer has let it go: call "
+            "refresh, or open the store again, to go on with what there is now"
+        )
+        self.path = path
 
 
 class IndexFileGoneError(DiskError):

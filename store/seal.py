@@ -196,6 +196,18 @@ def drop_stale_seals(disk: Disk, root: Path, reader: LogReader, end: int) -> lis
     return dropped
 
 
+def drop_seals_below(disk: Disk, root: Path, physical_offset: int) -> list[Path]:
+    """Remove the seals of segments that start before this; returns what was removed."""
+    dropped: list[Path] = []
+    folder = root / FLIGHTLOG_FOLDER / SEALS_FOLDER
+    for entry in disk.list(folder):
+        base = segment_base(entry.name)
+        if base is not None and base < physical_offset:
+            disk.remove(folder / entry.name)
+            dropped.append(folder / entry.name)
+    return dropped
+
+
 def write_seal(disk: Disk, root: Path, seal: Seal) -> None:
     """Put the seal in place at once: temporary file, sync, rename, sync of the folder."""
     path = seal_path(root, seal.base)

@@ -16,7 +16,7 @@ import threading
 from pathlib import Path
 
 from .disk import Disk, DiskFile
-from .errors import DiskError, DiskFullError, StoreClosedError
+from .errors import DiskError, DiskFullError, SegmentGoneError, StoreClosedError
 
 NAME_DIGITS = 20
 
@@ -60,7 +60,7 @@ class Segment:
 
     @property
     def file(self) -> DiskFile:
-        """The file, opened for reading at first use. Raises StoreClosedError after `close`."""
+        """The file, opened for reading at first use. Raises SegmentGoneError, and StoreClosedError after `close`."""
         file = self._file
         if file is None:
             with self._open_lock:
@@ -70,7 +70,7 @@ class Segment:
     def mapping(self) -> mmap.mmap:
         """The bytes through a read mapping: fast; a bad sector or another's truncation kills the process.
 
-        Raises StoreClosedError after `close`.
+        Raises SegmentGoneError, and StoreClosedError after `close`.
         """
         mapping = self._mapping
         if mapping is None:
@@ -83,7 +83,10 @@ class Segment:
     def _open_for_read(self) -> DiskFile:
         self._check_open()
         if self._file is None:
-            self._file = self.disk.open(self.path)
+            try:
+                self._file = self.disk.open(self.path)
+            except FileNotFoundError as e:
+                raise SegmentGoneError(self.path) from e
         return self._file
 
     def _check_open(self) -> None:

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from .errors import InvalidSettingsError
-from .settings_check import Ranges, check_delay_levels, check_fields, check_host
+from .settings_check import Ranges, check_delay_levels, check_fields, check_host, check_hours
 
 PAGE_SIZE = 4096
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -41,6 +41,12 @@ RANGES: Ranges = {
     "get_disk_max_count": (1, MAX_ANSWER),
     "access_memory_ratio": (0, 100),
     "get_scan_size": (1, MAX_ANSWER),
+    "retention_hours": (0, 1_000_000),
+    "disk_max_used_ratio": (10, 95),  # RocketMQ moves what lies outside into these three ranges
+    "disk_clean_forcibly_ratio": (30, 85),
+    "disk_warning_ratio": (35, 90),
+    "clean_interval_ms": INTERVAL_MS,
+    "clean_batch_count": (1, 1_000_000),
 }
 """Smallest and largest value of every setting that is a whole number, both allowed."""
 
@@ -118,6 +124,24 @@ class StoreSettings:
     """How near is near: per cent of this machine's memory before the log's end (`accessMessageInMemoryMaxRatio`)."""
     get_scan_size: int = 16_000
     """Bytes of queue entries that a get looks at, or more if it is asked for more (`maxFilterMessageSize`)."""
+    retention_hours: int | None = None
+    """How many hours after it was last written to a full segment may go (`fileReservedTime`, there 72). None: nothing
+    is ever deleted unasked, however full the disk is, and the settings that follow mean nothing. The last segment
+    always stays, and what a reader of this process holds."""
+    delete_when: str = "04"
+    """The hours of local time at which such segments go, separated by ";" (`deleteWhen`)."""
+    disk_max_used_ratio: int = 75
+    """Per cent of the disk in use above which they go at any hour (`diskMaxUsedSpaceRatio`)."""
+    disk_clean_forcibly_ratio: int = 85
+    """Above which the oldest segments go, whatever their age (`diskSpaceCleanForciblyRatio`)."""
+    disk_warning_ratio: int = 90
+    """Above which puts are refused too, until the disk is down at the ratio before (`diskSpaceWarningLevelRatio`)."""
+    clean_forcibly: bool = True
+    """Whether segments that are not old enough may go for want of room (`cleanFileForciblyEnable`)."""
+    clean_interval_ms: int = 10_000
+    """How often all this is looked at (`cleanResourceInterval`)."""
+    clean_batch_count: int = 10
+    """How many segments go at a time (`deleteFileBatchMax`)."""
     accept_future_store_time: bool = False
     """Open for writing even if the newest record lies more than an hour in the clock's future."""
 
@@ -129,6 +153,7 @@ class StoreSettings:
             raise InvalidSettingsError(f"flush_mode={self.flush_mode!r}: expected FlushMode.ASYNC or FlushMode.SYNC")
         check_host("store_host", self.store_host)
         check_delay_levels("delay_levels", self.delay_levels)
+        check_hours("delete_when", self.delete_when)
         slots, entries = self.index_slots or 0, self.index_entries or 0
         if 40 + 4 * slots + 20 * entries > MAX_ANSWER:
             raise InvalidSettingsError(

@@ -60,3 +60,10 @@ def check_delay_levels(name: str, text: str) -> None:
             raise InvalidSettingsError(
                 f"{name}={text!r}: delay level {word!r}: expected a number and one of s, m, h, d, as in 10s"
             )
+
+
+def check_hours(name: str, text: str) -> None:
+    """Hours of the day, separated by ";"."""
+    words = text.split(";")
+    if not any(words) or not all(re.fullmatch("[0-9]{1,2}", word) and int(word) < 24 for word in words if word):
+        raise InvalidSettingsError(f"{name}={text!r}: expected hours from 0 to 23, as in '04' or '04;22'")

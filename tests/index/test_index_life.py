@@ -59,7 +59,7 @@ def test_an_index_without_files(plain: ModuleType, tmp_path: Path) -> None:
     index = index_at(tmp_path, plain)
     assert index.state == IndexState() == index.flush()
     assert list(index.candidates(7)) == list(index.entries()) == []
-    assert (index.last_physical_offset, index.full_timestamp_ms, index.expire(99)) == (None, 0, 0)
+    assert (index.last_physical_offset, index.full_timestamp_ms, index.expire(99)) == (None, 0, [])
     assert index.truncate(0) and index.rewind(IndexState())
     index.clear()
     index.put(plain.key_entries_of([]))

@@ -166,7 +166,7 @@ class Life:
         gone = 0
         while gone < len(files) - 1 and files[gone][-1].physical_offset < least:
             gone += 1
-        assert self.index.expire(least) == gone
+        assert len(self.index.expire(least)) == gone
         self.expired += gone
         self.flushed = [(s, c) for s, c in self.flushed if c > self.expired * room or c == len(self.keys)]
         self.check_bytes()

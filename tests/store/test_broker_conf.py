@@ -110,7 +110,7 @@ def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
 
 def test_everything_that_is_mapped_arrives(tmp_path: Path) -> None:
     values: dict[str, Any] = {name: low + 1 for name, (low, _) in RANGES.items() if name in NAMES}
-    values |= {"segment_size": 8192, "flush_mode": FlushMode.SYNC, "delay_levels": "3s 4d"}
+    values |= {"segment_size": 8192, "flush_mode": FlushMode.SYNC, "delay_levels": "3s 4d", "delete_when": "05"}
     values |= {f.name: not f.default for f in dataclasses.fields(StoreSettings) if f.type == "bool" and f.name in NAMES}
     assert set(values) == set(NAMES), "a setting of another type: give it a value here"
     lines = []

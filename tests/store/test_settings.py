@@ -36,6 +36,7 @@ NONSENSE: dict[str, tuple[Any, ...]] = {
         *("10.0.0.1:10911", None, ("10.0.0.1", "10911"), ("10.0.0.1", True), ("10.0.0.1", 1.0), (None, 1), 0),
         *(("10.0.0.256", 1), ("::1%lo", "x"), [], ("", 10911)),
     ),
+    "delete_when": ("", ";", "24", "4,5", "-1", "4.5", "004", "٤", "noon", "4 "),
     "delay_levels": ("", " ", "1s 5x", "s", "10", "1s -5s", "1.5s", "1S", "1s,5s", "١s", "9999999999s", "1s\0"),
 }
 """What the type and the range alone do not tell. A field that is neither number nor switch needs an entry here."""

@@ -1,0 +1,178 @@
+"""One round of retention: old segments go, then what queues, key index and seals hold of them.
+
+The order, and what a cut in between leaves:
+
+    1  segments      oldest first, then the folder is synced: the log begins further on. Names of one folder reach the
+                     disk in order, so no hole can come up
+    2  queues        begin behind the entries of what is gone, in memory. An entry that points before the log's start
+                     is harmless: every open corrects the start of its queue
+    3  progress page says so, synced: else recovery would miss what goes next, and read all of the log for it
+    4  queue files   that hold only such entries, but never a queue's last one, whose name is all that tells its offset
+    5  index files   that hold only keys of such records, but never the newest
+    6  seals         of segments that are gone
+
+Whatever is left over is taken up by the next round, also of a later session: 2 to 6 look at all that lies before the
+log's start, whoever removed it.
+
+(RocketMQ's `CleanCommitLogService`, `MappedFileQueue#deleteExpiredFileByTime`, `CleanConsumeQueueService`,
+`ConsumeQueue#correctMinOffset`, `IndexService#deleteExpiredFile`.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..index.key_index import KeyIndex
+from ..index.queue_table import CONSUME_QUEUE_FOLDER
+from ..store.clock import Clock
+from ..store.disk import Disk
+from ..store.errors import DiskFullError
+from ..store.holds import Holds
+from ..store.progress import INDEX_COUNT, QUEUE_STARTS
+from ..store.seal import drop_seals_below
+from ..store.segment import Segment
+from ..store.settings import StoreSettings
+from .boot import OpenParts
+from .retention_rule import HOUR_MS, RetentionRule
+
+log = logging.getLogger("flightlog.retention")
+
+
+@dataclass(slots=True)
+class CleanUpReport:
+    """What one round removed."""
+
+    segments: list[Path] = field(default_factory=list)
+    queue_files: list[Path] = field(default_factory=list)
+    index_files: list[Path] = field(default_factory=list)
+    seals: list[Path] = field(default_factory=list)
+    held: Path | None = None
+    """The oldest segment that was to go and stays, because a reader of this process holds it."""
+    min_physical_offset: int = 0
+    """Where the log begins now."""
+    used_ratio: int | None = None
+    """Per cent of the disk in use when the round began; None without `retention_hours`."""
+
+
+class Retention:
+    """The rounds of one open store. One thread at a time."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        parts: OpenParts,
+        flush_index: Callable[[KeyIndex], None],
+    ) -> None:
+        self._disk, self._path, self._settings, self._clock = disk, path, settings, clock
+        self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
+        self._index, self._flush_index = parts.index, flush_index
+        self._rule = RetentionRule(settings)
+        self._holds = Holds.of(parts.log.reader.folder)
+        self._holds.due_below = 0
+        self._trimmed_below = 0
+        self._noted_hold: Path | None = None
+
+    @property
+    def is_disk_full(self) -> bool:
+        """Whether puts are to be refused for the sake of the disk."""
+        return self._rule.is_disk_full
+
+    def stop(self) -> None:
+        """No round will follow."""
+        self._holds.due_below = 0
+
+    def look(self) -> None:
+        """See how full the disks are. Raises DiskError."""
+        reader = self._log.reader
+        folders = {segment.path.parent for segment in reader.segments} or {reader.folder}
+        queues = self._path / CONSUME_QUEUE_FOLDER
+        self._rule.look(
+            [self._disk.space(folder) for folder in folders],
+            self._disk.space(queues if self._disk.exists(queues) else self._path),
+        )
+
+    def refuse_puts(self) -> None:
+        """Raise DiskFullError unless there is room again."""
+        self.look()
+        if self._rule.is_disk_full:
+            settings = self._settings
+            detail = (
+                f"{self._rule.used_ratio} per cent of the disk are in use; above {settings.disk_warning_ratio} puts "
+                f"are refused until it is {settings.disk_clean_forcibly_ratio}"
+            )
+            raise DiskFullError(self._log.reader.folder, 0, detail)
+
+    def round(self, hours: int | None, *, is_asked_for: bool) -> CleanUpReport:
+        """Remove what is to go. One that is asked for takes what is old enough at any hour. Raises DiskError, with
+        what was removed before gone; the next round goes on."""
+        report = CleanUpReport()
+        at_once = False
+        if self._settings.retention_hours is not None:
+            self.look()
+            due = self._rule.due(self._clock.now_ms())
+            report.used_ratio, at_once = self._rule.used_ratio, due.at_once
+            if not (is_asked_for or due.by_age):
+                hours = None
+        try:
+            if hours is not None:
+                self._remove_segments(hours, at_once, report)
+        finally:
+            if report.segments:
+                self._disk.sync_folder(report.segments[-1].parent)
+        self._trim(report)
+        report.min_physical_offset = self._log.reader.min_offset
+        if report.segments or report.queue_files or report.index_files:
+            log.info(
+                "%s: the log begins at %d; removed %d segments, %d queue files, %d index files",
+                *(self._path, report.min_physical_offset, len(report.segments)),
+                *(len(report.queue_files), len(report.index_files)),
+            )
+        return report
+
+    def _remove_segments(self, hours: int, at_once: bool, report: CleanUpReport) -> None:
+        lowest, now_ms = self._holds.lowest(), self._clock.now_ms()
+        # What is not flushed, or in queues and index, is none of retention's.
+        done = min(self._log.flushed, self._dispatcher.position)
+        if self._index is not None:
+            done = min(done, self._dispatcher.index_position)
+        for segment in self._log.reader.segments[:-1][: self._settings.clean_batch_count]:
+            if segment.end > done or not (at_once or self._is_old(segment, hours, now_ms)):
+                return
+            self._holds.due_below = segment.end
+            if lowest is not None and lowest < segment.end:
+                report.held = segment.path
+                if self._noted_hold != segment.path:
+                    log.warning("%s is to go, and a reader of this process holds it", segment.path)
+                self._noted_hold = segment.path
+                return
+            self._log.remove_oldest(segment)
+            report.segments.append(segment.path)
+
+    def _is_old(self, segment: Segment, hours: int, now_ms: int) -> bool:
+        try:
+            return self._disk.modified_ms(segment.path) + hours * HOUR_MS <= now_ms
+        except FileNotFoundError:
+            return True  # somebody was faster
+
+    def _trim(self, report: CleanUpReport) -> None:
+        start = self._log.reader.min_offset
+        if start <= self._trimmed_below:
+            return
+        starts = self._dispatcher.advance_queues(start)
+        index = self._index
+        if index is not None and (kept := self._dispatcher.index_count_from(index, start)) < len(index.files):
+            self._flush_index(index)  # else the newest file, which stays, may not be one yet
+            self._progress.publish(INDEX_COUNT, kept)
+        self._progress.publish(QUEUE_STARTS, starts)
+        self._progress.sync()
+        report.queue_files = self._dispatcher.expire_queues()
+        if index is not None:
+            report.index_files = self._dispatcher.expire_index(index, start)
+        report.seals = drop_seals_below(self._disk, self._path, start)
+        self._trimmed_below = start

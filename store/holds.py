@@ -1,0 +1,64 @@
+"""Which part of a log readers of this process hold, so that retention leaves it alone.
+
+A register of the whole process, by the folder of the log: a reader and the writer of one store need not know each
+other. A reader in another process holds nothing here: what it has mapped survives the removal of its file, what it has
+not is passed over as let go.
+
+There is no Python lock here: everything is single dictionary operations, so that a hold may end in a garbage
+collection, wherever that comes in between.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class Holds:
+    """The holds on one log."""
+
+    def __init__(self) -> None:
+        self._offsets: dict[int, tuple[int, object]] = {}
+        """By hold: physical offset, and whose it is."""
+        self.due_below = 0
+        """Physical offset below which retention would remove what nobody holds."""
+
+    @classmethod
+    def of(cls, log_folder: Path) -> Holds:
+        """The holds on the log in this folder."""
+        return _logs.setdefault(os.path.realpath(log_folder), cls())
+
+    def release_all(self, owner: object) -> None:
+        """End all holds of this owner."""
+        for hold, (_, whose) in self._offsets.copy().items():
+            if whose is owner:
+                self._offsets.pop(hold, None)
+
+    def lowest(self, owner: object = None) -> int | None:
+        """The lowest physical offset that is held, by this owner or (None) by anybody; None if nothing is."""
+        held = self._offsets.copy().values()
+        return min((offset for offset, whose in held if owner is None or owner is whose), default=None)
+
+
+class Hold:
+    """Keeps the log from `physical_offset` on, until `release`, or until the object is gone."""
+
+    def __init__(self, holds: Holds, physical_offset: int, owner: object = None) -> None:
+        self._holds, self._owner = holds, owner
+        self.move(physical_offset)
+
+    def move(self, physical_offset: int) -> None:
+        """Hold from here on instead."""
+        self._holds._offsets[id(self)] = (physical_offset, self._owner)
+
+    def release(self) -> None:
+        """Let go. Calling it twice is fine."""
+        self._holds._offsets.pop(id(self), None)
+
+    def __del__(self) -> None:
+        self.release()
+
+
+_logs: dict[str, Holds] = {}
+
+os.register_at_fork(after_in_child=_logs.clear)
