@@ -140,14 +140,14 @@ class Putter:
 
 
 def _put_result(record: PreparedRecord, where: Appended) -> PutResult:
-    queue_offset, physical_offset, store_timestamp_ms = where
+    queue_offset, physical_offset, store_timestamp_ms, size = where
     return PutResult(
         PutStatus.PUT_OK,
         record.topic,
         record.queue_id,
         queue_offset,
         physical_offset,
-        record.size,
+        size,
         store_timestamp_ms,
         record.store_host,
     )

@@ -42,6 +42,7 @@ NAMES: Mapping[str, str] = {
     "queue_flush_thorough_interval_ms": "flushConsumeQueueThoroughInterval",
     "sync_flush_timeout_ms": "syncFlushTimeout",
     "max_message_size": "maxMessageSize",
+    "multi_dispatch": "enableMultiDispatch",
     "delay_levels": "messageDelayLevel",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",

@@ -16,13 +16,14 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import native
 from .clock import Clock
 from .disk import Disk
 from .errors import DiskError, StoreClosedError, StorePoisonedError, SyncFailedError
 from .group_commit import GroupCommit
+from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
 from .log_files import LogFiles
 from .log_reader import LogReader
 from .meters import Latest
@@ -45,11 +46,11 @@ class LogStart:
     queue_offsets: QueueOffsets
 
 
-Appended = tuple[int, int, int]
-"""Queue offset, physical offset, store time in ms."""
+Appended = tuple[int, int, int, int]
+"""Queue offset, physical offset, store time in ms, bytes of the record."""
 
-Intent = tuple[int, int, QueueKey | None, int]
-"""Start and stop of the bytes being written, the queue that advances, and its next offset."""
+Intent = tuple[int, int, dict[QueueKey, int]]
+"""Start and stop of the bytes being written, and the queues that advance, with their next offsets."""
 
 
 class CommitLog:
@@ -146,6 +147,9 @@ class CommitLog:
         return self._segment_size
 
     def _append_one(self, record: PreparedRecord) -> Appended:
+        next_offsets: dict[QueueKey, int] = {}
+        if record.light_queues:
+            record = self._with_light_offsets(record, next_offsets)
         segment = self._segment_with_room(record.size)
         start = self.end
         position = start - segment.base
@@ -154,13 +158,13 @@ class CommitLog:
                 position + record.size + BLANK_SIZE, self._settings.allocate_step_size, start - self.dispatched
             )
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
-        key: QueueKey | None = None
         queue_offset = 0
         if has_queue_entry(record.sys_flag):
             key = (record.topic, record.queue_id)
             queue_offset = self.queue_offsets.get(key, 0)
+            next_offsets[key] = queue_offset + 1
         stop = start + record.size
-        self._intent = (start, stop, key, queue_offset + 1)
+        self._intent = (start, stop, next_offsets)
         native.encode_record(
             segment.append_mapping(),
             position,
@@ -182,20 +186,27 @@ class CommitLog:
         )
         self.last_store_timestamp_ms = now_ms
         self.end = stop  # the commit point
-        if key is not None:
-            self.queue_offsets[key] = queue_offset + 1
+        self.queue_offsets.update(next_offsets)
         self._intent = None
-        return queue_offset, start, now_ms
+        return queue_offset, start, now_ms, record.size
+
+    def _with_light_offsets(self, record: PreparedRecord, next_offsets: dict[QueueKey, int]) -> PreparedRecord:
+        """The record with its place in the light queues that list it, which are to advance with it."""
+        keys = [(name, LIGHT_QUEUE_ID) for name in record.light_queues]
+        offsets = [self.queue_offsets.get(key, 0) for key in keys]
+        next_offsets.update((key, offset + 1) for key, offset in zip(keys, offsets, strict=True))
+        added = encode_light_offsets(offsets)
+        size = record.size - light_offsets_max_size(len(keys)) + len(added)
+        return replace(record, size=size, properties_raw=record.properties_raw + added)
 
     def settle(self) -> None:
         """Finish or undo the append that an exception interrupted. Called under the append lock."""
         intent = self._intent
         if intent is None:
             return
-        start, stop, key, next_queue_offset = intent
+        start, stop, next_offsets = intent
         if self.end >= stop:
-            if key is not None:
-                self.queue_offsets[key] = next_queue_offset
+            self.queue_offsets.update(next_offsets)
         else:
             segment = self._active
             mapping = segment.append_mapping()

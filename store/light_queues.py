@@ -6,6 +6,9 @@
 The entries stand in `consumequeue/%LMQ%a/0` and so on; a light queue has the queue id 0. They point at the one record,
 whose topic, queue id and queue offset are those of its own queue.
 
+A record that no queue lists, as a prepared one, stands in no light queue either. (RocketMQ counts such a record in the
+light queue's offsets and never lists it; its brokers write none with that property.)
+
 Names without the prefix have no entries here: RocketMQ 5.3 cannot dispatch them either.
 
 (RocketMQ's `LmqDispatch`, `MultiDispatchUtils` and `ConsumeQueue#multiDispatchLmqQueue`.)
@@ -13,7 +16,10 @@ Names without the prefix have no entries here: RocketMQ 5.3 cannot dispatch them
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from . import properties as props
+from .errors import InvalidMessageError
 from .queue_offsets import QueueKey
 
 LIGHT_PREFIX = "%LMQ%"
@@ -22,6 +28,10 @@ SEPARATOR = ","
 EXCLUDED_PREFIXES = ("%RETRY%", "rmq_sys_")
 EXCLUDED_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Whose messages stand in no light queue, whatever their properties say."""
+
+MAX_NAME_SIZE = 255
+"""UTF-8 bytes: a name is a folder's."""
+MAX_OFFSET_DIGITS = 19
 
 OFFSETS_MARK = f"{props.MULTI_QUEUE_OFFSET}{props.NAME_END}".encode()
 
@@ -51,3 +61,34 @@ def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]
         for name, offset in zip(names, offsets, strict=True)
         if is_light(name) and offset.isascii() and offset.isdigit()
     ]
+
+
+def wanted_light_queues(topic: str, properties: Mapping[str, str], *, is_listed: bool) -> tuple[str, ...]:
+    """The light queues that a message to be put asks for; none if no queue lists it.
+
+    Raises InvalidMessageError for names that cannot be light queues', or that come twice.
+    """
+    text = properties.get(props.MULTI_DISPATCH, "").strip()
+    if not text or not is_listed or not may_be_light(topic):
+        return ()
+    names = text.split(SEPARATOR)
+    for name in names:
+        if not is_light(name) or "/" in name or "\0" in name or len(name.encode()) > MAX_NAME_SIZE:
+            raise InvalidMessageError(
+                f"topic {topic!r}: {props.MULTI_DISPATCH}={text!r}: expected names of light queues, "
+                f"{LIGHT_PREFIX}... without '/', separated by {SEPARATOR!r}; found {name!r}"
+            )
+    if len(set(names)) < len(names):
+        raise InvalidMessageError(f"topic {topic!r}: {props.MULTI_DISPATCH}={text!r}: a light queue comes twice")
+    return tuple(names)
+
+
+def encode_light_offsets(offsets: Sequence[int]) -> bytes:
+    """The property that says where the light queues list a message."""
+    text = SEPARATOR.join(map(str, offsets))
+    return f"{props.MULTI_QUEUE_OFFSET}{props.NAME_END}{text}{props.VALUE_END}".encode()
+
+
+def light_offsets_max_size(count: int) -> int:
+    """How long that property can become."""
+    return len(encode_light_offsets([0] * count)) + count * (MAX_OFFSET_DIGITS - 1) if count else 0

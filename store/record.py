@@ -41,6 +41,7 @@ from .errors import (
 )
 from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
+from .light_queues import light_offsets_max_size, wanted_light_queues
 from .message import Message, StoredMessage
 from .settings import StoreSettings
 
@@ -95,6 +96,8 @@ class PreparedRecord:
     body: bytes
     topic_raw: bytes
     properties_raw: bytes
+    light_queues: tuple[str, ...] = ()
+    """Light queues that list the record, too; their offsets are one more property, and `size` leaves room for it."""
 
 
 def encode_blank(remaining: int) -> bytes:
@@ -130,10 +133,13 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
             f"topic {topic!r}: the body has {len(body)} bytes, the limit is {settings.max_message_size} "
             "(max_message_size)"
         )
-    properties_raw = props.encode_properties(_all_properties(message))
-    if len(properties_raw) > PROPERTIES_MAX_SIZE:
+    properties = _all_properties(message)
+    light = _light_queues(message, properties, settings)
+    properties_raw = props.encode_properties(properties)
+    properties_size = len(properties_raw) + light_offsets_max_size(len(light))
+    if properties_size > PROPERTIES_MAX_SIZE:
         raise PropertiesTooLargeError(
-            f"topic {topic!r}: properties, keys and tags take {len(properties_raw)} bytes, the format's limit is "
+            f"topic {topic!r}: properties, keys and tags take {properties_size} bytes, the format's limit is "
             f"{PROPERTIES_MAX_SIZE}. Move data into the body"
         )
     _check_integers(message)
@@ -147,7 +153,7 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
     if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
         raise InvalidMessageError(f"topic {topic!r}: inner batches cannot be put; put their messages")
     magic = MAGIC_V1 if len(topic_raw) <= TOPIC_MAX_SIZE_V1 else MAGIC_V2
-    size = record_size(len(topic_raw), len(body), len(properties_raw), sys_flag, magic)
+    size = record_size(len(topic_raw), len(body), properties_size, sys_flag, magic)
     if size > settings.max_message_size + RECORD_EXTRA_SIZE or size + BLANK_SIZE > segment_size:
         raise RecordTooLargeError(
             f"topic {topic!r}: the record takes {size} bytes; the limits are "
@@ -169,7 +175,27 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
         body,
         topic_raw,
         properties_raw,
+        light,
     )
+
+
+def _light_queues(message: Message, properties: dict[str, str], settings: StoreSettings) -> tuple[str, ...]:
+    """The light queues that will list the message; their offsets of another store are taken out of its properties."""
+    if props.MULTI_DISPATCH not in properties and props.MULTI_QUEUE_OFFSET not in properties:
+        return ()
+    if not settings.multi_dispatch:
+        if props.MULTI_QUEUE_OFFSET in properties:
+            raise InvalidMessageError(
+                f"topic {message.topic!r}: the property {props.MULTI_QUEUE_OFFSET} is written by the store, and only "
+                "where it is open with multi_dispatch=True: leave it out"
+            )
+        return ()
+    is_listed = flags.has_queue_entry(message.sys_flag)
+    light = wanted_light_queues(message.topic, properties, is_listed=is_listed)
+    properties.pop(props.MULTI_QUEUE_OFFSET, None)
+    if light:
+        properties.pop(props.WAIT, None)  # as RocketMQ does here and nowhere else
+    return light
 
 
 @lru_cache(maxsize=4096)

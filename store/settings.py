@@ -110,6 +110,9 @@ class StoreSettings:
     """How many bytes of disk blocks are allocated at a time, ahead of the append position."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
+    multi_dispatch: bool = False
+    """Whether a message that names light queues in its property INNER_MULTI_DISPATCH stands in those too
+    (`enableMultiDispatch` with `enableLmq`). What stands in light queues is read and kept in any case."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """The delays of levels 1, 2, ... (`messageDelayLevel`); gives the times in the queues of parked messages."""
     get_memory_max_size: int = 256 << 10

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
-from flightlog import StoreSettings
+from flightlog import FlushMode, Message, StoreSettings
+from flightlog.store.errors import InvalidMessageError, PropertiesTooLargeError
 from flightlog.store.light_queues import light_places
+from flightlog.store.sys_flag import TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, ManualClock
@@ -91,3 +94,92 @@ def test_phantoms_of_a_light_queue_go(path: Path, clock: ManualClock, assert_cle
 def test_which_light_queues_list_a_record(topic: str, properties: str, places: list[tuple[str, int]]) -> None:
     raw = "".join(pair.replace("=", "\x01") + "\x02" for pair in properties.split(" ")).encode()
     assert [(key[0], offset) for key, offset in light_places(topic, raw)] == places
+
+
+def light_message(number: int, names: str | None, **fields: Any) -> Message:
+    properties = {"INNER_MULTI_DISPATCH": names} if names else {}
+    return Message("orders", b"%d" % number, tags="a", queue_id=number % 2, properties=properties, **fields)
+
+
+NAMES = ("%LMQ%a", None, "%LMQ%b,%LMQ%a", "%LMQ%b", None)
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("flush_mode", FlushMode)
+def test_put_into_light_queues(tmp_path: Path, flush_mode: FlushMode, assert_clean: AssertClean) -> None:
+    settings = StoreSettings.small(multi_dispatch=True, flush_mode=flush_mode)
+    numbers: dict[str, list[int]] = {"%LMQ%a": [], "%LMQ%b": []}
+    for session in range(2):
+        with flightlog.open(tmp_path, settings) as store:
+            messages = [light_message(session * 60 + i, NAMES[i % len(NAMES)]) for i in range(60)]
+            results = store.put_many(messages[:30]) + [store.put(m) for m in messages[30:]]
+            for message, result in zip(messages, results, strict=True):
+                names = (message.properties or {}).get("INNER_MULTI_DISPATCH", "")
+                places = [(name, len(numbers[name])) for name in names.split(",") if name]
+                for name, _ in places:
+                    numbers[name].append(int(message.body))
+                stored = store.message_at(result.physical_offset)
+                assert stored is not None and stored.size == result.size
+                assert (stored.topic, stored.queue_offset) == ("orders", result.queue_offset)
+                if places:
+                    offsets = ",".join(str(offset) for _, offset in places)
+                    assert stored.properties["INNER_MULTI_QUEUE_OFFSET"] == offsets
+                else:
+                    assert "INNER_MULTI_QUEUE_OFFSET" not in stored.properties
+            for name, expected in numbers.items():
+                assert [int(m.body) for m in store.read(name)] == expected
+                assert store.queues()[name, 0] == (0, len(expected))
+                assert {m.topic for m in store.get(name, 0, 3, tags="a").messages} == {"orders"}
+        assert_clean(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue")
+    with flightlog.open(tmp_path, settings) as store:
+        for name, expected in numbers.items():
+            assert [int(m.body) for m in store.read(name)] == expected
+    assert_clean(tmp_path)
+
+
+def test_what_stands_in_no_light_queue(tmp_path: Path, assert_clean: AssertClean) -> None:
+    settings = StoreSettings.small(multi_dispatch=True)
+    with flightlog.open(tmp_path, settings) as store:
+        store.put(light_message(0, "%LMQ%a", sys_flag=TRANSACTION_PREPARED))
+        store.put(replace(light_message(1, "%LMQ%a"), topic="%RETRY%group"))
+        assert {key[0] for key in store.queues()} == {"%RETRY%group"}
+        stored = store.message_at(store.put(light_message(2, "%LMQ%a", wait_store_ok=False)).physical_offset)
+        assert stored is not None
+        assert stored.properties == {
+            "INNER_MULTI_DISPATCH": "%LMQ%a",
+            "TAGS": "a",
+            "INNER_MULTI_QUEUE_OFFSET": "0",
+        }
+        again = store.put(replace(light_message(3, None), properties=stored.properties))  # as one that copies stores
+        copied = store.message_at(again.physical_offset)
+        assert copied is not None and copied.properties["INNER_MULTI_QUEUE_OFFSET"] == "1"
+    with flightlog.open(tmp_path) as store:  # without the setting it is a property like others
+        store.put(light_message(4, "%LMQ%a"))
+        assert store.queues()["%LMQ%a", 0] == (0, 2)
+        with pytest.raises(InvalidMessageError, match="INNER_MULTI_QUEUE_OFFSET is written by the store"):
+            store.put(replace(light_message(5, None), properties=stored.properties))
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names", ["plain", "%LMQ%a,plain", "%LMQ%a,%LMQ%a", "%LMQ%a,", "%LMQ%a/b", "%LMQ%" + "x" * 251]
+)
+def test_names_of_no_light_queues_are_refused(tmp_path: Path, names: str, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small(multi_dispatch=True)) as store:
+        with pytest.raises(InvalidMessageError, match="INNER_MULTI_DISPATCH"):
+            store.put(light_message(0, names))
+        assert store.queues() == {}
+        store.put(light_message(0, "%LMQ%" + "x" * 250))
+    assert_clean(tmp_path)
+
+
+def test_properties_have_room_for_the_offsets(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small(multi_dispatch=True)) as store:
+        fits = 32_767 - len("INNER_MULTI_DISPATCH.%LMQ%a.INNER_MULTI_QUEUE_OFFSET..long..") - 19
+        message = Message("orders", b"", properties={"INNER_MULTI_DISPATCH": "%LMQ%a", "long": "x" * fits})
+        store.put(message)
+        longer = {"INNER_MULTI_DISPATCH": "%LMQ%a", "long": "x" * (fits + 1)}
+        with pytest.raises(PropertiesTooLargeError):
+            store.put(replace(message, properties=longer))
+    assert_clean(tmp_path)

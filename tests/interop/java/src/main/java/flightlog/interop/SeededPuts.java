@@ -28,13 +28,15 @@ import org.apache.rocketmq.common.sysflag.MessageSysFlag;
  *   <li>types: prepared, committed and rolled back messages
  *   <li>delay: messages parked as a broker parks delayed ones
  *   <li>skewed: most bodies small, a few up to {@code bodyMax}
+ *   <li>light: light queues that list the message, too, where the store has them enabled
  *   <li>collide, keys: see {@link SeededProperties}
  * </ul>
  */
 final class SeededPuts {
 
     private static final Set<String> FEATURES = Set.of(
-        "v2", "v6", "unicode", "empty", "noprops", "batch", "types", "delay", "skewed", "collide", "keys");
+        "v2", "v6", "unicode", "empty", "noprops", "batch", "types", "delay", "skewed", "collide", "keys",
+        "light");
     private static final int[] LONG_TOPIC_LENGTHS = {127, 128, 150, 255};
     private static final int V1_TOPIC_LIMIT = 127;
     private static final int[] TRANSACTION_TYPES = {
@@ -123,6 +125,11 @@ final class SeededPuts {
             kind = "noprops";
         }
         MessageAccessor.setProperties(message, drawn);
+        if (draw("light")) {
+            String names = random.nextBoolean() ? "%LMQ%a" : "%LMQ%b,%LMQ%a";
+            MessageAccessor.putProperty(message, "INNER_MULTI_DISPATCH", names);
+            kind = "light";
+        }
         if (draw("types")) {
             message.setSysFlag(TRANSACTION_TYPES[random.nextInt(TRANSACTION_TYPES.length)]);
             kind = "type";
