@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,7 @@ import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore
 
 if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, OpenResult, RocketMq
+    from tests.interop.harness import OpenResult, RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -51,7 +51,7 @@ def assert_equal(opened: OpenResult, store: MessageStore | ReadOnlyStore) -> Non
 @pytest.mark.parametrize("halt", [False, True], ids=["clean", "halted"])
 def test_to_and_fro(rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path, halt: bool) -> None:
     path = tmp_path / "store"
-    sizes: Geometry = {**mixed.SMALL, "config": CONFIG}
+    sizes: Any = {**mixed.SMALL, "config": CONFIG}
     settings = mixed.small_settings(multi_dispatch=True)
     with flightlog.open(path, settings) as store:
         store.put_many(map(message, range(COUNT)))
