@@ -8,13 +8,12 @@ along.
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,22 +26,7 @@ if TYPE_CHECKING:
     from tests.faults.conftest import Acknowledged, AssertClean
 
 NOBODY = 65534
-
-
-@contextmanager
-def mounted(folder: Path, size: int, options: str = "") -> Iterator[Path]:
-    """An ext4 file system of `size` bytes; `options` as for mount."""
-    image, place = folder / "image", folder / "mounted"
-    place.mkdir(exist_ok=True)
-    if not image.exists():
-        with image.open("wb") as file:
-            file.truncate(size)
-        subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(image)], check=True, capture_output=True)
-    subprocess.run(["mount", "-o", f"loop{options}", str(image), str(place)], check=True, capture_output=True)
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=True)
+Mounted = Callable[..., AbstractContextManager[Path]]
 
 
 def in_child(do: Callable[[], object]) -> None:
@@ -70,20 +54,30 @@ def take_all_room(ballast: Path) -> None:
 
 
 @pytest.fixture
-def needs_root() -> None:
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a file system")
-    for program in ("mkfs.ext4", "mount", "umount"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not here")
+def mounted(support: Callable[[str], ModuleType], tmp_path: Path) -> Mounted:
+    """`mounted(size, options)` is an ext4 file system of this test, the same one every time."""
+    mounts = support("mounts")
+    mounts.needs_root()
+
+    def mount(size: int, options: str = "") -> AbstractContextManager[Path]:
+        disk = mounts.Ext4(tmp_path, size, options)
+        if not disk.is_made:
+            disk.make()
+        found: AbstractContextManager[Path] = disk
+        return found
+
+    return mount
 
 
 @pytest.mark.ci
-@pytest.mark.usefixtures("needs_root")
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("body_size", [700, 5000])
 def test_a_file_system_that_runs_full(
-    body_size: int, mode: FlushMode, tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean
+    body_size: int,
+    mode: FlushMode,
+    mounted: Mounted,
+    acknowledged: Acknowledged,
+    assert_clean: AssertClean,
 ) -> None:
     settings = StoreSettings(
         segment_size=256 << 10,
@@ -133,16 +127,15 @@ def test_a_file_system_that_runs_full(
             there = acknowledged.check(store)
         assert assert_clean(path).records == there == len(acknowledged.bodies)
 
-    with mounted(tmp_path, 10 << 20) as place:
+    with mounted(10 << 20) as place:
         for number in range(3):
             (place / f"old-{number}").write_bytes(bytes(1 << 20))
         in_child(lambda: fill_and_free(place))
 
 
 @pytest.mark.ci
-@pytest.mark.usefixtures("needs_root")
 def test_a_killed_writer_on_a_full_file_system(
-    tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean
+    mounted: Mounted, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
     """Opening it for writing says that there is no room; reading works; with room it recovers, and nothing is lost."""
     settings = StoreSettings(segment_size=256 << 10, queue_file_entries=1000, flush_interval_ms=60_000)
@@ -169,17 +162,16 @@ def test_a_killed_writer_on_a_full_file_system(
             assert acknowledged.check(store) == 301
         assert assert_clean(place / "store").records == 301
 
-    with mounted(tmp_path, 6 << 20) as place:
+    with mounted(6 << 20) as place:
         in_child(lambda: write_and_die(place))
         in_child(lambda: recover(place))
 
 
 @pytest.mark.ci
-@pytest.mark.usefixtures("needs_root")
-def test_a_read_only_mount(tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
-    with mounted(tmp_path, 6 << 20) as place, flightlog.open(place / "store", StoreSettings.small()) as store:
+def test_a_read_only_mount(mounted: Mounted, acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
+    with mounted(6 << 20) as place, flightlog.open(place / "store", StoreSettings.small()) as store:
         acknowledged.put(store, acknowledged.message(), acknowledged.message())
-    with mounted(tmp_path, 6 << 20, ",ro") as place:
+    with mounted(6 << 20, ",ro") as place:
         with flightlog.open_read_only(place / "store") as view:
             assert acknowledged.check(view) == 2
         assert assert_clean(place / "store").records == 2
@@ -189,7 +181,7 @@ def test_a_read_only_mount(tmp_path: Path, acknowledged: Acknowledged, assert_cl
         assert not (place / "new").exists()
 
 
-@pytest.mark.usefixtures("needs_root")
+@pytest.mark.usefixtures("mounted")  # root alone may become somebody else
 def test_folders_without_permission(acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
     """As another user: what may be read is read, what may not says so by name and path."""
     with flightlog_folder() as folder:

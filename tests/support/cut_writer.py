@@ -204,6 +204,8 @@ class Writer:
                 self._note([message], [future.result()])
         if self._dice.random() < 0.05:
             self._flush()
+        if self._dice.random() < 0.01:
+            self._store.clean_up(retention_hours=0)
 
     def _note(self, messages: list[flightlog.Message], results: list[flightlog.PutResult]) -> None:
         must_be_there = self._is_sync and any(message.wait_store_ok for message in messages)
