@@ -37,7 +37,7 @@ from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPag
 from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from .cutting import cut_tail, remove_empty
-from .dispatcher import Dispatcher, sync_table
+from .dispatcher import Dispatcher
 from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
 from .key_recovery import open_index, recover_keys
@@ -122,7 +122,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         remove_empty(disk, evidence.files)
         if not evidence.is_ours:  # whoever it was knows nothing of seals
             report.cut += drop_stale_seals(disk, path, reader, found.end)
-        sync_table(disk, table)
+        table.sync(table.unsynced.take())
         if index is not None:
             recover_keys(reader, index, evidence, report)
         _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end, writes_again=evidence.is_ours)

@@ -15,7 +15,6 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from ..index.consume_queue import open_writable
 from ..index.dispatch import DispatchCount, DispatchRules
 from ..index.index_writer import FlushRound
 from ..index.key_entries import KeyEntries
@@ -23,7 +22,7 @@ from ..index.key_index import KeyIndex
 from ..index.queue_table import QueueTable
 from ..store.commit_log import CommitLog
 from ..store.disk import Disk
-from ..store.errors import DiskError, DiskFullError, IndexFileGoneError, StoreClosedError
+from ..store.errors import DiskError, DiskFullError, IndexFileGoneError, StoreClosedError, TooManyFilesError
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 from .key_scan import keys_between
@@ -84,7 +83,7 @@ class Dispatcher:
                 raise StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")
             try:
                 self._dispatch_and_heal(self._log.visible)
-            except DiskFullError as e:
+            except (DiskFullError, TooManyFilesError) as e:
                 if not self.is_stalled:  # once, however often it is tried again
                     log.warning("messages wait in the log for room for their queue entries or keys: %s", e)
                 self.is_stalled = True
@@ -157,6 +156,7 @@ class Dispatcher:
         """Write no queue from now on; the dispatch that is under way is waited for."""
         with self._lock:
             self._is_closed = True
+            self._table.close()
 
     def prepare_index_flush(self, index: KeyIndex) -> tuple[FlushRound, int, int]:
         """What is to be written so that the index is durable, the physical offset below which it then has every key,
@@ -197,38 +197,18 @@ class Dispatcher:
             return index.expire(min_physical_offset)
 
     def sync_queues(self) -> SyncedQueues:
-        """Sync every queue file written so far. Raises SyncFailedError."""
+        """Sync every queue file written so far. Raises SyncFailedError, and TooManyFilesError: then call it again."""
         with self._lock:
             position = self.position
             self.unsynced_entries = 0
-            dirty: set[Path] = set()
-            count = ends = starts = 0
-            for _, queue in self._table.on_disk():
-                dirty |= queue.take_dirty()
-                count += 1
-                ends += queue.end
-                starts += queue.min_index
-        sync_files(self._disk, dirty)
-        return SyncedQueues(position, count, ends, starts)
-
-
-def sync_files(disk: Disk, paths: set[Path]) -> None:
-    """Sync queue files and the folders that hold them. Raises SyncFailedError, or DiskError for one that is gone."""
-    for path in paths:
-        file = open_writable(disk, path)
+            unsynced = self._table.unsynced.take()
+            queues = self._table.values()
+            ends = sum(queue.end for queue in queues)
+            starts = sum(queue.min_index for queue in queues)
         try:
-            file.sync()
-        finally:
-            file.close()
-    for folder in {path.parent for path in paths}:
-        disk.sync_folder(folder)
-
-
-def sync_table(disk: Disk, table: QueueTable) -> None:
-    """Sync all that recovery wrote into queues, and their folders, which a writer that died may have made."""
-    dirty: set[Path] = set()
-    for _, queue in table.on_disk():
-        dirty |= queue.take_dirty()
-    sync_files(disk, dirty)
-    for folder in {parent for path in dirty for parent in path.parents[1:3]}:
-        disk.sync_folder(folder)
+            self._table.sync(unsynced)
+        except TooManyFilesError:
+            with self._lock:
+                self._table.unsynced.take_back(unsynced)
+            raise
+        return SyncedQueues(position, len(queues), ends, starts)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..index.dispatch import DispatchCount, DispatchRules, dispatch
 from ..index.key_entries import KeyEntries, key_entries
-from ..index.queue_table import QueueTable
+from ..index.queue_table import QueueTable, last_entry
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from ..store.light_queues import is_light, light_places
 from ..store.log_reader import LogReader
@@ -46,7 +46,9 @@ def forget_beyond(table: QueueTable, start: int, count: DispatchCount) -> None:
     for key, queue in table.items():
         known_end = count.ends.get(key)
         if known_end is None:
-            known_end = queue.first_at_or_after(start)
+            last = last_entry(queue)
+            is_before = last is not None and last.is_valid and last.physical_offset < start
+            known_end = queue.end if is_before else queue.first_at_or_after(start)
         queue.truncate(known_end)
 
 

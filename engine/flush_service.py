@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..store.clock import Clock
-from ..store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
+from ..store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError, TooManyFilesError
 from ..store.settings import FlushMode, StoreSettings
 from .bell import Bell
 from .flush_rule import FlushRule
@@ -185,7 +185,7 @@ class FlushService:
             work()
         except StorePoisonedError:
             return False
-        except DiskFullError as e:
+        except (DiskFullError, TooManyFilesError) as e:
             if not self._lacks_room:  # once, however often it is tried again
                 log.warning("derived files wait for room on the disk: %s", e)
             self._lacks_room = True

@@ -30,6 +30,9 @@ from .survey import Survey, survey
 
 log = logging.getLogger("flightlog.recovery")
 
+CLOSED_CLEANLY = "closed cleanly, every queue's last entry meets its record"
+"""Why nothing is scanned: then no queue needs to be looked at again."""
+
 
 @dataclass
 class RecoveryReport:
@@ -92,7 +95,8 @@ def recover_queues(
         count = DispatchCount()
         for extent_start, extent_stop in found.extents:
             dispatch_range(reader, table, rules, extent_start, extent_stop, count)
-        forget_beyond(table, start, count)
+        if reason is not CLOSED_CLEANLY or start < found.end:
+            forget_beyond(table, start, count)
         if count.first_put is not None:
             first_missed = count.first_put if first_missed is None else min(first_missed, count.first_put)
         if not count.gaps or start <= reader.min_offset:
@@ -139,7 +143,7 @@ def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tupl
             return reader.min_offset, wrong
         start = max(progress.queues_flushed, reader.min_offset)
         if evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
-            return start, "closed cleanly, every queue's last entry meets its record"
+            return start, CLOSED_CLEANLY
         return start, "everything before was in synced queues"
     if reader.min_offset == 0 and any(queue.min_index > 0 for _, queue in table.items()):
         return 0, "a queue begins above 0 over a log that still has everything"

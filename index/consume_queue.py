@@ -19,11 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk, DiskFile
-from ..store.errors import DiskError, SegmentLengthError
+from ..store.disk import Disk
+from ..store.errors import SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from ..store.settings import PAGE_SIZE
 from .queue_extension import QueueExtension
+from .queue_sync import Unsynced, open_writable
 from .queue_unit import (
     FILLER,
     UNIT_SIZE,
@@ -36,18 +37,28 @@ from .queue_unit import (
 )
 
 CHUNK_ENTRIES = 16_384
+PAGE_ENTRIES = PAGE_SIZE // UNIT_SIZE
 
 
 class ConsumeQueue:
     """One queue of one topic. Written by the dispatcher alone, under its lock; read by anybody."""
 
-    def __init__(self, disk: Disk, folder: Path, file_entries: int, extension: QueueExtension | None = None) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        file_entries: int,
+        extension: QueueExtension | None = None,
+        unsynced: Unsynced | None = None,
+    ) -> None:
         self.extension = extension
         self._disk, self.folder, self._file_entries = disk, folder, file_entries
+        self._unsynced = Unsynced() if unsynced is None else unsynced
+        self._last: tuple[int, bytes] | None = None
+        """What `load` saw as the last entry, with its index, until the queue changes."""
         self._first_file_index = 0
         """First entry of the oldest file."""
         self._file_count = 0
-        self._dirty: set[Path] = set()
         self.min_index = 0
         """Index of the first message still there."""
         self.end = 0
@@ -77,11 +88,48 @@ class ConsumeQueue:
             count += 1
         self._first_file_index, self._file_count = bases[0], count
         files_end = bases[0] + count * self._file_entries
-        self.end = self._find_end_thoroughly(files_end) if thorough else self._find_end_quickly(files_end)
-        self.min_index = search(self.units, valid_mask, self._first_file_index, self.end)
+        self.min_index = bases[0]
+        first: Units | None = None
+        if thorough:
+            self.end = self._find_end_thoroughly(files_end)
+        else:
+            end, first = self._find_end_in(count - 1)
+            while end == 0 and count > 1:
+                count -= 1
+                end, first = self._find_end_in(count - 1)
+            self.end = bases[0] + (count - 1) * self._file_entries + end
+        if self.end > self.min_index:
+            if first is None or count > 1:
+                first = self.units(self.min_index, 1)
+            if not valid_mask(first).any():
+                self.min_index = search(self.units, valid_mask, self.min_index, self.end)
 
-    def _find_end_quickly(self, files_end: int) -> int:
-        return search(self.units, lambda units: units["size"] <= 0, self._first_file_index, files_end)
+    def _find_end_in(self, number: int) -> tuple[int, Units | None]:
+        """How many entries a file has, and its first entry if that was seen: by a look at what lies before its first
+        hole, else by a binary search."""
+        try:
+            file = self._disk.open(self._path(number))
+        except FileNotFoundError:
+            return 0, None
+        try:
+            file.will_poke()
+
+            def units(index: int, count: int) -> Units:
+                return decode_units(file.read(index * UNIT_SIZE, count * UNIT_SIZE))
+
+            high = min(-(-file.next_hole(0) // UNIT_SIZE), self._file_entries)
+            low = max(high - PAGE_ENTRIES, 0)
+            there = units(low, high - low)
+            is_past = there["size"] <= 0
+            if low and is_past[:1].all():
+                return search(units, lambda units: units["size"] <= 0, 0, low), None
+            count = int(is_past.argmax()) if is_past.any() else len(there)
+            if count:
+                index = self._first_file_index + number * self._file_entries + low + count - 1
+                self._last = (index, there[count - 1].tobytes())
+            return low + count, there[:1] if low == 0 else None
+        finally:
+            file.close()
 
     def _find_end_thoroughly(self, files_end: int) -> int:
         start = files_end - 3 * self._file_entries
@@ -89,17 +137,31 @@ class ConsumeQueue:
             start -= self._file_entries  # the end lies further back
         start = max(self._first_file_index, start)
         while start < files_end:
-            units = self.units(start, min(CHUNK_ENTRIES, files_end - start))
+            units = self.units(start, min(self._entries_before_hole(start), CHUNK_ENTRIES, files_end - start))
             bad = _is_no_entry(units)
             if bad.any():
                 return start + int(np.argmax(bad))
             if not len(units):
-                return start  # the file has gone meanwhile
+                return start  # a hole, or the file has gone meanwhile
             start += len(units)
         return files_end
 
+    def _entries_before_hole(self, index: int) -> int:
+        """How many entries from `index` on have something written where they stand, in the file of that one."""
+        number, at = divmod(index - self._first_file_index, self._file_entries)
+        try:
+            file = self._disk.open(self._path(number))
+        except FileNotFoundError:
+            return 0
+        try:
+            return max(min(-(-file.next_hole(at * UNIT_SIZE) // UNIT_SIZE), self._file_entries) - at, 0)
+        finally:
+            file.close()
+
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds; a queue may end up empty with its offsets kept."""
+        if min_physical_offset <= 0:
+            return
         self.min_index = search_offset(self.units, min_physical_offset, self.min_index, self.end)
 
     def first_at_or_after(self, physical_offset: int) -> int:
@@ -120,7 +182,7 @@ class ConsumeQueue:
             path = self._path(0)
             with suppress(FileNotFoundError):
                 self._disk.remove(path)
-            self._dirty.discard(path)
+            self._unsynced.files.discard(path)
             removed.append(path)
             self._first_file_index += self._file_entries  # this before the count, see units
             self._file_count -= 1
@@ -140,6 +202,9 @@ class ConsumeQueue:
 
     def units(self, index: int, count: int) -> Units:
         """Entries [index, index + count) as they are on disk, cut at the end of the files or at a missing one."""
+        last = self._last
+        if last is not None and count == 1 and index == last[0]:
+            return decode_units(last[1])
         parts: list[bytes] = []
         first, file_count = -1, 0
         while first != self._first_file_index:  # the oldest file may go in between
@@ -188,6 +253,7 @@ class ConsumeQueue:
         self.end = max(self.end, index + len(units))
 
     def _write(self, index: int, raw: bytes) -> None:
+        self._last = None
         view = memoryview(raw)
         while view:
             number, at = divmod(index - self._first_file_index, self._file_entries)
@@ -195,7 +261,7 @@ class ConsumeQueue:
             path = self._path(number)
             is_new = number >= self._file_count
             if is_new and self._file_count == 0:
-                self._disk.make_folder(self.folder)
+                self._disk.make_folder(self.folder, syncs=False)
             file = open_writable(self._disk, path, create=is_new)
             try:
                 if is_new:
@@ -205,7 +271,7 @@ class ConsumeQueue:
                 file.close()
             if is_new:
                 self._file_count = number + 1
-            self._dirty.add(path)
+            self._unsynced.note(path, is_new=is_new)
             index += here // UNIT_SIZE
             view = view[here:]
 
@@ -216,6 +282,8 @@ class ConsumeQueue:
         file of a queue that does not start at 0 is kept though it be empty: its name is all that tells the offset.
         """
         end = min(end, self.end)
+        if end < self.end:
+            self._last = None
         keep = -(-(end - self._first_file_index) // self._file_entries)
         self._keep_files(max(keep, 1 if self._first_file_index else 0))
         self.end = max(end, self._first_file_index)
@@ -229,7 +297,7 @@ class ConsumeQueue:
         for number in range(self._file_count - 1, count - 1, -1):
             path = self._path(number)
             self._disk.remove(path)
-            self._dirty.discard(path)
+            self._unsynced.files.discard(path)
         self._disk.sync_folder(self.folder)
         self._file_count = count
 
@@ -244,7 +312,7 @@ class ConsumeQueue:
                 size = CHUNK_ENTRIES * UNIT_SIZE
                 if np.frombuffer(raw, np.uint8).any():
                     file.write(at, bytes(len(raw)))
-                    self._dirty.add(self._path(number))
+                    self._unsynced.note(self._path(number))
                 at += len(raw)
         finally:
             file.close()
@@ -262,14 +330,11 @@ class ConsumeQueue:
         without having written them.
         """
         index = max(index, self._first_file_index)
+        for number in range((index - self._first_file_index) // self._file_entries, self._file_count):
+            self._unsynced.note(self._path(number), is_new=True)
         while index < self.end and len(units := self.units(index, min(CHUNK_ENTRIES, self.end - index))):
             self._write(index, units.tobytes())
             index += len(units)
-
-    def take_dirty(self) -> set[Path]:
-        """The files written since the last call, for the caller to sync. Called under the dispatch lock."""
-        dirty, self._dirty = self._dirty, set()
-        return dirty
 
     def _path(self, number: int) -> Path:
         return self.folder / segment_name((self._first_file_index + number * self._file_entries) * UNIT_SIZE)
@@ -279,15 +344,3 @@ def _is_no_entry(units: Units) -> NDArray[np.bool_]:
     """Which entries were never written, or are garbage. Filler counts as an entry."""
     mask: NDArray[np.bool_] = (units["size"] <= 0) | (units["physical_offset"] < 0)
     return mask
-
-
-def open_writable(disk: Disk, path: Path, *, create: bool = False) -> DiskFile:
-    """Open a queue file of an open store. Raises DiskError if it should be there and is not."""
-    try:
-        return disk.open(path, writable=True, create=create)
-    except FileNotFoundError as e:
-        raise DiskError(
-            f"{path}: this queue file is gone although its store is open; a RocketMQ that tries to start here deletes "
-            "queue files before it looks at the lock. No message is lost: close the store and open it again, which "
-            "rebuilds its queues from the log"
-        ) from e

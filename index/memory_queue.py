@@ -8,6 +8,8 @@ import numpy as np
 from .consume_queue import ConsumeQueue
 from .queue_unit import FILLER, UNIT_DTYPE, Units, decode_units, search_offset
 
+NO_UNITS: Units = np.empty(0, UNIT_DTYPE)
+
 
 class MemoryQueue:
     """Entries below `_split` come from disk, the others from memory. 20 bytes a missing entry.
@@ -18,7 +20,7 @@ class MemoryQueue:
     def __init__(self, below: ConsumeQueue) -> None:
         self._below = below
         self._split = below.end
-        self._tail: Units = np.empty(0, UNIT_DTYPE)
+        self._tail = NO_UNITS
         self._tail_count = 0
         self.min_index = below.min_index
         self.end = below.end

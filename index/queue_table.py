@@ -15,6 +15,7 @@ from ..store.segment import segment_base
 from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
 from .queue_extension import EXTENSION_FOLDER, QueueExtension
+from .queue_sync import Unsynced
 from .queue_unit import UNIT_SIZE, QueueUnit, Units
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
@@ -65,13 +66,17 @@ class QueueTable:
         self._file_entries, self._in_memory = file_entries, in_memory
         self._extension = extension_maker(disk, root)
         self._queues: dict[QueueKey, Queue] = {}
+        self.unsynced = Unsynced()
+        """What was written into queues and is not synced."""
+        self._file_system = None if in_memory else disk.open_file_system(root)
+        """Opened before a queue is written: it tells of failed writes since then."""
         self.unreadable: list[str] = []
         """Queues that memory mode left out because their files have the wrong length."""
 
     def load(self, *, thorough: bool) -> None:
         """Find every queue. Raises SegmentLengthError for a file of the wrong length, unless in memory mode."""
         for key, folder in list_queue_folders(self._disk, self._folder.parent):
-            queue = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key))
+            queue = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key), self.unsynced)
             try:
                 queue.load(thorough=thorough)
             except SegmentLengthError as e:
@@ -91,7 +96,7 @@ class QueueTable:
             topic, queue_id = key
             assert is_safe_topic(topic), topic
             folder = self._folder / topic / str(queue_id)
-            on_disk = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key))
+            on_disk = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key), self.unsynced)
             queue = MemoryQueue(on_disk) if self._in_memory else on_disk
             self._queues[key] = queue
         return queue
@@ -103,6 +108,19 @@ class QueueTable:
     def items(self) -> list[tuple[QueueKey, Queue]]:
         """A copy of the table, sorted by topic and queue id."""
         return sorted(self._queues.items())
+
+    def values(self) -> list[Queue]:
+        """The queues, in no order."""
+        return list(self._queues.values())
+
+    def sync(self, unsynced: Unsynced) -> None:
+        """Make durable what was taken out of `unsynced`. Raises SyncFailedError, TooManyFilesError, DiskError."""
+        unsynced.sync(self._disk, self._file_system)
+
+    def close(self) -> None:
+        """Sync nothing from now on. Calling it twice is fine."""
+        if self._file_system is not None:
+            self._file_system.close()
 
     def on_disk(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
         """The queues of a writable table."""

@@ -3,7 +3,8 @@
 Every byte that flightlog reads or writes, every sync and every rename goes through a `Disk` that is handed in. Tests
 hand in disks that lose unsynced pages, run full, or fail; readers of remote stores hand in one that fetches ranges.
 
-Errors come out as DiskFullError (no room), SyncFailedError (a sync failed) and DiskError (everything else).
+Errors come out as DiskFullError (no room), TooManyFilesError (no descriptor), SyncFailedError (a sync failed) and
+DiskError (everything else).
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ import errno
 import mmap
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from .allocate import allocate_blocks
-from .errors import DiskError, DiskFullError, SyncFailedError
+from .errors import DiskError, DiskFullError, SyncFailedError, TooManyFilesError
+from .file_system import FileSystem, open_file_system
 
 FILE_MODE = 0o644
 MADV_POPULATE_WRITE = 23  # Linux 5.14; not in Python's mmap module
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class FolderEntry(NamedTuple):
@@ -55,6 +57,12 @@ class DiskFile(Protocol):
 
     def next_data(self, position: int) -> int | None:
         """The first position at or after `position` that may hold anything but zeros; None if only holes follow."""
+
+    def next_hole(self, position: int) -> int:
+        """The first position at or after `position` from which on nothing was written for a while; at most the end."""
+
+    def will_poke(self) -> None:
+        """Reads will be few and scattered: read nothing ahead."""
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """All of `data`, or an error. Durable only after `sync`."""
@@ -89,8 +97,11 @@ class Disk(Protocol):
 
     def exists(self, path: Path) -> bool: ...
 
-    def make_folder(self, path: Path) -> None:
-        """With its parents; what was made is synced into its parent."""
+    def make_folder(self, path: Path, *, syncs: bool = True) -> None:
+        """With its parents; what was made is synced into its parent, unless the caller does that."""
+
+    def open_file_system(self, path: Path) -> FileSystem | None:
+        """What syncs all files of the file system of a folder at once; None if it would not tell of a failure."""
 
     def sync_folder(self, path: Path) -> None:
         """Make creations, renames and removals in this folder durable."""
@@ -112,17 +123,28 @@ class Disk(Protocol):
         """Bytes of disk that the file really occupies."""
 
 
-@contextmanager
-def disk_errors(path: Path, what: str, wanted: int = 0) -> Iterator[None]:
-    """Turn an OSError into the error that says what to do. A missing file stays a FileNotFoundError."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as e:
-        detail = f"{what}: {os.strerror(e.errno) if e.errno else e}"
+class disk_errors:
+    """Turn an OSError into the error that says what to do. A missing file stays a FileNotFoundError.
+
+    No generator: it stands around every operation, and there may be a million of them at an opening.
+    """
+
+    __slots__ = ("_path", "_wanted", "_what")
+
+    def __init__(self, path: Path, what: str, wanted: int = 0) -> None:
+        self._path, self._what, self._wanted = path, what, wanted
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
+        if not isinstance(e, OSError) or isinstance(e, FileNotFoundError):
+            return
+        path, detail = self._path, f"{self._what}: {os.strerror(e.errno) if e.errno else e}"
         if e.errno in NO_ROOM:
-            raise DiskFullError(path, wanted, detail) from e
+            raise DiskFullError(path, self._wanted, detail) from e
+        if e.errno in NO_DESCRIPTOR:
+            raise TooManyFilesError(path, detail) from e
         raise DiskError(f"{path}: {detail}. Look after the disk and the permissions of this path") from e
 
 
@@ -162,6 +184,21 @@ class RealFile:
             if e.errno == errno.EINVAL:
                 return position  # the file system does not know its holes
             raise DiskError(f"{self.path}: looking for data at {position}: {e.strerror}") from e
+
+    def next_hole(self, position: int) -> int:
+        size = self.size()
+        if position >= size or not hasattr(os, "SEEK_HOLE"):
+            return size
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_HOLE)
+        except OSError as e:
+            if e.errno in (errno.ENXIO, errno.EINVAL):
+                return size
+            raise DiskError(f"{self.path}: looking for a hole at {position}: {e.strerror}") from e
+
+    def will_poke(self) -> None:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         with disk_errors(self.path, f"writing {len(data)} bytes at {position}", len(data)):
@@ -239,7 +276,7 @@ class RealDisk:
         with disk_errors(path, "looking for it"):
             return path.exists()
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, *, syncs: bool = True) -> None:
         missing = []
         while not self.exists(path):
             missing.append(path)
@@ -247,7 +284,12 @@ class RealDisk:
         for folder in reversed(missing):
             with disk_errors(folder, "making the folder"):
                 folder.mkdir(exist_ok=True)
-            self.sync_folder(folder.parent)
+            if syncs:
+                self.sync_folder(folder.parent)
+
+    def open_file_system(self, path: Path) -> FileSystem | None:
+        with disk_errors(path, "opening its file system"):
+            return open_file_system(path)
 
     def sync_folder(self, path: Path) -> None:
         try:
@@ -257,6 +299,8 @@ class RealDisk:
             finally:
                 os.close(descriptor)
         except OSError as e:
+            if e.errno in NO_DESCRIPTOR:
+                raise TooManyFilesError(path, f"syncing it: {e.strerror}") from e
             raise SyncFailedError(path, os.strerror(e.errno) if e.errno else str(e)) from e
 
     def rename(self, old: Path, new: Path) -> None:

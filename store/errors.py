@@ -250,6 +250,17 @@ class SegmentGoneError(DiskError, FileNotFoundError):
         self.path = path
 
 
+class TooManyFilesError(DiskError):
+    """This process, or the machine, has no descriptor left. Nothing is lost: what needed one is done again later."""
+
+    def __init__(self, path: Path, detail: str) -> None:
+        super().__init__(
+            f"{path}: {detail}. Nothing is lost and the store goes on once there are descriptors: close files, or "
+            "allow this process more of them (ulimit -n)"
+        )
+        self.path = path
+
+
 class IndexFileGoneError(DiskError):
     """A key index file that should be there is not. The store makes its index anew from the log and goes on."""
 

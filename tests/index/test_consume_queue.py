@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.index.consume_queue import ConsumeQueue
+from flightlog.index.queue_sync import Unsynced
 from flightlog.index.queue_unit import FILLER, UNIT_DTYPE, decode_units
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError
@@ -238,14 +239,17 @@ def test_a_file_that_vanishes_under_a_reader(tmp_path: Path) -> None:
 
 
 def test_written_files_are_named_once_for_syncing(tmp_path: Path) -> None:
-    queue = queue_at(tmp_path)
+    unsynced = Unsynced()
+    queue = ConsumeQueue(RealDisk(), tmp_path, ENTRIES, unsynced=unsynced)
     queue.put(0, units(*range(15)))
-    assert queue.take_dirty() == {tmp_path / f"{0:020d}", tmp_path / f"{200:020d}"}
-    assert queue.take_dirty() == set()
+    taken = unsynced.take()
+    assert taken.files == {tmp_path / f"{0:020d}", tmp_path / f"{200:020d}"}
+    assert tmp_path in taken.folders
+    assert unsynced.take() == Unsynced()
     queue.put(15, units(15))
-    assert queue.take_dirty() == {tmp_path / f"{200:020d}"}
+    assert unsynced.take() == Unsynced({tmp_path / f"{200:020d}"})
     queue.truncate(5)
-    assert queue.take_dirty() == {tmp_path / f"{0:020d}"}
+    assert unsynced.take() == Unsynced({tmp_path / f"{0:020d}"})
 
 
 Step = tuple[str, int, int]

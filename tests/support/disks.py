@@ -5,7 +5,8 @@
     disk.hold("sync", "commitlog/")                             # syncs hang until release()
 
 Operations: open, create (open of a file that is not there yet), read, write, resize, allocate, sync, sync_folder,
-rename, remove, make_folder; "*" is any of them. A path matches if it contains the given part.
+sync_all (of the file system), rename, remove, make_folder; "*" is any of them. A path matches if it contains the given
+part.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from flightlog.store.disk import RealDisk, RealFile, disk_errors
 from flightlog.store.errors import SyncFailedError
+from flightlog.store.file_system import FileSystem
 
 
 @dataclass
@@ -75,6 +77,18 @@ class FaultyFile(RealFile):
 
     def sync(self) -> None:
         self._disk.meet_sync("sync", self.path)
+        super().sync()
+
+
+class FaultyFileSystem(FileSystem):
+    """Syncs everything, if the disk lets it."""
+
+    def __init__(self, disk: FaultyDisk, found: FileSystem) -> None:
+        super().__init__(found.path, os.dup(found._descriptor))
+        self._disk = disk
+
+    def sync(self) -> None:
+        self._disk.meet_sync("sync_all", self.path)
         super().sync()
 
 
@@ -155,6 +169,10 @@ class FaultyDisk(RealDisk):
             self.meet("create" if create and not path.exists() else "open", path)
         return FaultyFile(self, super().open(path, writable=writable, create=create), writable)
 
+    def open_file_system(self, path: Path) -> FileSystem | None:
+        found = super().open_file_system(path)
+        return None if found is None else FaultyFileSystem(self, found)
+
     def sync_folder(self, path: Path) -> None:
         self.meet_sync("sync_folder", path)
         super().sync_folder(path)
@@ -169,8 +187,8 @@ class FaultyDisk(RealDisk):
             self.meet("remove", path)
         super().remove(path)
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, *, syncs: bool = True) -> None:
         if not path.exists():
             with disk_errors(path, "making the folder"):
                 self.meet("make_folder", path)
-        super().make_folder(path)
+        super().make_folder(path, syncs=syncs)

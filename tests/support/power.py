@@ -20,6 +20,7 @@ from pathlib import Path
 
 from flightlog.store.disk import RealDisk, RealFile
 from flightlog.store.errors import SyncFailedError
+from flightlog.store.file_system import FileSystem
 from flightlog.store.progress import BOOT, PAGE, progress_path
 from flightlog.store.settings import PAGE_SIZE
 
@@ -103,6 +104,18 @@ class PowerFile(RealFile):
             self._inode.sync(now)
 
 
+class PowerFileSystem(FileSystem):
+    """Syncs everything that the disk knows of."""
+
+    def __init__(self, disk: PowerDisk) -> None:
+        super().__init__(disk.root, -1)
+        self._disk = disk
+
+    def sync(self) -> None:
+        self._disk.meet()
+        self._disk.sync_all()
+
+
 class PowerDisk(RealDisk):
     """One store's disk, whatever the number of its writers and their deaths."""
 
@@ -171,10 +184,10 @@ class PowerDisk(RealDisk):
             del self._live[path]
             self._note(path.parent, {path.name: None})
 
-    def make_folder(self, path: Path) -> None:
+    def make_folder(self, path: Path, *, syncs: bool = True) -> None:
         if not path.exists():
             self.meet()
-        super().make_folder(path)
+        super().make_folder(path, syncs=syncs)
 
     def sync_folder(self, path: Path) -> None:
         self.meet()
@@ -185,6 +198,17 @@ class PowerDisk(RealDisk):
         for entry in os.scandir(path):
             if entry.is_dir():
                 self._kept.setdefault(Path(entry.path), {})
+
+    def open_file_system(self, path: Path) -> FileSystem | None:
+        return PowerFileSystem(self)
+
+    def sync_all(self) -> None:
+        if self._keeps_notes:
+            for path, inode in self._live.items():
+                inode.sync(path.read_bytes())
+            for folder in (self.root, *(path for path in self.root.rglob("*") if path.is_dir())):
+                self._kept.setdefault(folder, {})
+                self._survive(folder, len(self._pending.get(folder, ())))
 
     def _note(self, folder: Path, names: dict[str, Inode | None]) -> None:
         self._pending.setdefault(folder, []).append(Change(names))
