@@ -28,6 +28,7 @@ from .engine.statistics import StoreStatistics
 from .store.errors import FlightlogError
 from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
 from .store.settings import FlushMode, StoreSettings
+from .store.topic import Topic, TopicPermission
 
 if _TYPE_CHECKING:
     from . import spark
@@ -48,6 +49,8 @@ __all__ = [
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",
+    "Topic",
+    "TopicPermission",
     "open",
     "open_read_only",
     "spark",

@@ -42,6 +42,7 @@ from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
 from .key_recovery import open_index, recover_keys
 from .recovery import RecoveryReport, recover_queues
+from .topics import TopicTable
 
 log = logging.getLogger("flightlog.recovery")
 
@@ -69,6 +70,7 @@ class OpenParts:
     progress: ProgressPage
     checkpoint: Checkpoint
     report: RecoveryReport
+    topics: TopicTable
 
     def let_go(self) -> None:
         """Give up every file; the lock last, so that nobody opens the store before. Calling it twice is fine."""
@@ -111,9 +113,11 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     table = QueueTable(disk, path, _adopt_queue_entries(path, disk, settings), in_memory=False)
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
     index = open_index(disk, path, settings, clock)
+    topics = TopicTable(disk, path, settings, clock)
     reader = LogReader(disk, files)
     try:
         found, report = recover_queues(reader, table, evidence, dispatch_rules(settings), None, for_writing=True)
+        topics.load((key for key, _ in table.items()), grows=evidence.last_writer is LastWriter.FLIGHTLOG_KILLED)
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
@@ -141,7 +145,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
     commit_log = CommitLog(disk, files, settings, clock, progress, start)
     dispatcher = Dispatcher(disk, commit_log, table, index, dispatch_rules(settings), progress, found.end)
-    return OpenParts(lock, commit_log, table, index, dispatcher, progress, checkpoint, report)
+    return OpenParts(lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics)
 
 
 def _refuse_unsupported(path: Path, disk: Disk) -> None:

@@ -44,12 +44,13 @@ from .reading import QueueReader
 from .recovery import RecoveryReport
 from .retention import CleanUpReport
 from .statistics import StoreStatistics, live_statistics
+from .topic_calls import TopicWriting
 from .upkeep import Upkeep
 
 log = logging.getLogger("flightlog.store")
 
 
-class MessageStore(ReadableStore):
+class MessageStore(TopicWriting, ReadableStore):
     """One store, open for writing. Made by `flightlog.open`; a context manager.
 
     Safe from many threads. The stop order of `close` is written there, with its reasons.
@@ -83,7 +84,8 @@ class MessageStore(ReadableStore):
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             service = FlushService(settings, clock, keep)
             self._service = service
-            self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep)
+            self._topic_table = parts.topics
+            self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep, parts.topics)
             self._end = _ending(service, self._putter.pending, keep)
             watch_fork(self)
             self._at_exit = _close_at_exit(self)
@@ -99,14 +101,15 @@ class MessageStore(ReadableStore):
     # -- putting
 
     def put(self, message: Message) -> PutResult:
-        """Append one message.
+        """Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).
 
         Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
         the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again. One that
         does not wait (`wait_store_ok=False`) is put as under async flush, except that its sync follows at once and that
         it cannot be read before.
 
-        Raises InvalidMessageError (nothing stored), DiskFullError (nothing stored), SyncFailedError and
+        Raises InvalidMessageError (nothing stored; also a TopicNotFoundError, QueueNotFoundError or
+        TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and
         StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
         """
         self._check_usable()
@@ -148,7 +151,10 @@ class MessageStore(ReadableStore):
         self._check_usable()
         self._log.flush()
 
-    # -- what can be read stands in engine/readable.py
+    def _default_queue_count(self) -> int:
+        return self.settings.default_queue_count
+
+    # -- what can be read stands in engine/readable.py, what can be done to topics in engine/topic_calls.py
 
     def _readable_end(self) -> int:
         return self._log.visible

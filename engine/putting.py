@@ -15,6 +15,7 @@ from .dispatcher import Dispatcher
 from .diverting import Divert
 from .flush_service import FlushService
 from .pending_puts import PendingPuts
+from .topics import TopicTable
 from .upkeep import Upkeep
 
 BATCH_SIZE = 256 << 10
@@ -36,9 +37,11 @@ class Putter:
         divert: Divert,
         service: FlushService,
         upkeep: Upkeep,
+        topics: TopicTable,
     ) -> None:
         self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
-        self._divert, self._service, self._retention = divert, service, upkeep.retention
+        self._divert, self._service, self._topics = divert, service, topics
+        self._retention = upkeep.retention
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._clock, self._put_ms = clock, upkeep.put_ms
@@ -74,12 +77,11 @@ class Putter:
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         self._check_room()
-        settings, segment_size = self._settings, self._log.segment_size
         records: list[PreparedRecord] = []
         waits = False
         for message in messages:
             diverted = self._divert(message)
-            records.append(prepare(diverted, settings, segment_size))
+            records.append(self._prepare(message, diverted))
             waits = waits or (self._is_sync and diverted.waits_for_sync)
         results: list[PutResult] = []
         try:
@@ -107,7 +109,7 @@ class Putter:
         """Append it; returns where it went, and whether it is to wait for a sync."""
         self._check_room()
         diverted = self._divert(message)
-        record = prepare(diverted, self._settings, self._log.segment_size)
+        record = self._prepare(message, diverted)
         waits = self._is_sync and diverted.waits_for_sync
         appended: list[Appended] = []
         try:
@@ -115,6 +117,13 @@ class Putter:
         finally:
             self._wake(waits)
         return _put_result(record, appended[0]), waits
+
+    def _prepare(self, message: Message, diverted: Message) -> PreparedRecord:
+        record = prepare(diverted, self._settings, self._log.segment_size)
+        # Last: a message that is refused for another reason makes no topic.
+        is_internal = diverted is not message
+        record.queue_id = self._topics.queue_for(record.topic, diverted.queue_id, is_internal=is_internal)
+        return record
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
         """Append one batch and add what was appended to `results`, also if the append raises."""

@@ -23,6 +23,7 @@ from ..store.log_reader import LogReader
 from ..store.progress import STILL_OPEN, read_progress
 from ..store.segment import Segment
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
+from ..store.topic import Topic
 from .dispatching import dispatch_range, dispatch_rules
 from .evidence import Evidence, LastWriter, read_abort, read_evidence, someone_holds_the_lock
 from .finding import Finder
@@ -34,6 +35,7 @@ from .reading import QueueReader
 from .recovery import RecoveryReport, recover_queues
 from .statistics import StoreStatistics, view_statistics
 from .survey import Survey, survey
+from .topics import add_found, read_topics
 from .verifying import verify_store
 from .view_keys import ViewKeys
 
@@ -146,6 +148,11 @@ class ReadOnlyStore(ReadableStore):
         self._survey, self.report = reopened._survey, reopened.report
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
         self._hold.move(self._reader.min_offset)
+
+    def _all_topics(self) -> dict[str, Topic]:
+        topics = read_topics(self._disk, self.path) or {}
+        add_found(topics, (key for key, _ in self._table.items()), self._settings, grows=False)
+        return topics
 
     def _readable_end(self) -> int:
         return self._survey.end

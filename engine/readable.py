@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT
 from .key_query import KeyQuery, QueryResult
 from .reading import OnCorrupt, QueueReader, queue_bounds
+from .topic_calls import TopicReading
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,7 @@ DEFAULT_BATCH_SIZE = 64 << 20
 """Bytes of records."""
 
 
-class ReadableStore(ABC):
+class ReadableStore(TopicReading):
     """The reading half of MessageStore and ReadOnlyStore. Safe from many threads.
 
     Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by fork.
@@ -38,10 +39,6 @@ class ReadableStore(ABC):
     """Called before each question, for queues that grow meanwhile."""
     _catch_up_keys: Callable[[], None] | None = None
     """Called before each question by key; raises what keeps keys out of the index."""
-
-    @abstractmethod
-    def _check_usable(self) -> None:
-        """Raise if this handle may not be used any more."""
 
     def _make_ready(self) -> None:
         self._check_usable()

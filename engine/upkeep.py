@@ -142,6 +142,7 @@ class Upkeep:
         self._log.flush()
         self._catch_up_queues()
         self._log.flush()
+        self._parts.topics.save()
         synced = self._dispatcher.sync_queues()
         index = self._parts.index
         full_timestamp_ms = self._checkpoint.index_timestamp_ms

@@ -17,7 +17,7 @@ from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_make
 from ..index.queue_unit import UNIT_DTYPE, Units, same_message, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.disk import Disk
-from ..store.errors import SegmentLengthError
+from ..store.errors import ConfigFileError, SegmentLengthError
 from ..store.log_reader import LogReader
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
@@ -25,6 +25,7 @@ from ..store.seal import broken_blocks, read_seal, seal_fits, seal_path
 from .evidence import Evidence, LastWriter
 from .findings import Finding, VerifyReport
 from .survey import Survey, survey
+from .topics import read_topics
 from .verifying_keys import KeyCheck
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
@@ -79,6 +80,7 @@ def verify_store(
     check.run(whole, is_live=is_live)
     KeyCheck(disk, reader, evidence, report).run(whole, is_live=is_live)
     _check_small_files(root, evidence, known, report)
+    _check_topics(disk, root, report)
     return report
 
 
@@ -181,3 +183,11 @@ def _check_small_files(root: Path, evidence: Evidence, known: Survey, report: Ve
     if progress is not None and evidence.is_ours and progress.flushed > known.end and not known.damage:
         meaning = f"says that {progress.flushed} bytes were durable, the log ends at {known.end}"
         add(Finding(progress_path(root), 0, meaning, "restore the commit log from a copy"))
+
+
+def _check_topics(disk: Disk, root: Path, report: VerifyReport) -> None:
+    try:
+        read_topics(disk, root)
+    except ConfigFileError as e:
+        mend = "restore it from a copy, or delete it: the topics are then told from the queues"
+        report.findings.append(Finding(e.path, 0, e.found, mend))

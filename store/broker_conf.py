@@ -43,6 +43,8 @@ NAMES: Mapping[str, str] = {
     "sync_flush_timeout_ms": "syncFlushTimeout",
     "max_message_size": "maxMessageSize",
     "multi_dispatch": "enableMultiDispatch",
+    "auto_create_topics": "autoCreateTopicEnable",
+    "default_queue_count": "defaultTopicQueueNums",
     "delay_levels": "messageDelayLevel",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",

@@ -4,10 +4,15 @@
     ├── UsageError                     the call was wrong; nothing was written
     │   ├── InvalidSettingsError
     │   ├── InvalidMessageError
-    │   │   ├── TopicTooLongError
+    │   │   ├── InvalidTopicError      a name that RocketMQ gives no topic
+    │   │   │   └── TopicTooLongError
+    │   │   ├── TopicNotFoundError     the topic is not there, and is not made by a put
+    │   │   ├── TopicPermissionError   nobody may write to the topic
+    │   │   ├── QueueNotFoundError     the topic has no such queue
     │   │   ├── BodyTooLargeError
     │   │   ├── PropertiesTooLargeError
     │   │   └── RecordTooLargeError
+    │   ├── TopicExistsError
     │   ├── GeometryMismatchError      a setting contradicts the files that exist
     │   ├── UnsupportedStoreError      a feature of these files that flightlog cannot write beside
     │   ├── StoreNotFoundError
@@ -21,6 +26,7 @@
     ├── DamagedStoreError              the files are not what they should be
     │   ├── StrayFileError
     │   ├── SegmentLengthError
+    │   ├── ConfigFileError            a small state file, and its `.bak`, that cannot be read
     │   ├── CorruptLogError            intact records lie behind the damage: nothing was cut
     │   ├── CorruptRecordError
     │   └── CorruptQueueError
@@ -68,8 +74,28 @@ class InvalidMessageError(UsageError):
     """A message that no RocketMQ store would take. Nothing was appended."""
 
 
-class TopicTooLongError(InvalidMessageError):
+class InvalidTopicError(InvalidMessageError):
+    """A name that RocketMQ gives no topic."""
+
+
+class TopicTooLongError(InvalidTopicError):
     """A topic above 127 UTF-8 bytes (255 for `%RETRY%` topics)."""
+
+
+class TopicNotFoundError(InvalidMessageError):
+    """There is no such topic, and a put does not make it."""
+
+    def __init__(self, path: Path, topic: str, what_to_do: str) -> None:
+        super().__init__(f"{path}: there is no topic {topic!r}; {what_to_do}")
+        self.path, self.topic = path, topic
+
+
+class TopicPermissionError(InvalidMessageError):
+    """The topic is not for messages of applications."""
+
+
+class QueueNotFoundError(InvalidMessageError):
+    """The topic has no such queue, and a put does not make it."""
 
 
 class BodyTooLargeError(InvalidMessageError):
@@ -82,6 +108,10 @@ class PropertiesTooLargeError(InvalidMessageError):
 
 class RecordTooLargeError(InvalidMessageError):
     """A record that does not fit into one segment, or is above `max_message_size` + 64 KiB."""
+
+
+class TopicExistsError(UsageError):
+    """There is a topic of this name already."""
 
 
 class GeometryMismatchError(UsageError):
@@ -180,6 +210,17 @@ class SegmentLengthError(DamagedStoreError):
         super().__init__(
             f"{path}: {found} bytes long, expected {expected}. A segment of the wrong length was cut off, copied "
             "incompletely or written by other settings: restore this file from where it was copied"
+        )
+        self.path, self.found, self.expected = path, found, expected
+
+
+class ConfigFileError(DamagedStoreError):
+    """A small state file that cannot be read, nor its `.bak`."""
+
+    def __init__(self, path: Path, found: str, expected: str) -> None:
+        super().__init__(
+            f"{path}: found {found}, expected {expected}, and there is no {path.name}.bak that can be read. Restore "
+            "the file from a copy; or delete it, and what it says is made anew by default"
         )
         self.path, self.found, self.expected = path, found, expected
 

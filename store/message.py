@@ -26,7 +26,8 @@ class Message:
     keys: Sequence[str] | str = ()
     """Index keys: one as a string, or several. No key is empty or contains a space, which separates them."""
     properties: Mapping[str, str] | None = None
-    queue_id: int = 0
+    queue_id: int | None = 0
+    """None: the topic's write queues take turns."""
     flag: int = 0
     """An opaque signed 32-bit number of the application."""
     uniq_key: str | None = None

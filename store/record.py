@@ -120,7 +120,7 @@ def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag:
 def prepare(message: Message, settings: StoreSettings, segment_size: int) -> PreparedRecord:
     """Check a message against every limit and encode its texts. Nothing is written.
 
-    Raises InvalidMessageError or the one of its children that names the limit.
+    A message without a queue id gets 0. Raises InvalidMessageError or the one of its children that names the limit.
     """
     topic, body = message.topic, message.body
     if not isinstance(topic, str):
@@ -162,7 +162,7 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
         )
     return PreparedRecord(
         topic,
-        message.queue_id,
+        message.queue_id or 0,
         size,
         magic,
         message.flag,
@@ -239,7 +239,8 @@ def is_safe_topic(topic: str) -> bool:
 
 
 def _check_integers(message: Message) -> None:
-    _check_integer("queue_id", message.queue_id, 0, INT32_MAX)
+    if message.queue_id is not None:
+        _check_integer("queue_id", message.queue_id, 0, INT32_MAX)
     _check_integer("flag", message.flag, ~INT32_MAX, INT32_MAX)
     _check_integer("sys_flag", message.sys_flag, ~INT32_MAX, INT32_MAX)
     _check_integer("reconsume_times", message.reconsume_times, ~INT32_MAX, INT32_MAX)

@@ -35,6 +35,7 @@ RANGES: Ranges = {
     "sync_flush_timeout_ms": INTERVAL_MS,
     "max_message_size": (1, MAX_MESSAGE_SIZE),
     "allocate_step_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
+    "default_queue_count": (1, MAX_ANSWER),
     "get_memory_max_size": (1, MAX_ANSWER),
     "get_memory_max_count": (1, MAX_ANSWER),
     "get_disk_max_size": (1, MAX_ANSWER),
@@ -113,6 +114,11 @@ class StoreSettings:
     multi_dispatch: bool = False
     """Whether a message that names light queues in its property INNER_MULTI_DISPATCH stands in those too
     (`enableMultiDispatch` with `enableLmq`). What stands in light queues is read and kept in any case."""
+    auto_create_topics: bool = True
+    """Whether a put makes a topic, or a queue of one, that is not there (`autoCreateTopicEnable`)."""
+    default_queue_count: int = 4
+    """Queues of a topic that is made without a number of them (`defaultTopicQueueNums`: 8 in RocketMQ, of which its
+    clients ask for 4)."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """The delays of levels 1, 2, ... (`messageDelayLevel`); gives the times in the queues of parked messages."""
     get_memory_max_size: int = 256 << 10

@@ -25,6 +25,8 @@ FACE = {
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",
+    "Topic",
+    "TopicPermission",
     "open",
     "open_read_only",
     "spark",

@@ -155,7 +155,7 @@ def test_put_many_answers_in_order_across_segments(tmp_path: Path, assert_clean:
         assert len(results) == len(messages)
         expected: Counter[tuple[str, int]] = Counter()
         for message, result in zip(messages, results, strict=True):
-            key = (message.topic, message.queue_id)
+            key = (message.topic, message.queue_id or 0)
             assert result.status is PutStatus.PUT_OK
             assert (result.topic, result.queue_id, result.queue_offset) == (*key, expected[key])
             expected[key] += 1
@@ -250,7 +250,7 @@ def test_a_record_of_every_kind_is_read_as_it_was_put(tmp_path: Path, assert_cle
         with flightlog.open(tmp_path, StoreSettings.small(store_host=host)) as store:
             results = store.put_many(messages)
             for message, result in zip(messages, results, strict=True):
-                found = next(store.read(message.topic, message.queue_id, result.queue_offset))
+                found = next(store.read(message.topic, result.queue_id, result.queue_offset))
                 assert (found.topic, found.queue_id, found.body) == (message.topic, message.queue_id, message.body)
                 assert found.properties == message.all_properties()
                 assert (found.flag, found.reconsume_times) == (message.flag, message.reconsume_times)

@@ -76,6 +76,7 @@ def test_defaults_are_rocketmqs() -> None:
     assert (settings.get_memory_max_size, settings.get_memory_max_count) == (262_144, 32)
     assert (settings.get_disk_max_size, settings.get_disk_max_count) == (65_536, 8)
     assert (settings.access_memory_ratio, settings.get_scan_size) == (40, 16_000)
+    assert (settings.auto_create_topics, settings.default_queue_count) == (True, 4)
     assert settings.delay_levels == "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 

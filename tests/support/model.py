@@ -109,7 +109,7 @@ class Model:
         if size + FILLER_SIZE > self.room():
             self.end += self.room()
         timestamp_ms = max(now_ms, self.last_timestamp_ms)
-        key = (message.topic, message.queue_id)
+        key = (message.topic, message.queue_id or 0)
         is_listed = message.sys_flag & 12 in (0, 8)
         queue_offset = len(self.queues.get(key, ())) if is_listed else 0
         born_host = message.born_host or store_host

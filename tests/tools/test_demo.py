@@ -74,7 +74,7 @@ def test_every_thread_keeps_its_own_orders_in_order() -> None:
     for thread in range(4):
         for (key, step), message in itertools.islice(order_messages(thread, 4), 400):
             seen.setdefault(key, []).append(step)
-            queues.setdefault(key, set()).add(message.queue_id)
+            queues.setdefault(key, set()).add(message.queue_id or 0)
             assert int(key.removeprefix("order-")) % 4 == thread
     assert all(tuple(steps) == (*STEPS, "ship")[: len(steps)] for steps in seen.values())
     assert all(len(ids) == 1 for ids in queues.values())

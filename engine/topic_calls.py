@@ -1,0 +1,136 @@
+"""What can be asked of a store about its topics, and done to them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from ..store.errors import UsageError
+from ..store.topic import (
+    READ_WRITE,
+    Topic,
+    TopicPermission,
+    check_perm,
+    check_queue_count,
+    check_topic_name,
+)
+from .topics import TopicTable
+
+
+class TopicReading(ABC):
+    """The same for a store that is open for writing and for a read-only view."""
+
+    @abstractmethod
+    def _check_usable(self) -> None:
+        """Raise if this handle may not be used any more."""
+
+    @abstractmethod
+    def _all_topics(self) -> dict[str, Topic]:
+        """Every topic, by name."""
+
+    def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
+        """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
+        request. A read-only view reads the file anew. Raises ConfigFileError."""
+        self._check_usable()
+        found = self._all_topics()
+        return {name: found[name] for name in sorted(found) if include_system or not found[name].is_system}
+
+    def topic(self, name: str) -> Topic | None:
+        """One topic, or None. Raises ConfigFileError."""
+        self._check_usable()
+        return self._all_topics().get(name)
+
+
+class TopicWriting(TopicReading):
+    """What only a store that is open for writing can do. What these calls did is durable when they return."""
+
+    _topic_table: TopicTable
+
+    def _all_topics(self) -> dict[str, Topic]:
+        return self._topic_table.all()
+
+    def create_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int = READ_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Make a topic. `queue_count` is for reads and writes alike; None: the setting `default_queue_count`. `perm` is
+        a sum of 2 (puts are taken), 4 (consumers may read) and 1 (inherit).
+
+        Raises InvalidTopicError for a name that RocketMQ gives no topic, TopicExistsError, UsageError, and DiskError
+        (nothing was made).
+        """
+        self._check_usable()
+        check_topic_name(name)
+        count = self._default_queue_count() if queue_count is None else queue_count
+        topic = replace(
+            Topic(name, count, count),
+            **_changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes),
+        )
+        self._topic_table.create(topic)
+        return topic
+
+    def update_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Change what is given, and leave the rest as it is. Puts see it at once, read-only views when they look.
+
+        Fewer queues take no message away: queues above the count are still read. To take queues out of service,
+        lower `write_queue_count` first and `read_queue_count` when they have been consumed. Raises TopicNotFoundError,
+        UsageError, and DiskError (nothing was changed).
+        """
+        self._check_usable()
+        changes = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
+        if not changes:
+            raise UsageError(f"update_topic({name!r}): nothing to change was given")
+        return self._topic_table.update(name, changes)
+
+    @abstractmethod
+    def _default_queue_count(self) -> int:
+        """The setting of that name."""
+
+
+def _changes(
+    queue_count: int | None,
+    read_queue_count: int | None,
+    write_queue_count: int | None,
+    perm: int | None,
+    order: bool | None,
+    attributes: Mapping[str, str] | None,
+) -> dict[str, Any]:
+    """The given ones, checked, by the names of Topic's fields."""
+    changes: dict[str, Any] = {}
+    if queue_count is not None:
+        check_queue_count("queue_count", queue_count)
+        changes |= {"read_queue_count": queue_count, "write_queue_count": queue_count}
+    for name, count in (("read_queue_count", read_queue_count), ("write_queue_count", write_queue_count)):
+        if count is not None:
+            check_queue_count(name, count, 0)
+            changes[name] = count
+    if perm is not None:
+        changes["perm"] = TopicPermission(check_perm(perm))
+    if order is not None:
+        if not isinstance(order, bool):
+            raise UsageError(f"order={order!r}: expected True or False")
+        changes["is_ordered"] = order
+    if attributes is not None:
+        if not all(isinstance(text, str) for pair in attributes.items() for text in pair):
+            raise UsageError(f"attributes={attributes!r}: expected texts by text")
+        changes["attributes"] = dict(attributes)
+    return changes

@@ -1,0 +1,241 @@
+"""The topics of a store: how many queues each has, and who may use it. `config/topics.json`, in RocketMQ's shape.
+
+Invariants:
+- A put asks one dict, without a lock; whoever changes a topic holds the lock, and changes what the dict says last.
+- What `create`, `update` and `remove` did is durable when they return. A topic that a put made, or gave more queues, is
+  written with the next flush of the queues: it can be told from the queues, so a kill takes nothing.
+- A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
+
+RocketMQ: `TopicConfigManager`, `SendMessageProcessor`. Its default of `defaultTopicQueueNums` is 8, of which its
+clients ask for 4; so ours is 4.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ..store.clock import Clock
+from ..store.config_file import Config, ConfigFile
+from ..store.disk import Disk
+from ..store.errors import (
+    ConfigFileError,
+    DiskError,
+    QueueNotFoundError,
+    TopicExistsError,
+    TopicNotFoundError,
+    TopicPermissionError,
+)
+from ..store.light_queues import is_light
+from ..store.queue_offsets import QueueKey
+from ..store.record import INT32_MAX, RETRY_TOPIC_PREFIX
+from ..store.settings import StoreSettings
+from ..store.topic import NO_TOPIC_OF_APPLICATIONS, Topic, TopicPermission, is_system_topic, topic_from_json
+
+log = logging.getLogger("flightlog.store")
+
+CONFIG_FOLDER = "config"
+TOPICS_FILE = "topics.json"
+DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+class _Route:
+    """What a put must know of a topic."""
+
+    __slots__ = ("queue_count", "turn", "write_queue_count")
+
+    def __init__(self, topic: Topic) -> None:
+        is_writable = TopicPermission.WRITE in topic.perm
+        self.write_queue_count = topic.write_queue_count if is_writable else 0
+        self.queue_count = topic.queue_count if is_writable else 0
+        self.turn = itertools.count()
+
+
+class TopicTable:
+    """The topics of a store that is open for writing. Safe from many threads."""
+
+    def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock) -> None:
+        self._root, self._settings, self._clock = root, settings, clock
+        self._file = ConfigFile(disk, topics_path(root))
+        self._lock = threading.Lock()
+        self._document: Config = {}
+        self._topics: dict[str, Topic] = {}
+        self._routes: dict[str, _Route] = {}
+        self._is_unsaved = self._save_failed = False
+
+    def load(self, queue_keys: Iterable[QueueKey], *, grows: bool) -> None:
+        """Read the file, and add the topics that have queues. `grows`: the last writer may have died before it wrote
+        what puts had made. Raises ConfigFileError for a file that cannot be read, nor its `.bak`."""
+        self._document = self._file.read() or {}
+        self._topics = topics_in(self._document, self._file.path)
+        add_found(self._topics, queue_keys, self._settings, grows=grows)
+        self._routes = {name: _Route(topic) for name, topic in self._topics.items()}
+
+    # -- what puts ask
+
+    def queue_for(self, name: str, queue_id: int | None, *, is_internal: bool) -> int:
+        """The queue id of a message to this topic; None: the next one in turn. A topic or a queue that is not there is
+        made if the settings want that.
+
+        Raises TopicNotFoundError, QueueNotFoundError, and TopicPermissionError, also for RocketMQ's own topics unless
+        it `is_internal`.
+        """
+        route = self._routes.get(name)
+        if route is not None:
+            if queue_id is None:
+                if route.write_queue_count:
+                    return next(route.turn) % route.write_queue_count
+            elif queue_id < route.queue_count:
+                return queue_id
+        return self._make_queue(name, queue_id, is_internal)
+
+    def _make_queue(self, name: str, queue_id: int | None, is_internal: bool) -> int:
+        if name in NO_TOPIC_OF_APPLICATIONS:
+            if is_internal:
+                return queue_id or 0
+            raise TopicPermissionError(f"{self._root}: the topic {name!r} is RocketMQ's own: nobody puts to it")
+        makes = self._settings.auto_create_topics
+        with self._lock:
+            topic = self._topics.get(name)
+            if topic is None:
+                if not makes:
+                    raise TopicNotFoundError(
+                        self._root, name, "make it with create_topic, or set auto_create_topics=True"
+                    )
+                topic = new_topic(name, self._settings)
+            elif TopicPermission.WRITE not in topic.perm:
+                raise TopicPermissionError(
+                    f"{self._root}: the topic {name!r} has permission {int(topic.perm)}: no puts. "
+                    "Give it 2 (write) with update_topic"
+                )
+            if queue_id is not None and queue_id >= topic.queue_count:
+                if not makes:
+                    raise QueueNotFoundError(
+                        f"{self._root}: the topic {name!r} has queues 0 to {topic.queue_count - 1}, and none with id "
+                        f"{queue_id}. Add queues with update_topic, or set auto_create_topics=True"
+                    )
+                topic = with_queue(topic, queue_id)
+            if queue_id is None and topic.write_queue_count == 0:
+                raise QueueNotFoundError(
+                    f"{self._root}: the topic {name!r} has no queue for puts without a queue id. "
+                    "Give it some with update_topic(write_queue_count=...)"
+                )
+            self._set(topic)
+            self._is_unsaved = True
+            return next(self._routes[name].turn) % topic.write_queue_count if queue_id is None else queue_id
+
+    # -- what applications ask
+
+    def all(self) -> dict[str, Topic]:
+        with self._lock:
+            return dict(self._topics)
+
+    def create(self, topic: Topic) -> None:
+        """Raises TopicExistsError, DiskError."""
+        with self._lock:
+            if topic.name in self._topics:
+                raise TopicExistsError(
+                    f"{self._root}: there is a topic {topic.name!r} already; change it with update_topic"
+                )
+            self._save(self._topics | {topic.name: topic})
+            self._set(topic)
+
+    def update(self, name: str, changes: Mapping[str, Any]) -> Topic:
+        """Set some fields of a topic. Raises TopicNotFoundError, DiskError."""
+        with self._lock:
+            topic = self._topics.get(name)
+            if topic is None:
+                raise TopicNotFoundError(self._root, name, "make it with create_topic")
+            topic = replace(topic, **changes)
+            self._save(self._topics | {name: topic})
+            self._set(topic)
+            return topic
+
+    def _set(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        route = _Route(topic)
+        before = self._routes.get(topic.name)
+        if before is not None:
+            route.turn = before.turn
+        self._routes[topic.name] = route
+
+    # -- the file
+
+    def save(self) -> None:
+        """Write what puts have made. Raises nothing: it can be told from the queues, and is tried again."""
+        if not self._is_unsaved:
+            return
+        try:
+            with self._lock:
+                self._save(self._topics)
+        except DiskError as e:
+            if not self._save_failed:  # once, however often it is tried again
+                log.warning("%s: not written yet: %s", self._file.path, e)
+            self._save_failed = True
+
+    def _save(self, topics: Mapping[str, Topic]) -> None:
+        before = self._document.get("dataVersion")
+        version = {"counter": 0, "stateVersion": 0, **(before if isinstance(before, dict) else {})}
+        counter = version["counter"]
+        version["counter"] = counter + 1 if isinstance(counter, int) else 1
+        version["timestamp"] = self._clock.now_ms()
+        table = {name: topic.to_json() for name, topic in topics.items()}
+        document = self._document | {"dataVersion": version, "topicConfigTable": table}
+        self._file.write(document)
+        self._document = document
+        self._is_unsaved = self._save_failed = False
+
+
+def topics_path(root: Path) -> Path:
+    return root / CONFIG_FOLDER / TOPICS_FILE
+
+
+def read_topics(disk: Disk, root: Path) -> dict[str, Topic] | None:
+    """The topics in the file as it is now; None without a file. Raises ConfigFileError."""
+    file = ConfigFile(disk, topics_path(root))
+    document = file.read()
+    return None if document is None else topics_in(document, file.path)
+
+
+def topics_in(document: Config, path: Path) -> dict[str, Topic]:
+    """The topics of what the file says. Raises ConfigFileError."""
+    table = document.get("topicConfigTable", {})
+    if not isinstance(table, dict):
+        raise ConfigFileError(path, f"a topicConfigTable that is a {type(table).__name__}", "an object")
+    return {name: topic_from_json(name, found, path) for name, found in table.items()}
+
+
+def new_topic(name: str, settings: StoreSettings) -> Topic:
+    """As a put makes it. Retry and dead-letter topics have one queue, as in RocketMQ."""
+    count = 1 if name.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)) else settings.default_queue_count
+    return Topic(name, count, count)
+
+
+def with_queue(topic: Topic, queue_id: int) -> Topic:
+    """The topic with queues enough for this id."""
+    count = min(queue_id + 1, INT32_MAX)
+    return replace(topic, read_queue_count=count, write_queue_count=count)
+
+
+def add_found(
+    topics: dict[str, Topic], queue_keys: Iterable[QueueKey], settings: StoreSettings, *, grows: bool
+) -> None:
+    """Add the topics that have queues and are not there; `grows`: and queues to those that are."""
+    highest: dict[str, int] = {}
+    for name, queue_id in queue_keys:
+        if queue_id > highest.get(name, -1):
+            highest[name] = queue_id
+    for name, queue_id in highest.items():
+        if is_light(name) or is_system_topic(name):
+            continue
+        topic = topics.get(name)
+        if topic is None:
+            topic = new_topic(name, settings)
+        elif not grows:
+            continue
+        topics[name] = with_queue(topic, queue_id) if queue_id >= topic.queue_count else topic

@@ -1,0 +1,168 @@
+"""A topic's settings: RocketMQ's `TopicConfig`, its JSON, and which names a topic may have (`TopicValidator`)."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import ConfigFileError, InvalidTopicError, TopicTooLongError, UsageError
+from .record import INT32_MAX, is_safe_topic
+
+VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+NAME_MAX_LENGTH = 127
+
+NO_TOPIC_OF_APPLICATIONS = frozenset(
+    {
+        "SCHEDULE_TOPIC_XXXX",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+"""Topics that no sender may put to (`NOT_ALLOWED_SEND_TOPIC_SET`)."""
+
+SYSTEM_TOPICS = NO_TOPIC_OF_APPLICATIONS | {"TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC", "CHECKPOINT_TOPIC"}
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+
+class TopicPermission(enum.IntFlag):
+    """What a topic is open for (`PermName`)."""
+
+    INHERIT = 1
+    """Topics that are made by a put take their settings from this one (RocketMQ's TBW102)."""
+    WRITE = 2
+    READ = 4
+
+
+READ_WRITE = TopicPermission.READ | TopicPermission.WRITE
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """The settings of one topic, as they were when this was asked for."""
+
+    name: str
+    read_queue_count: int
+    """Queues that consumers read (`readQueueNums`)."""
+    write_queue_count: int
+    """Queues that puts without a queue id go to (`writeQueueNums`)."""
+    perm: TopicPermission = READ_WRITE
+    """WRITE: puts are taken. READ: for consumers; the store's own reads always answer."""
+    is_ordered: bool = False
+    """RocketMQ's `order`."""
+    filter_type: str = "SINGLE_TAG"
+    sys_flag: int = 0
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """What else stands in the file: kept as it is."""
+
+    @property
+    def queue_count(self) -> int:
+        """Queues that there are for reads or writes: ids below this one can be put to."""
+        return max(self.read_queue_count, self.write_queue_count)
+
+    @property
+    def is_system(self) -> bool:
+        return is_system_topic(self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """As RocketMQ writes it; what we do not know comes last."""
+        return {
+            "attributes": dict(self.attributes),
+            "order": self.is_ordered,
+            "perm": int(self.perm),
+            "readQueueNums": self.read_queue_count,
+            "topicFilterType": self.filter_type,
+            "topicName": self.name,
+            "topicSysFlag": self.sys_flag,
+            "writeQueueNums": self.write_queue_count,
+            **self.extra,
+        }
+
+
+def topic_from_json(name: str, found: object, path: Path) -> Topic:
+    """A topic as it stands in the file `path`; a field that is not there has RocketMQ's default. Raises
+    ConfigFileError."""
+
+    def wrong(what: str, expected: str) -> ConfigFileError:
+        return ConfigFileError(path, f"topic {name[:100]!r}: {what}", expected)
+
+    if not is_safe_topic(name) or not _is_utf8(name):
+        raise wrong("its name", "a name that can name a folder")
+    if not isinstance(found, dict):
+        raise wrong(f"a {type(found).__name__}", "an object with its settings")
+    rest = dict(found)
+
+    def whole(field_name: str, default: int, low: int = 0) -> int:
+        value = rest.pop(field_name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= INT32_MAX:
+            raise wrong(f"{field_name}={str(value)[:40]!r}", f"a whole number from {low} to {INT32_MAX}")
+        return value
+
+    is_ordered, filter_type = rest.pop("order", False), rest.pop("topicFilterType", "SINGLE_TAG")
+    attributes = rest.pop("attributes", {})
+    if not isinstance(is_ordered, bool):
+        raise wrong(f"order={str(is_ordered)[:40]!r}", "true or false")
+    if not isinstance(filter_type, str):
+        raise wrong(f"topicFilterType={str(filter_type)[:40]!r}", "a text")
+    if not isinstance(attributes, dict) or not all(isinstance(value, str) for value in attributes.values()):
+        raise wrong("its attributes", "an object of texts")
+    if rest.pop("topicName", name) != name:
+        raise wrong("another topicName", "its own name")
+    return Topic(
+        name,
+        read_queue_count=whole("readQueueNums", 16),
+        write_queue_count=whole("writeQueueNums", 16),
+        perm=TopicPermission(whole("perm", int(READ_WRITE))),
+        is_ordered=is_ordered,
+        filter_type=filter_type,
+        sys_flag=whole("topicSysFlag", 0, ~INT32_MAX),
+        attributes=attributes,
+        extra=rest,
+    )
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether the topic is RocketMQ's own (`TopicValidator#isSystemTopic`)."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def check_topic_name(name: object) -> None:
+    """Raises InvalidTopicError, with the reason, for a name that RocketMQ gives no topic of an application."""
+    if not isinstance(name, str):
+        raise InvalidTopicError(f"topic {name!r}: a {type(name).__name__}, expected text")
+    if VALID_NAME.fullmatch(name) is None:
+        raise InvalidTopicError(f"topic {name[:200]!r}: expected one or more of the characters %|a-zA-Z0-9_-")
+    if len(name) > NAME_MAX_LENGTH:
+        raise TopicTooLongError(
+            f"topic {name[:40]!r}...: {len(name)} characters, the limit of a topic's name is {NAME_MAX_LENGTH}"
+        )
+    if is_system_topic(name):
+        raise InvalidTopicError(f"topic {name!r}: the name of one of RocketMQ's own topics; choose another one")
+
+
+def check_queue_count(name: str, value: object, low: int = 1) -> None:
+    """Raises UsageError for what is no number of queues."""
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= INT32_MAX:
+        raise UsageError(f"{name}={value!r}: expected a whole number from {low} to {INT32_MAX}")
+
+
+def check_perm(value: object) -> TopicPermission:
+    """Raises UsageError for what is no permission."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 8:
+        raise UsageError(f"perm={value!r}: expected a sum of 2 (write), 4 (read) and 1 (inherit)")
+    return TopicPermission(value)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

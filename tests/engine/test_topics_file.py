@@ -1,0 +1,156 @@
+"""`config/topics.json`: in RocketMQ's shape, kept as it is where we do not know it, and damaged in every way."""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog import Message, StoreSettings, Topic
+from flightlog.store.errors import (
+    ConfigFileError,
+    DiskError,
+)
+
+if TYPE_CHECKING:
+    from tests.engine.conftest import AssertClean, ManualClock
+
+SETTINGS = StoreSettings.small(key_index=False)
+
+
+def topics_json(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((path / "config" / "topics.json").read_text())
+    return found
+
+
+def test_what_we_do_not_know_is_kept(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
+    path = tmp_path / "config" / "topics.json"
+    path.parent.mkdir()
+    given = {
+        "dataVersion": {"counter": 7, "stateVersion": 3, "timestamp": 5, "what": [1]},
+        "later": {"a": None},
+        "topicConfigTable": {
+            "t": {
+                "attributes": {"cleanup.policy": "DELETE"},
+                "order": True,
+                "perm": 7,
+                "readQueueNums": 3,
+                "topicFilterType": "MULTI_TAG",
+                "topicName": "t",
+                "topicSysFlag": 2,
+                "writeQueueNums": 2,
+                "new": {"1": 2.5},
+            }
+        },
+    }
+    path.write_text(json.dumps(given).replace('"1"', "1"))
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        topic = store.topic("t")
+        assert topic is not None and topic.extra == {"new": {"1": 2.5}} and topic.perm == 7
+        store.put(Message("t", b"", queue_id=1))
+        assert json.loads(path.read_text().replace("{1:", '{"1":')) == given, "nothing has changed yet"
+        store.update_topic("t", write_queue_count=5)
+    given["dataVersion"] = {"counter": 8, "stateVersion": 3, "timestamp": clock.at_ms, "what": [1]}
+    given["topicConfigTable"]["t"]["writeQueueNums"] = 5  # type: ignore[index]
+    assert topics_json(tmp_path) == given
+    text = path.read_text()
+    assert text.startswith('{\n\t"dataVersion":{\n\t\t"counter":8,'), "as RocketMQ's writer lays it out"
+    assert_clean(tmp_path)
+
+
+BAD: dict[str, Any] = {
+    "no table": {"topicConfigTable": [1]},
+    "no topic": {"topicConfigTable": {"t": 1}},
+    "queues in words": {"topicConfigTable": {"t": {"readQueueNums": "4"}}},
+    "queues below none": {"topicConfigTable": {"t": {"writeQueueNums": -1}}},
+    "too many queues": {"topicConfigTable": {"t": {"writeQueueNums": 1 << 40}}},
+    "true queues": {"topicConfigTable": {"t": {"readQueueNums": True}}},
+    "permission in words": {"topicConfigTable": {"t": {"perm": "rw"}}},
+    "an order that is a number": {"topicConfigTable": {"t": {"order": 1}}},
+    "attributes that are a list": {"topicConfigTable": {"t": {"attributes": []}}},
+    "a filter that is none": {"topicConfigTable": {"t": {"topicFilterType": None}}},
+    "another name": {"topicConfigTable": {"t": {"topicName": "u"}}},
+    "a name that leaves the store": {"topicConfigTable": {"../../etc": {}}},
+    "half a letter": {"topicConfigTable": {"\ud800": {}}},
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_file_of_the_wrong_shape_is_an_error_with_a_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "config" / "topics.json"
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.put(Message("t", b"x"))
+    path.write_text(json.dumps(BAD[name]))
+    with pytest.raises(ConfigFileError, match="topics.json"):
+        flightlog.open(tmp_path, SETTINGS)
+    with flightlog.open_read_only(tmp_path) as view:
+        assert [m.body for m in view.read("t")] == [b"x"]
+        with pytest.raises(ConfigFileError):
+            view.topics()
+        (finding,) = view.verify().findings
+        assert finding.path == path
+    path.unlink()
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        assert store.topics() == {"t": Topic("t", 4, 4)}
+        assert store.verify().is_clean
+
+
+def test_a_field_that_is_not_there_has_rocketmqs_default(tmp_path: Path) -> None:
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text('{"topicConfigTable":{"t":{}}}')
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        assert store.topic("t") == Topic("t", 16, 16)
+
+
+def test_a_file_that_is_cut_is_read_from_its_backup(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.create_topic("t", 2)
+        store.create_topic("u", 3)
+    path = tmp_path / "config" / "topics.json"
+    path.write_bytes(path.read_bytes()[:40])
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        assert set(store.topics()) == {"t"}
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
+def test_a_call_that_cannot_be_made_durable_changes_nothing(
+    operation: str, support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    disk = support("disks").FaultyDisk()
+    with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
+        store.create_topic("t", 2)
+        disk.fail(operation, "config", errno.EIO)
+        with pytest.raises(DiskError):
+            store.update_topic("t", 3)
+        with pytest.raises(DiskError):
+            store.create_topic("u")
+        assert store.topics() == {"t": Topic("t", 2, 2)}
+        store.put(Message("made by a put", b""))
+        store.flush()
+        disk.heal()
+        store.create_topic("u")
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        assert set(store.topics()) == {"made by a put", "t", "u"}
+    assert_clean(tmp_path)
+
+
+def test_a_disk_without_room_for_the_file_does_not_stop_the_store(
+    support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    disk = support("disks").FaultyDisk()
+    disk.fail("create", "config", errno.ENOSPC)
+    with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
+        store.put(Message("t", b""))
+        store._upkeep.flush_queues()
+        store.put(Message("u", b""))
+    assert not (tmp_path / "config" / "topics.json").exists()
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        assert set(store.topics()) == {"t", "u"}
+    assert_clean(tmp_path)
