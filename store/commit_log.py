@@ -83,7 +83,9 @@ class CommitLog:
         self.sync_ms, self.group_messages = Latest(), Latest()
         """How long syncs took, and how many records each made durable."""
         self._synced_records = 0
-        self.poison: BaseException | None = None
+        self._poison: BaseException | None = None
+        self._doubts: dict[str, tuple[BaseException, BaseException | None]] = {}
+        """By who met it: an error that may have a failed sync behind it, and what its caller was handling before."""
         self._takes_no_more = False
         self._is_let_go = False
         self._intent: Intent | None = None
@@ -93,6 +95,27 @@ class CommitLog:
     def visible(self) -> int:
         """Physical offset that readers may read up to: under sync flush only what is durable."""
         return self.end if self._sees_unflushed else self.flushed
+
+    @property
+    def poison(self) -> BaseException | None:
+        """What has ended puts and syncs for good, if anything has."""
+        if self._doubts:
+            for error, outer in list(self._doubts.values()):
+                if self._poison is None:
+                    self._poison = _failed_sync_behind(error, outer)
+        return self._poison
+
+    @poison.setter
+    def poison(self, cause: BaseException) -> None:
+        self._poison = cause
+
+    def _judge(self, who: str, error: BaseException, outer: BaseException | None) -> None:
+        """Poison the log if a failed sync is behind an error. The kernel reports a failed write only once, and an
+        interrupt may come with every call: so note the error first. Until it is judged, `poison` judges it itself, for
+        whoever looks; an interrupt alone refuses nobody's put."""
+        self._doubts[who] = error, outer
+        _ = self.poison
+        del self._doubts[who]
 
     def append(self, records: Sequence[PreparedRecord], appended: list[Appended]) -> None:
         """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
@@ -242,8 +265,7 @@ class CommitLog:
         try:
             segment.create()
         except BaseException as e:
-            before, self.poison = self.poison, e  # see _sync_segments
-            self.poison = before or _failed_sync_behind(e, outer)
+            self._judge("roll", e, outer)
             segment.close()
             raise
         self.reader.segments = [*self.reader.segments, segment]
@@ -308,9 +330,7 @@ class CommitLog:
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()
         except BaseException as e:
-            # The kernel reports a failed write only once, so poison first: an interrupt may come with the next call.
-            before, self.poison = self.poison, e
-            self.poison = before or _failed_sync_behind(e, outer)
+            self._judge("sync", e, outer)
             raise
 
     def close(self) -> None:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from .allocate import allocate_blocks
-from .errors import DiskError, DiskFullError, SyncFailedError, TooManyFilesError
+from .errors import DiskError, DiskFullError, FileGoneError, SyncFailedError, TooManyFilesError
 from .file_system import FileSystem, open_file_system
 
 FILE_MODE = 0o644
@@ -90,7 +90,7 @@ class Disk(Protocol):
     """Files and folders."""
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
-        """Raises FileNotFoundError if it is missing and `create` is not set."""
+        """Raises FileGoneError if it is missing and `create` is not set, or if its folder is."""
 
     def list(self, folder: Path) -> list[FolderEntry]:
         """The entries sorted by name; empty if the folder does not exist."""
@@ -124,7 +124,8 @@ class Disk(Protocol):
 
 
 class disk_errors:
-    """Turn an OSError into the error that says what to do. A missing file stays a FileNotFoundError.
+    """Turn an OSError into the error that says what to do: FileGoneError, which is a FileNotFoundError too, for what is
+    not there.
 
     No generator: it stands around every operation, and there may be a million of them at an opening.
     """
@@ -138,9 +139,11 @@ class disk_errors:
         pass
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        if not isinstance(e, OSError) or isinstance(e, FileNotFoundError):
+        if not isinstance(e, OSError) or isinstance(e, DiskError):
             return
         path, detail = self._path, f"{self._what}: {os.strerror(e.errno) if e.errno else e}"
+        if isinstance(e, FileNotFoundError):
+            raise FileGoneError(f"{path}: {detail}. If it was there, look after the disk, or restore it") from e
         if e.errno in NO_ROOM:
             raise DiskFullError(path, self._wanted, detail) from e
         if e.errno in NO_DESCRIPTOR:

@@ -31,8 +31,9 @@
     │   ├── CorruptRecordError
     │   └── CorruptQueueError
     └── DiskError                      the disk said no
+        ├── FileGoneError              a FileNotFoundError, too
+        │   └── SegmentGoneError       a segment that is to be read is not there any more
         ├── DiskFullError
-        ├── SegmentGoneError           a segment that is to be read is not there any more
         ├── IndexFileGoneError         somebody deleted a file of an open store's key index; it is made anew
         ├── SyncFailedError
         └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
@@ -265,6 +266,10 @@ class DiskError(FlightlogError):
     """The disk or the file system refused."""
 
 
+class FileGoneError(DiskError, FileNotFoundError):
+    """A file or folder is not there, or a dead disk says so."""
+
+
 class DiskFullError(DiskError):
     """No room for the next blocks of the log. The message was not appended; reads go on."""
 
@@ -279,7 +284,7 @@ class DiskFullError(DiskError):
         self.path, self.wanted = path, wanted
 
 
-class SegmentGoneError(DiskError, FileNotFoundError):
+class SegmentGoneError(FileGoneError):
     """A segment was removed since the log's segments were listed: by the retention of the process that writes here, as
     a rule."""
 

@@ -16,7 +16,14 @@ import threading
 from pathlib import Path
 
 from .disk import Disk, DiskFile
-from .errors import DiskError, DiskFullError, SegmentGoneError, StoreClosedError
+from .errors import (
+    DiskError,
+    DiskFullError,
+    FileGoneError,
+    SegmentGoneError,
+    StoreClosedError,
+    SyncFailedError,
+)
 
 NAME_DIGITS = 20
 
@@ -174,7 +181,11 @@ class AppendSegment(Segment):
 
     def sync(self) -> None:
         """Return once all bytes of this segment are on the disk. Raises SyncFailedError."""
-        self.write_file.sync()
+        try:
+            file = self.write_file
+        except FileGoneError as e:
+            raise SyncFailedError(self.path, "it is gone, or its disk is") from e
+        file.sync()
 
     def finish_appends(self) -> None:
         """Let go of what only appends and syncs need."""

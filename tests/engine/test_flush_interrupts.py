@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
+from types import FrameType, ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -125,3 +127,47 @@ def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
     assert future.result(60).status is PutStatus.PUT_OK
     store.close()
     assert assert_clean(path).records == 2
+
+
+def test_an_interrupted_sync_refuses_nobodys_put(
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that syncs for all is interrupted; another one puts after each step that it takes from there."""
+    path, puts = tmp_path / "store", 0
+    with flightlog.open(path, SYNC, disk=disk) as store, ThreadPoolExecutor(1) as others:
+        store.put(Message("t", b"first"))
+        meet = disk.meet
+
+        def interrupt(operation: str, place: Path) -> None:
+            if operation == "sync" and threading.current_thread() is threading.main_thread():
+                sys.settrace(look)
+                for frame in frames(sys._getframe()):
+                    frame.f_trace = look
+                raise KeyboardInterrupt
+            meet(operation, place)
+
+        def look(frame: FrameType, event: str, argument: object) -> Any:
+            nonlocal puts
+            if event == "line" and frame.f_code.co_filename.endswith("commit_log.py"):
+                message = Message("t", b"beside", wait_store_ok=False)
+                assert others.submit(store.put, message).result(60).status is PutStatus.PUT_OK
+                puts += 1
+            return look
+
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "meet", interrupt)
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    store.put(Message("t", b"interrupted"))
+            finally:
+                sys.settrace(None)
+        assert puts > 5
+        store.put(Message("t", b"last"))
+        assert len(list(store.read("t"))) == 3 + puts
+    assert assert_clean(path).records == 3 + puts
+
+
+def frames(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back

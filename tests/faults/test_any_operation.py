@@ -63,7 +63,7 @@ def live(path: Path, mode: FlushMode, disk: FaultyDisk, known: Acknowledged) -> 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("passes", [True, False], ids=["once", "for good"])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
+@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.ENOENT], ids=["EIO", "ENOSPC", "ENOENT"])
 @pytest.mark.parametrize("mode", FlushMode)
 def test_any_operation_may_fail(
     mode: FlushMode,

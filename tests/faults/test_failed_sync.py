@@ -119,6 +119,43 @@ def test_a_segment_whose_name_may_not_be_durable_takes_no_message(
     refuses_and_recovers(store, disk, acknowledged, assert_clean)
 
 
+def test_a_segment_that_is_gone_fails_its_sync_by_name(
+    tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+) -> None:
+    """A taken over store opens its last segment at the first append; a disk that died meanwhile may not know it."""
+    path = tmp_path / "store"
+    with flightlog.open(path, settings(FlushMode.SYNC)) as store:
+        acknowledged.put(store, acknowledged.message())
+    store = flightlog.open(path, settings(FlushMode.SYNC, flush_interval_ms=60_000), disk=disk)
+    disk.fail("*", "store/commitlog", errno.ENOENT)
+    with pytest.raises(DiskError, match=r"store/commitlog"):
+        store.put(acknowledged.message())
+    disk.heal()
+    store.close()
+    with flightlog.open(path) as again:
+        acknowledged.put(again, acknowledged.message())
+        there = acknowledged.check(again)
+    assert assert_clean(path).records == there
+
+
+def test_a_store_whose_folder_is_gone(tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
+    """Moved away under an open store: every put that needs a new file says so by name, and nothing is lost."""
+    path, moved = tmp_path / "store", tmp_path / "moved"
+    store = flightlog.open(path, settings(FlushMode.SYNC, flush_interval_ms=60_000))
+    acknowledged.put(store, acknowledged.message())
+    path.rename(moved)
+    with pytest.raises(DiskError, match="store/commitlog.*(No such file or directory|gone)"):
+        for _ in range(20):
+            acknowledged.put(store, acknowledged.message(size=3000))
+    with pytest.raises(DiskError, match="No such file or directory|gone"):
+        store.close()
+    assert not store._log.poison or isinstance(store._log.poison, DiskError)
+    with flightlog.open(moved) as again:
+        acknowledged.put(again, acknowledged.message())
+        there = acknowledged.check(again)
+    assert assert_clean(moved).records == there
+
+
 DERIVED = [
     ("sync", "consumequeue/"),
     ("sync", "store/checkpoint"),
