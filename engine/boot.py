@@ -114,7 +114,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
     index = open_index(disk, path, settings, clock)
     topics = TopicTable(disk, path, settings, clock)
-    reader = LogReader(disk, files)
+    reader = LogReader(disk, files, check_crc_property=settings.check_crc_property)
     try:
         found, report = recover_queues(reader, table, evidence, dispatch_rules(settings), None, for_writing=True)
         topics.load((key for key, _ in table.items()), grows=evidence.last_writer is LastWriter.FLIGHTLOG_KILLED)

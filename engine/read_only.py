@@ -78,7 +78,7 @@ class ReadOnlyStore(ReadableStore):
         """Read everything that a view rests on."""
         disk, path = self._disk, self.path
         self._evidence: Evidence = read_evidence(disk, path, tolerant=True)
-        self._reader = LogReader(disk, self._evidence.files)
+        self._reader = LogReader(disk, self._evidence.files, check_crc_property=self._settings.check_crc_property)
         self._table = self._load_table()
         self._survey, self.report = self._recover()
         found = self._survey

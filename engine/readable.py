@@ -77,16 +77,22 @@ class ReadableStore(TopicReading):
         queue_offset: int | None = None,
         *,
         tags: str | None = None,
+        decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
     ) -> Iterator[StoredMessage]:
         """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached; in a read-only
-        view, to the end as of its last refresh. `tags` as in `get`.
+        view, to the end as of its last refresh. `tags` as in `get`. `decompress` gives compressed bodies as they were
+        before, see `StoredMessage.decompressed`.
 
-        Raises CorruptRecordError or CorruptQueueError at a damaged message; `on_corrupt="skip"` leaves it out and
+        Raises CorruptRecordError or CorruptQueueError at a damaged message, CorruptBodyError at one that cannot be
+        decompressed; `on_corrupt="skip"` leaves it out and
         counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
         """
         self._make_ready()
-        return self._queues.read(topic, queue_id, queue_offset, tags, on_corrupt, self._check_usable, self._catch_up)
+        return self._queues.read(
+            *(topic, queue_id, queue_offset, tags, on_corrupt, self._check_usable, self._catch_up),
+            decompress=decompress,
+        )
 
     def read_batch(
         self,

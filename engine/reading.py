@@ -30,7 +30,7 @@ import numpy as np
 from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit
 from ..schedule.delay_levels import SCHEDULE_TOPIC
-from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
+from ..store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
 from ..store.holds import Hold, Holds
 from ..store.log_reader import LogReader
 from ..store.message import GetResult, GetStatus, StoredMessage
@@ -173,6 +173,8 @@ class QueueReader:
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None = None,
+        *,
+        decompress: bool = False,
     ) -> Iterator[StoredMessage]:
         """Every message that matches, from `queue_offset` (None: the first) to the end as it is when the end is
         reached. Messages that the log has let go are passed over; retention in this process lets none go that an
@@ -182,7 +184,7 @@ class QueueReader:
         """
         # Here and not at the first step: a wrong filter is told at the call.
         wanted = tag_filter(tags, by_code=topic != SCHEDULE_TOPIC)
-        return self._read((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
+        return self._read((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up, decompress)
 
     def _read(
         self,
@@ -192,13 +194,14 @@ class QueueReader:
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None,
+        decompress: bool,
     ) -> Iterator[StoredMessage]:
         queue = self._table.get(key)
         if queue is None:
             return
         hold = Hold(self._holds, self._reader.min_offset, self)
         try:
-            yield from self._read_held(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, hold)
+            yield from self._read_held(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, hold, decompress)
         finally:
             hold.release()
 
@@ -212,6 +215,7 @@ class QueueReader:
         check: Callable[[], None],
         catch_up: Callable[[], None] | None,
         hold: Hold,
+        decompress: bool,
     ) -> Iterator[StoredMessage]:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
         while True:
@@ -239,7 +243,9 @@ class QueueReader:
                 check()
                 try:
                     message = message_of(self._reader, key, index + at, QueueUnit(*unit))
-                except (CorruptRecordError, CorruptQueueError):
+                    if decompress and message is not None:
+                        message = message.decompressed()
+                except (CorruptRecordError, CorruptQueueError, CorruptBodyError):
                     if on_corrupt == "raise":
                         raise
                     self.corrupt_skipped += 1

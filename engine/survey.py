@@ -19,13 +19,12 @@ import numpy as np
 
 from ..store.errors import CorruptLogError
 from ..store.frame import WalkEnd
-from ..store.log_reader import WALK_END_TEXT, LogReader
+from ..store.log_reader import BAD_CRC, BAD_CRC_PROPERTY, WALK_END_TEXT, LogReader
 from ..store.salvage import next_intact
 from ..store.scan import Rows
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 
-BAD_CRC = "a body that differs from its CRC"
 LOST_SECTOR = "a record whose topic or properties lost a sector"
 SECTOR_SIZE = 512
 """What a disk writes whole or not at all."""
@@ -109,7 +108,7 @@ class _Surveyor:
                 found.end = problem
                 self._close_extent(problem)
                 return found
-            if reason != BAD_CRC:
+            if reason not in (BAD_CRC, BAD_CRC_PROPERTY):
                 self._close_extent(problem)
                 self._extent_start = resumes_at
             position = resumes_at
@@ -130,7 +129,8 @@ class _Surveyor:
             good = rows[: bad[0]] if len(bad) else rows
             self._note(good)
             if len(bad):
-                return int(rows["physical_offset"][bad[0]]), BAD_CRC
+                reason = BAD_CRC_PROPERTY if self._reader.check_crc_property else BAD_CRC
+                return int(rows["physical_offset"][bad[0]]), reason
         if scan.end in GOES_ON:
             return 0, None
         return segment.base + scan.position, WALK_END_TEXT[scan.end]
@@ -180,7 +180,7 @@ class _Surveyor:
 
     def _next_intact(self, physical_offset: int) -> int | None:
         for segment, first, stop in self._reader.segments_between(physical_offset, self._limit):
-            place = next_intact(segment, first, stop)
+            place = next_intact(segment, first, stop, check_crc_property=self._reader.check_crc_property)
             if place is not None:
                 return segment.base + place
         return None

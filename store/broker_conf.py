@@ -45,6 +45,8 @@ NAMES: Mapping[str, str] = {
     "multi_dispatch": "enableMultiDispatch",
     "auto_create_topics": "autoCreateTopicEnable",
     "default_queue_count": "defaultTopicQueueNums",
+    "append_crc_property": "enabledAppendPropCRC",
+    "check_crc_property": "forceVerifyPropCRC",
     "delay_levels": "messageDelayLevel",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",

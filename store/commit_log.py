@@ -20,6 +20,8 @@ from dataclasses import dataclass, replace
 
 from . import native
 from .clock import Clock
+from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
+from .crc_property import put_crc_property
 from .disk import Disk
 from .errors import DiskError, StoreClosedError, StorePoisonedError, SyncFailedError
 from .group_commit import GroupCommit
@@ -46,6 +48,9 @@ class LogStart:
     queue_offsets: QueueOffsets
 
 
+HEAD_SIZE = 8
+"""Size and magic of a record."""
+
 Appended = tuple[int, int, int, int]
 """Queue offset, physical offset, store time in ms, bytes of the record."""
 
@@ -66,7 +71,7 @@ class CommitLog:
         start: LogStart,
     ) -> None:
         assert files.segment_size is not None
-        self.reader = LogReader(disk, files, AppendSegment)
+        self.reader = LogReader(disk, files, AppendSegment, check_crc_property=settings.check_crc_property)
         self._disk, self._folder, self._segment_size = disk, files.folder, files.segment_size
         self._settings, self._clock, self._progress = settings, clock, progress
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
@@ -188,9 +193,13 @@ class CommitLog:
             next_offsets[key] = queue_offset + 1
         stop = start + record.size
         self._intent = (start, stop, next_offsets)
+        mapping, properties_raw = segment.append_mapping(), record.properties_raw
+        aside: bytearray | None = None
+        if self._settings.append_crc_property:
+            aside, properties_raw = bytearray(record.size), properties_raw + EMPTY_CRC_PROPERTY
         native.encode_record(
-            segment.append_mapping(),
-            position,
+            mapping if aside is None else aside,
+            position if aside is None else 0,
             record.magic,
             record.queue_id,
             record.flag,
@@ -205,8 +214,12 @@ class CommitLog:
             record.prepared_transaction_offset,
             record.body,
             record.topic_raw,
-            record.properties_raw,
+            properties_raw,
         )
+        if aside is not None:
+            put_crc_property(aside)
+            mapping[position + HEAD_SIZE : position + record.size] = aside[HEAD_SIZE:]
+            mapping[position : position + HEAD_SIZE] = aside[:HEAD_SIZE]  # last: a half-written record is none
         self.last_store_timestamp_ms = now_ms
         self.end = stop  # the commit point
         self.queue_offsets.update(next_offsets)

@@ -29,6 +29,7 @@
     │   ├── ConfigFileError            a small state file, and its `.bak`, that cannot be read
     │   ├── CorruptLogError            intact records lie behind the damage: nothing was cut
     │   ├── CorruptRecordError
+    │   ├── CorruptBodyError           a compressed body that cannot be decompressed, or not within the limit
     │   └── CorruptQueueError
     └── DiskError                      the disk said no
         ├── FileGoneError              a FileNotFoundError, too
@@ -249,6 +250,11 @@ class CorruptRecordError(DamagedStoreError):
             "Skip it with on_corrupt='skip', or restore the segment from a copy"
         )
         self.path, self.physical_offset, self.found, self.expected = path, physical_offset, found, expected
+
+
+class CorruptBodyError(DamagedStoreError):
+    """A body that is not what its compression bits say, or larger than allowed once decompressed. It is as it was
+    put: its CRC fits. `body` gives it as it is stored."""
 
 
 class CorruptQueueError(DamagedStoreError):

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import native
+from .crc_property import has_right_crc
 from .disk import Disk
 from .errors import CorruptRecordError, StoreClosedError
 from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2, WalkEnd
@@ -25,7 +26,7 @@ from .record import (
     born_host_size,
     stored_message,
 )
-from .scan import SegmentScan
+from .scan import ReadPiece, SegmentScan
 from .segment import Segment
 
 WALK_END_TEXT = {
@@ -38,6 +39,8 @@ WALK_END_TEXT = {
     WalkEnd.BAD_LENGTHS: "a record whose lengths do not add up",
     WalkEnd.BAD_OFFSET: "a record that belongs elsewhere",
 }
+BAD_CRC = "a body that differs from its CRC"
+BAD_CRC_PROPERTY = "a record that differs from its CRC property, or has none"
 FILE_IS_GONE = "no file any more"
 
 
@@ -49,8 +52,17 @@ class LogReader:
     - Bytes handed out are copies, or views that keep their mapping alive.
     """
 
-    def __init__(self, disk: Disk, files: LogFiles, make: Callable[[Disk, Path, int, int], Segment] = Segment) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        files: LogFiles,
+        make: Callable[[Disk, Path, int, int], Segment] = Segment,
+        *,
+        check_crc_property: bool = False,
+    ) -> None:
         self.disk, self.folder = disk, files.folder
+        self.check_crc_property = check_crc_property
+        """Whether a record without a right CRC property is damaged, wherever CRCs are checked."""
         self.segment_size = files.segment_size or 0
         self.segments: list[Segment] = [make(disk, files.path(base), base, self.segment_size) for base in files.bases]
         self._closed = False
@@ -84,12 +96,18 @@ class LogReader:
     def scan(self, segment: Segment, position: int, stop: int, *, check_crc: bool, mapped: bool = True) -> SegmentScan:
         """Walk the frames in [position, stop) of a segment, through its mapping or by read calls."""
         self._check_open()
+        read: ReadPiece = segment.read
         if mapped:
             view = memoryview(segment.mapping())
-            return SegmentScan(
-                lambda at, size: view[at : at + size], segment.base, segment.size, position, stop, check_crc=check_crc
-            )
-        return SegmentScan(segment.read, segment.base, segment.size, position, stop, check_crc=check_crc)
+
+            def read(at: int, size: int) -> memoryview:
+                return view[at : at + size]
+
+        return SegmentScan(
+            *(read, segment.base, segment.size, position, stop),
+            check_crc=check_crc,
+            check_crc_property=self.check_crc_property,
+        )
 
     def segments_between(self, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:
         """(segment, first position, last position) of every segment that overlaps physical [start, stop)."""
@@ -124,10 +142,11 @@ class LogReader:
         if values[9] != size:
             raise CorruptRecordError(segment.path, physical_offset, f"a record of {values[9]} bytes", f"one of {size}")
         if not values[19]:
-            raise CorruptRecordError(
-                segment.path, physical_offset, "a body that differs from its CRC", f"CRC {values[11] & 0xFFFFFFFF:08X}"
-            )
-        return stored_message(memoryview(mapping), values)
+            raise CorruptRecordError(segment.path, physical_offset, BAD_CRC, f"CRC {values[11] & 0xFFFFFFFF:08X}")
+        view = memoryview(mapping)
+        if self.check_crc_property and not has_right_crc(view[position : position + size], values[18]):
+            raise CorruptRecordError(segment.path, physical_offset, BAD_CRC_PROPERTY, "a record that fits it")
+        return stored_message(view, values)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""

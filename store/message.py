@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
 from . import properties as props
+from .compression import MAX_DECOMPRESSED_SIZE, CompressionType, compression_of, decompress
 from .errors import InvalidMessageError
 from .host import Host
 from .java_hash import java_hash
 from .message_id import encode_message_id
-from .sys_flag import TRANSACTION_MASK
+from .sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
 
 
 @dataclass(slots=True)
@@ -44,6 +45,9 @@ class Message:
     """Whether a put under sync flush waits until the message is durable. False is written as the property WAIT=false,
     and a message whose properties say WAIT=false does not wait either: the put answers PUT_OK at once, its sync
     follows, and the message can be read once it is durable. Without meaning under async flush."""
+    compress: CompressionType | None = None
+    """Have the put compress the body, and say so in the flags. LZ4 and ZSTD need the extra `compression`. A body that
+    is compressed already goes with its bits in `sys_flag` and None here."""
 
     @property
     def waits_for_sync(self) -> bool:
@@ -84,7 +88,7 @@ class StoredMessage:
     size: int
     """Bytes of the whole record."""
     body: bytes
-    """As stored: compressed if `sys_flag` says so."""
+    """As stored: compressed if `sys_flag` says so. See `decompressed_body`."""
     body_crc: int
     flag: int
     sys_flag: int
@@ -97,6 +101,24 @@ class StoredMessage:
     prepared_transaction_offset: int
     properties_raw: bytes
     magic: int
+
+    def decompressed_body(self, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
+        """The body as it was before compression; `body` itself if it is not compressed. Never more than `max_size`
+        bytes are made of a compressed one.
+
+        Raises CorruptBodyError if it is not what its flags say, or larger; MissingExtraError for LZ4 and zstd without
+        the extra `compression`.
+        """
+        kind = compression_of(self.sys_flag)
+        return self.body if kind is None else decompress(self.body, kind, max_size)
+
+    def decompressed(self, max_size: int = MAX_DECOMPRESSED_SIZE) -> StoredMessage:
+        """This message with its body decompressed, and without the flags that said it was not. `size` and `body_crc`
+        stay those of the record. Raises as `decompressed_body`."""
+        if not self.sys_flag & COMPRESSED:
+            return self
+        body = self.decompressed_body(max_size)
+        return replace(self, body=body, sys_flag=self.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
 
     @cached_property
     def properties(self) -> dict[str, str]:

@@ -32,6 +32,8 @@ from functools import lru_cache
 
 from . import properties as props
 from . import sys_flag as flags
+from .compression import CompressionType, compress
+from .crc_property import CRC_PROPERTY, CRC_PROPERTY_SIZE
 from .errors import (
     BodyTooLargeError,
     InvalidMessageError,
@@ -128,6 +130,9 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
     topic_raw = _encode_topic(topic)
     if not isinstance(body, bytes):
         raise InvalidMessageError(f"topic {topic!r}: the body is a {type(body).__name__}, expected bytes")
+    given_flags = message.sys_flag
+    if message.compress is not None:
+        body, given_flags = _compressed(message)
     if len(body) > settings.max_message_size:
         raise BodyTooLargeError(
             f"topic {topic!r}: the body has {len(body)} bytes, the limit is {settings.max_message_size} "
@@ -135,8 +140,12 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
         )
     properties = _all_properties(message)
     light = _light_queues(message, properties, settings)
+    if settings.append_crc_property:
+        properties.pop(CRC_PROPERTY, None)  # that of another record; the append writes this one's
     properties_raw = props.encode_properties(properties)
     properties_size = len(properties_raw) + light_offsets_max_size(len(light))
+    if settings.append_crc_property:
+        properties_size += CRC_PROPERTY_SIZE
     if properties_size > PROPERTIES_MAX_SIZE:
         raise PropertiesTooLargeError(
             f"topic {topic!r}: properties, keys and tags take {properties_size} bytes, the format's limit is "
@@ -145,7 +154,7 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
     _check_integers(message)
     store_host = encode_host(*settings.store_host)
     born_host = _encode_born_host(message.born_host) if message.born_host else store_host
-    sys_flag = message.sys_flag & ~flags.HOST_BITS
+    sys_flag = given_flags & ~flags.HOST_BITS
     if len(born_host) == HOST_V6_SIZE:
         sys_flag |= flags.BORN_HOST_V6
     if len(store_host) == HOST_V6_SIZE:
@@ -213,6 +222,18 @@ def _encode_topic(topic: str) -> bytes:
     if not is_safe_topic(topic):
         raise InvalidMessageError(f"topic {topic!r}: a topic names a folder: not empty, not '.' or '..', no '/' or NUL")
     return raw
+
+
+def _compressed(message: Message) -> tuple[bytes, int]:
+    """The body and the flags of a message whose put is to compress it."""
+    kind = message.compress
+    if not isinstance(kind, CompressionType):
+        raise InvalidMessageError(f"compress={kind!r}: expected a CompressionType, or None")
+    if message.sys_flag & (flags.COMPRESSED | flags.COMPRESSION_MASK):
+        raise InvalidMessageError(
+            f"sys_flag={message.sys_flag:#x} says that the body is compressed already: put it with compress=None"
+        )
+    return compress(message.body, kind), message.sys_flag | kind.flags
 
 
 def _all_properties(message: Message) -> dict[str, str]:

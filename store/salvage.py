@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import native
+from .crc_property import check_crc_properties
 from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from .segment import Segment
 
@@ -21,7 +22,7 @@ MAGIC_AT = 4
 MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 
-def next_intact(segment: Segment, position: int, stop: int) -> int | None:
+def next_intact(segment: Segment, position: int, stop: int, *, check_crc_property: bool = False) -> int | None:
     """Position of the first intact record that starts in [position, stop), or None. Reads by read calls, skips
     holes."""
     row: Any = np.empty(1, FRAME_DTYPE)
@@ -31,6 +32,8 @@ def next_intact(segment: Segment, position: int, stop: int) -> int | None:
             continue
         raw = segment.read(candidate, size)
         count, _, _ = native.walk(raw, 0, len(raw), segment.base + candidate, True, row)
+        if count and check_crc_property:
+            check_crc_properties(raw, row)
         if count and row[0]["crc_ok"]:
             return candidate
     return None

