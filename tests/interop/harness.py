@@ -193,6 +193,7 @@ class RocketMq:
         seed: int = 1,
         queries: Iterable[tuple[str, str]] | Literal["all"] = (),
         digest: bool = False,
+        clean_ups: int = 0,
         timeout_s: float = RUN_LIMIT_S,
         **options: Unpack[PutOptions],
     ) -> OpenResult:
@@ -200,9 +201,16 @@ class RocketMq:
 
         This writes to the store, so hand it a copy of one that you want to keep. The sizes must be those the store
         was written with. `queries` are (topic, key) pairs, or "all": every key of every message. `digest` gives
-        `digests` in place of `messages`. Raises InteropError also when RocketMQ refuses to load the store.
+        `digests` in place of `messages`. RocketMQ's cleaners run `clean_ups` rounds before anything is read. Raises
+        InteropError also when RocketMQ refuses to load the store.
         """
-        arguments: dict[str, object] = {"path": path, "append": append, "seed": seed, "digest": digest}
+        arguments: dict[str, object] = {
+            "path": path,
+            "append": append,
+            "seed": seed,
+            "digest": digest,
+            "cleanUps": clean_ups,
+        }
         arguments |= java_options({"first": APPENDED_FIRST, **options})
         with tempfile.TemporaryDirectory(prefix="flightlog-keys-") as folder:
             arguments["keys"] = "all" if queries == "all" else _write_words(Path(folder) / "keys", queries)

@@ -6,7 +6,7 @@ import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
 
 /**
  * Opens a store as a broker does (load, recover, start), prints every queue and message that RocketMQ finds there,
- * answers key queries ({@code keys=none|all|FILE}), appends {@code append} messages by {@link SeededPuts}, and shuts
+ * after {@code cleanUps=N} rounds of its cleaners if there are any, answers key queries ({@code keys=none|all|FILE}), appends {@code append} messages by {@link SeededPuts}, and shuts
  * down cleanly. {@code digest=true}: a digest a queue instead of a line a message, so memory stays flat.
  *
  * <p>This writes to the store: recovery truncates it, and the clean end leaves RocketMQ's own checkpoint there.
@@ -30,10 +30,14 @@ final class OpenProgram {
 
     void run() throws Exception {
         long append = options.longNumber("append", 0);
+        int cleanUps = options.number("cleanUps", 0);
         SeededPuts puts = new SeededPuts(options, append);
         StoreSession session = StoreSession.open(options);
         try (session) {
             session.awaitDispatch();
+            for (int round = 0; round < cleanUps; round++) {
+                session.cleanUp();
+            }
             StoreLine.print(out, session);
             for (ConsumeQueueInterface queue : session.queues()) {
                 read(session, queue);

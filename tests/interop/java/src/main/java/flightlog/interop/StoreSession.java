@@ -1,6 +1,7 @@
 package flightlog.interop;
 
 import java.io.File;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Comparator;
 import java.util.HashMap;
@@ -117,6 +118,16 @@ final class StoreSession implements AutoCloseable {
         }
         if (now < store.getMaxPhyOffset()) {
             throw new IllegalStateException("flush stands still at " + now + " of " + store.getMaxPhyOffset());
+        }
+    }
+
+    /** One round of the cleaners as a broker runs them every ten seconds, whatever hour of the day it is. */
+    void cleanUp() throws ReflectiveOperationException {
+        store.executeDeleteFilesManually();
+        for (String round : List.of("cleanFilesPeriodically", "cleanQueueFilesPeriodically")) {
+            Method method = DefaultMessageStore.class.getDeclaredMethod(round);
+            method.setAccessible(true);
+            method.invoke(store);
         }
     }
 
