@@ -126,6 +126,9 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         remove_empty(disk, evidence.files)
         if not evidence.is_ours:  # whoever it was knows nothing of seals
             report.cut += drop_stale_seals(disk, path, reader, found.end)
+        if report.cut:
+            extra = {"path": str(path), "physical_offset": found.end, "cut": report.cut}
+            log.warning("%s: %s", path, "; ".join(report.cut), extra=extra)
         table.sync(table.unsynced.take())
         if index is not None:
             recover_keys(reader, index, evidence, report)
@@ -133,8 +136,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)
     finally:
         reader.close()
-    for line in report.log_lines():
-        log.info("%s: %s", path, line)
+    report.tell(path, log)
     epoch = secrets.randbits(62)
     _write_abort(disk, path, epoch)
     if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on

@@ -27,7 +27,7 @@ from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 from .key_scan import keys_between
 
-log = logging.getLogger("flightlog.store")
+log = logging.getLogger("flightlog.dispatch")
 
 
 class SyncedQueues(NamedTuple):
@@ -85,15 +85,25 @@ class Dispatcher:
                 self._dispatch_and_heal(self._log.visible)
             except (DiskFullError, TooManyFilesError) as e:
                 if not self.is_stalled:  # once, however often it is tried again
-                    log.warning("messages wait in the log for room for their queue entries or keys: %s", e)
+                    text = "%s: messages wait in the log for room for their queue entries or keys: %s"
+                    log.warning(text, self._root, e, extra=self._facts())
                 self.is_stalled = True
                 raise
             except DiskError as e:
-                if self._log.poison is None:
-                    log.error("cannot write queue entries or keys; the store takes no more puts: %s", e)
-                    self._log.poison = e
+                self._log.refuse_all(e)
                 raise
+            if self.is_stalled:
+                log.info("%s: there is room for queue entries and keys again", self._root, extra=self._facts())
             self.is_stalled = False
+
+    @property
+    def _root(self) -> Path:
+        return self._log.reader.folder.parent
+
+    def _facts(self) -> dict[str, object]:
+        """For the log."""
+        lag = self._log.visible - min(self.position, self.index_position)
+        return {"path": str(self._root), "physical_offset": self.position, "lag": lag}
 
     def _dispatch_and_heal(self, target: int) -> None:
         try:
@@ -146,7 +156,7 @@ class Dispatcher:
         self.catch_up()
 
     def _forget_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
-        log.warning("the key index is made anew from the log: %s", why)
+        log.warning("%s: the key index is made anew from the log: %s", self._root, why, extra=self._facts())
         index.clear()
         index.load()  # whoever deleted files has perhaps left one of its own
         index.clear()

@@ -163,7 +163,7 @@ class FlushService:
         except (SyncFailedError, StorePoisonedError):
             raise
         except DiskError as e:  # nothing is lost by it
-            log.warning("what is too old cannot be removed; it is tried again: %s", e)
+            log.warning("what is too old cannot be removed; it is tried again: %s", e, extra={"cause": repr(e)})
         self._clean_due_s = self._clock.monotonic_s() + self._clean_interval_s
 
     def _next_round_s(self) -> float:
@@ -187,10 +187,9 @@ class FlushService:
             return False
         except (DiskFullError, TooManyFilesError) as e:
             if not self._lacks_room:  # once, however often it is tried again
-                log.warning("derived files wait for room on the disk: %s", e)
+                log.warning("derived files wait for room on the disk: %s", e, extra={"path": str(e.path)})
             self._lacks_room = True
         except BaseException as e:  # whatever it is, the store must not go on as if it were flushed
-            log.exception("the flush service failed; the store takes no more puts")
             self._store.poison(e)
             return False
         return True

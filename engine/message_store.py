@@ -97,6 +97,12 @@ class MessageStore(TopicWriting, ReadableStore):
             parts.let_go()
             raise
         self._is_let_go = False
+        report = parts.report
+        log.info(
+            "%s: open for writing, the log goes on at physical offset %d",
+            *(path, report.end),
+            extra={"path": str(path), "physical_offset": report.end, "last_writer": report.last_writer.name},
+        )
 
     # -- putting
 
@@ -248,7 +254,7 @@ class MessageStore(TopicWriting, ReadableStore):
             try:
                 end()
             except FlightlogError as e:
-                log.error("%s: closed as one that was killed: %s", path, e)
+                log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
 
         # A garbage collection may come in any thread, in the middle of what that one does for this store.
         for thread in (self._service.thread, *self._putter.pending.threads):
@@ -304,7 +310,7 @@ def _close_at_exit(store: MessageStore) -> Callable[[], None]:
             try:
                 alive.close()
             except FlightlogError as e:
-                log.error("%s: closed as one that was killed: %s", alive.path, e)
+                log.error("%s: closed as one that was killed: %s", alive.path, e, extra={"path": str(alive.path)})
 
     return close
 

@@ -112,7 +112,6 @@ class PendingPuts:
             except DiskError as e:
                 self._failure = e
             except BaseException as e:  # whatever it is, nothing may be acknowledged as if it were synced
-                log.exception("the thread that syncs for put_async failed; the store takes no more puts")
                 self._poison(e)
                 self._failure = e
             finally:
@@ -188,4 +187,5 @@ def _complete(future: Future[PutResult], outcome: PutResult | BaseException) -> 
     except InvalidStateError:
         pass  # the application did it itself
     except BaseException:  # such as SystemExit; Future itself logs what ordinary exceptions callbacks raise
-        log.exception("a callback of a put's future raised")
+        physical_offset = outcome.physical_offset if isinstance(outcome, PutResult) else None
+        log.exception("a callback of a put's future raised", extra={"physical_offset": physical_offset})

@@ -71,8 +71,7 @@ class ReadOnlyStore(ReadableStore):
                     raise
             self._reader.close()
         self._hold.move(self._reader.min_offset)
-        for line in self.report.log_lines():
-            log.info("%s: %s", path, line)
+        self.report.tell(path, log)
 
     def _look(self) -> None:
         """Read everything that a view rests on."""

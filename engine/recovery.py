@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from ..index.dispatch import DispatchCount, DispatchRules
 from ..index.queue_table import QueueTable, last_entry
@@ -28,7 +29,8 @@ from .dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_fro
 from .evidence import Evidence, LastWriter
 from .survey import Survey, survey
 
-log = logging.getLogger("flightlog.recovery")
+TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys_scanned_from", "keys_put")
+"""What of a report becomes fields of its line in the log."""
 
 CLOSED_CLEANLY = "closed cleanly, every queue's last entry meets its record"
 """Why nothing is scanned: then no queue needs to be looked at again."""
@@ -61,7 +63,7 @@ class RecoveryReport:
     """Why there."""
 
     def log_lines(self) -> list[str]:
-        """The report in words, for logs."""
+        """The report in words."""
         scanned = self.end - self.scanned_from
         lines = [
             f"last writer: {self.last_writer.value}; scanned {scanned} bytes from {self.scanned_from} ({self.reason}): "
@@ -73,6 +75,15 @@ class RecoveryReport:
                 f"{self.keys_scanned_from} ({self.keys_reason})"
             )
         return lines + self.damage + self.cut
+
+    def tell(self, path: Path, log: logging.Logger) -> None:
+        """Into the log: one line of what was done, and one for each damage. What was cut was told when it was."""
+        facts = {name: getattr(self, name) for name in TOLD}
+        facts |= {"path": str(path), "physical_offset": self.end, "last_writer": self.last_writer.name}
+        done = self.log_lines()[: 1 if self.keys_scanned_from is None else 2]
+        log.info("%s: %s", path, "; ".join(done), extra=facts)
+        for damage in self.damage:
+            log.info("%s: %s", path, damage, extra={"path": str(path), "damage": damage})
 
 
 def recover_queues(

@@ -132,6 +132,7 @@ class Retention:
                 "%s: the log begins at %d; removed %d segments, %d queue files, %d index files",
                 *(self._path, report.min_physical_offset, len(report.segments)),
                 *(len(report.queue_files), len(report.index_files)),
+                extra={"path": str(self._path), "physical_offset": report.min_physical_offset},
             )
         return report
 
@@ -148,7 +149,8 @@ class Retention:
             if lowest is not None and lowest < segment.end:
                 report.held = segment.path
                 if self._noted_hold != segment.path:
-                    log.warning("%s is to go, and a reader of this process holds it", segment.path)
+                    extra = {"path": str(self._path), "physical_offset": segment.base}
+                    log.warning("%s is to go, and a reader of this process holds it", segment.path, extra=extra)
                 self._noted_hold = segment.path
                 return
             self._log.remove_oldest(segment)

@@ -175,7 +175,7 @@ class TopicTable:
                 self._save(self._topics)
         except DiskError as e:
             if not self._save_failed:  # once, however often it is tried again
-                log.warning("%s: not written yet: %s", self._file.path, e)
+                log.warning("%s: not written yet: %s", self._file.path, e, extra={"path": str(self._file.path)})
             self._save_failed = True
 
     def _save(self, topics: Mapping[str, Topic]) -> None:

@@ -83,8 +83,7 @@ class Upkeep:
 
     def poison(self, cause: BaseException) -> None:
         """Refuse puts from now on."""
-        if self._log.poison is None:
-            self._log.poison = cause
+        self._log.refuse_all(cause)
 
     def log_is_dirty(self, least_pages: int) -> bool:
         """See CommitLog.is_dirty."""
@@ -213,7 +212,8 @@ class Upkeep:
                     try:
                         write_seal(self._disk, self._path, seal)
                     except DiskFullError as e:
-                        log.warning("%s: no seal yet for %s: %s", self._path, segment.path.name, e)
+                        extra = {"path": str(self._path), "physical_offset": segment.base, "wanted": e.wanted}
+                        log.warning("%s: no seal yet for %s: %s", self._path, segment.path.name, e, extra=extra)
                         return  # a missing seal is only a missed shortcut; the next round tries again
             self._sealed_below = segment.end
 
@@ -228,7 +228,7 @@ class Upkeep:
                 if self._log.poison is None:
                     self._end_cleanly()
                 else:
-                    log.warning("%s: closed after %s; the next open recovers it", self._path, self._log.poison)
+                    self._tell(logging.WARNING, "closed after %s; the next open recovers it", self._log.poison)
         finally:
             with self._one_at_a_time:  # a round that is under way would go on in somebody else's store
                 self._was_ended = True
@@ -242,7 +242,7 @@ class Upkeep:
         try:
             self.flush_index()
         except DiskFullError as e:
-            log.warning("%s: the key index has no room on the disk; the next open completes it: %s", self._path, e)
+            self._tell(logging.WARNING, "the key index has no room on the disk; the next open completes it: %s", e)
         self.flush_queues()
         for number, word in enumerate(self._checkpoint.words):
             self._progress.publish(CHECKPOINT_WORD + number, word)
@@ -251,3 +251,9 @@ class Upkeep:
         self._progress.sync()
         self._disk.remove(self._path / ABORT_FILE)
         self._disk.sync_folder(self._path)
+        self._tell(logging.INFO, "closed cleanly at physical offset %d", self._log.end)
+
+    def _tell(self, level: int, text: str, what: object) -> None:
+        """One line in the log about the end of the store."""
+        extra = {"path": str(self._path), "physical_offset": self._log.end, "flushed": self._log.flushed}
+        log.log(level, f"%s: {text}", self._path, what, extra=extra | {"messages": self._log.appended_records})

@@ -89,6 +89,7 @@ class RangeReader:
                     piece_range.stop,
                     self._first_damage.physical_offset,
                     self._first_damage.found,
+                    extra={"path": str(path), "physical_offset": self._first_damage.physical_offset},
                 )
         except FileNotFoundError as e:
             raise gone(path) from e

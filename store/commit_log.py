@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -23,8 +24,9 @@ from .clock import Clock
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from .crc_property import put_crc_property
 from .disk import Disk
-from .errors import DiskError, StoreClosedError, StorePoisonedError, SyncFailedError
+from .errors import DiskError, DiskFullError, StoreClosedError, StorePoisonedError, SyncFailedError
 from .group_commit import GroupCommit
+from .incidents import tell_poison, tell_room
 from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
 from .log_files import LogFiles
 from .log_reader import LogReader
@@ -91,6 +93,7 @@ class CommitLog:
         self._poison: BaseException | None = None
         self._doubts: dict[str, tuple[BaseException, BaseException | None]] = {}
         """By who met it: an error that may have a failed sync behind it, and what its caller was handling before."""
+        self._is_poison_told = self._lacks_room = False
         self._takes_no_more = False
         self._is_let_go = False
         self._intent: Intent | None = None
@@ -121,6 +124,7 @@ class CommitLog:
         self._doubts[who] = error, outer
         _ = self.poison
         del self._doubts[who]
+        self._tell_poison()
 
     def append(self, records: Sequence[PreparedRecord], appended: list[Appended]) -> None:
         """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
@@ -138,6 +142,9 @@ class CommitLog:
             try:
                 for record in records:
                     appended.append(self._append_one(record))
+            except DiskFullError as e:
+                self._tell_room(e)
+                raise
             finally:
                 self.appended_records += len(appended)
                 self._publish_end()
@@ -159,6 +166,23 @@ class CommitLog:
             with self._append_lock:
                 self.reader.segments = [segment, *self.reader.segments]
             raise
+
+    def refuse_all(self, cause: BaseException) -> None:
+        """Append, acknowledge and sync nothing any more. The first cause counts."""
+        if self.poison is None:
+            self.poison = cause
+        self._tell_poison()
+
+    def _tell_poison(self) -> None:
+        """Tell the log of the application, once."""
+        if self._poison is not None and not self._is_poison_told:
+            self._is_poison_told = True
+            tell_poison(self._folder.parent, self._poison, self.flushed, self.end)
+
+    def _tell_room(self, lack: DiskFullError | None) -> None:
+        if self._lacks_room != (lack is not None):
+            self._lacks_room = lack is not None
+            tell_room(self._folder.parent, lack, self.end)
 
     def stop_appends(self) -> None:
         """Refuse every append from now on; the one that is under way is waited for."""
@@ -185,6 +209,7 @@ class CommitLog:
             segment.allocate_up_to(
                 position + record.size + BLANK_SIZE, self._settings.allocate_step_size, start - self.dispatched
             )
+            self._tell_room(None)
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
         queue_offset = 0
         if has_queue_entry(record.sys_flag):
@@ -323,9 +348,9 @@ class CommitLog:
             raise StorePoisonedError(self._folder.parent, self.poison)
         if self._is_let_go:
             raise self._closed_error()
-        target, records, began_s = self.end, self.appended_records, self._clock.monotonic_s()
+        target, records, began_s = self.end, self.appended_records, time.perf_counter()
         self._sync_segments(self.flushed, target)
-        self.sync_ms.note((self._clock.monotonic_s() - began_s) * 1000)
+        self.sync_ms.note((time.perf_counter() - began_s) * 1000)
         self.group_messages.note(records - self._synced_records)
         self._synced_records = records
         self.sync_count += 1

@@ -61,7 +61,7 @@ class ConfigFile:
                 problem = problem or e
                 continue
             if problem is not None:
-                log.warning("%s; took %s", problem, path.name)
+                log.warning("%s; took %s", problem, path.name, extra={"path": str(self.path)})
             self._keeps_backup = path == self.path
             return found
         if problem is not None:
