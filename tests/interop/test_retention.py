@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -111,19 +112,16 @@ def disk_of(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[Ca
     """`disk_of(name)` is the mount of a file system of its own."""
     mounts = support("mounts")
     mounts.needs_root()
-    mounted = []
+    with ExitStack() as stack:
 
-    def mount(name: str) -> Path:
-        disk = mounts.Ext4(tmp_path / name, 12 << 20)
-        (tmp_path / name).mkdir()
-        disk.make()
-        place: Path = disk.__enter__()
-        mounted.append(disk)
-        return place
+        def mount(name: str) -> Path:
+            (tmp_path / name).mkdir()
+            disk = mounts.Ext4(tmp_path / name, 12 << 20)
+            disk.make()
+            place: Path = stack.enter_context(disk)
+            return place
 
-    yield mount
-    for disk in mounted:
-        disk.__exit__()
+        yield mount
 
 
 def test_by_disk_ratio(
