@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..index.index_file import IndexState
@@ -31,7 +31,7 @@ from ..store.commit_log import CommitLog, LogStart
 from ..store.disk import Disk
 from ..store.errors import ClockBehindError, GeometryMismatchError, StoreNotFoundError, UnsupportedStoreError
 from ..store.lock import LOCK_FILE, StoreLock
-from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles
+from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ..store.log_reader import LogReader
 from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
 from ..store.seal import drop_stale_seals
@@ -84,7 +84,7 @@ class OpenParts:
 
 def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenParts:
     """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, the lock is free again."""
-    _check_folder(path, disk)
+    _check_folder(path, settings, disk)
     disk.make_folder(path)
     lock = StoreLock.acquire(path)
     try:
@@ -94,10 +94,12 @@ def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenP
         raise
 
 
-def _check_folder(path: Path, disk: Disk) -> None:
+def _check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
     """Never make a store in a folder that holds something else."""
     names = {entry.name for entry in disk.list(path)}
-    if names and COMMIT_LOG_FOLDER not in names and not names <= KNOWN_NAMES:
+    names -= {Path(name).parts[0] for name in settings.commit_log_folders + settings.commit_log_read_only_folders}
+    has_log = COMMIT_LOG_FOLDER in names or LogFolders.of(path, settings).hold_segments(disk)
+    if names and not has_log and not names <= KNOWN_NAMES:
         strange = sorted(names - KNOWN_NAMES)[0]
         raise StoreNotFoundError(
             f"{path}: no store (no {COMMIT_LOG_FOLDER}/), and not empty either (found {strange!r}). "
@@ -106,8 +108,10 @@ def _check_folder(path: Path, disk: Disk) -> None:
 
 
 def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, lock: StoreLock) -> OpenParts:
-    disk.make_folder(path / COMMIT_LOG_FOLDER)
-    evidence = read_evidence(disk, path, tolerant=False)
+    folders = LogFolders.of(path, settings)
+    for folder in folders.writable:
+        disk.make_folder(folder)
+    evidence = read_evidence(disk, path, tolerant=False, folders=folders)
     _refuse_unsupported(path, disk)
     files = _adopt_segments(path, evidence.files, settings)
     table = QueueTable(disk, path, _adopt_queue_entries(path, disk, settings), in_memory=False)
@@ -132,8 +136,10 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         table.sync(table.unsynced.take())
         if index is not None:
             recover_keys(reader, index, evidence, report)
-        _sync_log(disk, reader, min(evidence.durable_below, found.end), found.end, writes_again=evidence.is_ours)
-        files = LogFiles(files.folder, [segment.base for segment in reader.segments], files.segment_size)
+        durable = min(evidence.durable_below, found.end)
+        _sync_log(disk, reader, folders, durable, found.end, writes_again=evidence.is_ours)
+        kept = {segment.base: segment.path.parent for segment in reader.segments}
+        files = replace(files, bases=list(kept), found_in=kept)
     finally:
         reader.close()
     report.tell(path, log)
@@ -164,7 +170,7 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
 def _adopt_segments(path: Path, files: LogFiles, settings: StoreSettings) -> LogFiles:
     found, wanted = files.segment_size, settings.segment_size
     if found is None:
-        return LogFiles(files.folder, [], wanted or DEFAULT_SEGMENT_SIZE)
+        return replace(files, segment_size=wanted or DEFAULT_SEGMENT_SIZE)
     if wanted is not None and wanted != found:
         raise GeometryMismatchError(path, "segment_size", wanted, found)
     return files
@@ -179,7 +185,7 @@ def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings) -> int
     return found
 
 
-def _sync_log(disk: Disk, reader: LogReader, start: int, end: int, *, writes_again: bool) -> None:
+def _sync_log(disk: Disk, reader: LogReader, folders: LogFolders, start: int, end: int, *, writes_again: bool) -> None:
     """Make [start, end) durable. `writes_again`, where `start` is what is known to be so: after a failed sync Linux
     takes the pages for clean, and the next sync succeeds without having written them."""
     # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew it.
@@ -192,7 +198,8 @@ def _sync_log(disk: Disk, reader: LogReader, start: int, end: int, *, writes_aga
             file.sync()
         finally:
             file.close()
-    disk.sync_folder(reader.folder)
+    for folder in folders.writable:
+        disk.sync_folder(folder)
 
 
 def _write_abort(disk: Disk, path: Path, epoch: int) -> None:

@@ -41,10 +41,10 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
         if first == 0 and segment.base > end:
             segment.close()
             disk.remove(segment.path)
+            disk.sync_folder(segment.path.parent)  # each before the next: they may lie in different folders
             reader.segments = [s for s in reader.segments if s is not segment]
             if dirty:
                 lines.append(f"removed segment {segment.path.name}, which lay behind the cut")
-    disk.sync_folder(reader.folder)
     for segment, first, last in dirty:
         if segment in reader.segments:
             _zero(disk, segment, first, last)
@@ -55,8 +55,7 @@ def remove_empty(disk: Disk, files: LogFiles) -> None:
     """Remove the empty files behind the last segment, newest first: RocketMQ forgives but one."""
     for path in reversed(files.empty):
         disk.remove(path)
-    if files.empty:
-        disk.sync_folder(files.folder)
+        disk.sync_folder(path.parent)
 
 
 def _free_name(disk: Disk, folder: Path, name: str) -> Path:

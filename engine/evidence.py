@@ -20,7 +20,7 @@ from pathlib import Path
 from ..store.checkpoint import Checkpoint, read_checkpoint
 from ..store.disk import Disk
 from ..store.lock import LOCK_FILE
-from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, list_log_files
+from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_files
 from ..store.progress import Progress, read_progress
 
 ABORT_FILE = "abort"
@@ -84,8 +84,8 @@ def abort_content(pid: int, epoch: int) -> bytes:
     return f"{pid} flightlog {epoch}".encode()
 
 
-def read_evidence(disk: Disk, root: Path, *, tolerant: bool) -> Evidence:
-    """Read it; `tolerant` as in `list_log_files`.
+def read_evidence(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders | None = None) -> Evidence:
+    """Read it; `tolerant` and `folders` as in `list_log_files`.
 
     The page is read before the files are listed: whatever it speaks of is in the list. Beside a writer that opens or
     closes the store meanwhile, ask `is_stale` when everything else is read too.
@@ -93,7 +93,7 @@ def read_evidence(disk: Disk, root: Path, *, tolerant: bool) -> Evidence:
     progress = read_progress(disk, root)
     checkpoint = read_checkpoint(disk, root)
     abort = read_abort(disk, root)
-    files = list_log_files(disk, root / COMMIT_LOG_FOLDER, tolerant=tolerant)
+    files = list_log_files(disk, folders or root / COMMIT_LOG_FOLDER, tolerant=tolerant)
     return Evidence(root, files, checkpoint, progress, abort, _last_writer(files, progress, checkpoint, abort))
 
 

@@ -18,7 +18,7 @@ from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
 from ..store.holds import Hold, Holds
-from ..store.log_files import COMMIT_LOG_FOLDER, list_log_files
+from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.log_reader import LogReader
 from ..store.progress import STILL_OPEN, read_progress
 from ..store.segment import Segment
@@ -57,7 +57,8 @@ class ReadOnlyStore(ReadableStore):
             raise StoreNotFoundError(
                 f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/"
             )
-        if not disk.exists(path / COMMIT_LOG_FOLDER):
+        self._folders = LogFolders.of(path, settings)
+        if not self._folders.one_exists(disk):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
         self._hold = Hold(Holds.of(path / COMMIT_LOG_FOLDER), 0)
         for look in range(MORE_LOOKS, -1, -1):
@@ -76,7 +77,7 @@ class ReadOnlyStore(ReadableStore):
     def _look(self) -> None:
         """Read everything that a view rests on."""
         disk, path = self._disk, self.path
-        self._evidence: Evidence = read_evidence(disk, path, tolerant=True)
+        self._evidence: Evidence = read_evidence(disk, path, tolerant=True, folders=self._folders)
         self._reader = LogReader(disk, self._evidence.files, check_crc_property=self._settings.check_crc_property)
         self._table = self._load_table()
         self._survey, self.report = self._recover()
@@ -139,7 +140,7 @@ class ReadOnlyStore(ReadableStore):
             self._let_go_of_what_is_due()
             return
         self._let_go_of_what_is_due()
-        evidence = read_evidence(self._disk, self.path, tolerant=True)
+        evidence = read_evidence(self._disk, self.path, tolerant=True, folders=self._folders)
         if evidence == self._evidence and evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
             return  # nobody has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings)
@@ -195,7 +196,7 @@ class ReadOnlyStore(ReadableStore):
         start = self._survey.end
         if visible <= start:
             return
-        files = list_log_files(self._disk, self._reader.folder, tolerant=True)
+        files = list_log_files(self._disk, self._folders, tolerant=True)
         known = {segment.base: segment for segment in self._reader.segments}
         self._reader.segment_size = files.segment_size or self._reader.segment_size
         self._reader.segments = [

@@ -90,7 +90,7 @@ class Retention:
     def look(self) -> None:
         """See how full the disks are. Raises DiskError."""
         reader = self._log.reader
-        folders = {segment.path.parent for segment in reader.segments} or {reader.folder}
+        folders = {segment.path.parent for segment in reader.segments} or {self._path}
         queues = self._path / CONSUME_QUEUE_FOLDER
         self._rule.look(
             [self._disk.space(folder) for folder in folders],
@@ -153,6 +153,8 @@ class Retention:
                     log.warning("%s is to go, and a reader of this process holds it", segment.path, extra=extra)
                 self._noted_hold = segment.path
                 return
+            if report.segments and report.segments[-1].parent != segment.path.parent:
+                self._disk.sync_folder(report.segments[-1].parent)  # nobody may find a younger one gone, and this not
             self._log.remove_oldest(segment)
             report.segments.append(segment.path)
 

@@ -17,6 +17,7 @@ from typing import Any
 from .disk import Disk, RealDisk
 from .errors import InvalidSettingsError
 from .java_properties import MalformedEscapeError, Property, parse_properties
+from .log_files import COMMIT_LOG_FOLDER
 from .settings import FlushMode, StoreSettings
 
 log = logging.getLogger("flightlog.settings")
@@ -70,6 +71,7 @@ OURS_ALONE = frozenset({"allocate_step_size", "index_flush_interval_ms", "accept
 
 ADDRESS, PORT = "brokerIP1", "listenPort"
 ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
+READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
 
 UNSUPPORTED: Mapping[str, tuple[str, str]] = {
     "enableDLegerCommitLog": ("true", "its commit log is DLedger's, which flightlog cannot read"),
@@ -156,11 +158,16 @@ class _Conf:
                 self._put(values, ours, theirs, CONVERTERS.get(ours) or CONVERTERS[kinds[ours]])
         if ADDRESS in self._found or PORT in self._found:
             self._put_host(values)
+        root, commit_log = self._text(ROOT), self._text(COMMIT_LOG)
+        if commit_log is not None and commit_log != f"{root}/{COMMIT_LOG_FOLDER}":
+            values["commit_log_folders"] = _folders(commit_log)
+        if READ_ONLY_LOG in self._found:
+            values["commit_log_read_only_folders"] = _folders(self._text(READ_ONLY_LOG) or "")
+            self._mapped.add(READ_ONLY_LOG)
         try:
             settings = StoreSettings(**values)
         except InvalidSettingsError as e:  # two that contradict each other: each of them alone was accepted
             raise InvalidSettingsError(f"{self._path}: {e}") from e
-        root, commit_log = self._text(ROOT), self._text(COMMIT_LOG)
         used = self._mapped | {ROOT, COMMIT_LOG}
         return BrokerConf(
             self._path,
@@ -219,6 +226,10 @@ def _number(text: str) -> int:
     if WHOLE_NUMBER.fullmatch(text) is None:
         raise ValueError("expected a whole number")
     return int(text)
+
+
+def _folders(text: str) -> tuple[str, ...]:
+    return tuple(folder.strip() for folder in text.split(",") if folder.strip())
 
 
 def _switch(text: str) -> bool:

@@ -34,7 +34,7 @@ from .meters import Latest
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE, PreparedRecord, encode_blank
-from .segment import AppendSegment, Segment, segment_name
+from .segment import AppendSegment, Segment
 from .settings import PAGE_SIZE, FlushMode, StoreSettings
 from .sys_flag import has_queue_entry
 
@@ -74,7 +74,8 @@ class CommitLog:
     ) -> None:
         assert files.segment_size is not None
         self.reader = LogReader(disk, files, AppendSegment, check_crc_property=settings.check_crc_property)
-        self._disk, self._folder, self._segment_size = disk, files.folder, files.segment_size
+        self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
+        self._files = files
         self._settings, self._clock, self._progress = settings, clock, progress
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
@@ -298,7 +299,7 @@ class CommitLog:
         if prepared is not None:
             assert isinstance(prepared, AppendSegment)
             return prepared
-        segment = AppendSegment(self._disk, self._folder / segment_name(base), base, self._segment_size)
+        segment = AppendSegment(self._disk, self._files.path(base), base, self._segment_size)
         outer = sys.exception()
         try:
             segment.create()
@@ -313,7 +314,7 @@ class CommitLog:
         """The segment that holds `end`; a placeholder without a file where the next append must make one."""
         segment = self.reader.segment_at(self.end)
         if segment is None:
-            return AppendSegment(self._disk, self._folder / segment_name(self.end), self.end, 0)
+            return AppendSegment(self._disk, self._files.path(self.end), self.end, 0)
         assert isinstance(segment, AppendSegment)
         segment.allocated = self.end - segment.base
         return segment

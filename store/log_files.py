@@ -4,6 +4,9 @@ RocketMQ's load rule: every file has the configured length; only an empty last o
 number of empty last ones (a writer died between creating and sizing them, or their names reached the disk before their
 lengths), and removes them when it opens the store for writing. RocketMQ only logs a gap between two segments; flightlog
 refuses to write behind one.
+
+A commit log may lie in several folders (RocketMQ's `MultiPathMappedFileQueue`): segment number k, counted from physical
+offset 0, is made in the folder k modulo their number, and found wherever it is.
 """
 
 from __future__ import annotations
@@ -16,15 +19,45 @@ from pathlib import Path
 from .disk import Disk, FolderEntry
 from .errors import DamagedStoreError, SegmentLengthError, StrayFileError
 from .segment import segment_base, segment_name
+from .settings import StoreSettings
 
 COMMIT_LOG_FOLDER = "commitlog"
 
 
+@dataclass(frozen=True)
+class LogFolders:
+    """Where the segments of one store lie."""
+
+    main: Path
+    """`commitlog` in the store's folder, whether it is one of them or not: how the log is called."""
+    writable: tuple[Path, ...]
+    """Where new segments are made, in turn."""
+    read_only: tuple[Path, ...] = ()
+    """Where others are found, too."""
+
+    @classmethod
+    def of(cls, root: Path, settings: StoreSettings) -> LogFolders:
+        main = root / COMMIT_LOG_FOLDER
+        kept = tuple(root / name for name in settings.commit_log_read_only_folders)
+        named = {root / name for name in settings.commit_log_folders} or {main}
+        return cls(main, tuple(sorted(named - set(kept), key=str)), kept)
+
+    @property
+    def all(self) -> tuple[Path, ...]:
+        return self.writable + self.read_only
+
+    def one_exists(self, disk: Disk) -> bool:
+        return any(disk.exists(folder) for folder in self.all)
+
+    def hold_segments(self, disk: Disk) -> bool:
+        return any(segment_base(entry.name) is not None for folder in self.all for entry in disk.list(folder))
+
+
 @dataclass
 class LogFiles:
-    """The segments found in one folder."""
+    """The segments found in a log's folders."""
 
-    folder: Path
+    folders: LogFolders
     bases: list[int]
     """Physical offset of each segment's first byte, ascending."""
     segment_size: int | None
@@ -33,38 +66,61 @@ class LogFiles:
     """What a tolerant reader went past."""
     empty: list[Path] = field(default_factory=list)
     """Files without a byte behind the last segment, oldest first."""
+    found_in: dict[int, Path] = field(default_factory=dict)
+    """The folder of each segment."""
 
     def path(self, base: int) -> Path:
-        return self.folder / segment_name(base)
+        """Where the segment is, or is to be made."""
+        folder = self.found_in.get(base)
+        if folder is None:
+            writable = self.folders.writable
+            folder = writable[base // (self.segment_size or 1) % len(writable)]
+        return folder / segment_name(base)
 
 
-def list_log_files(disk: Disk, folder: Path, *, tolerant: bool = False) -> LogFiles:
-    """The segments in `folder`.
+def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = False) -> LogFiles:
+    """The segments in these folders, or in this one.
 
     Raises StrayFileError, SegmentLengthError, or DamagedStoreError for a gap; `tolerant` (for reading) notes a stray
     file and a gap instead and goes on, and leaves out a segment of the wrong length.
     """
+    if isinstance(folders, Path):
+        folders = LogFolders(folders, (folders,))
     notes: list[str] = []
     entries: list[tuple[int, FolderEntry]] = []
-    for entry in disk.list(folder):
-        base = segment_base(entry.name)
-        if entry.is_folder:
-            continue
-        if base is not None:
-            entries.append((base, entry))
-        elif tolerant:
-            notes.append(str(StrayFileError(folder / entry.name)))
-        else:
-            raise StrayFileError(folder / entry.name)
+    found_in: dict[int, Path] = {}
+    for folder in folders.all:
+        for entry in disk.list(folder):
+            base = segment_base(entry.name)
+            if entry.is_folder:
+                continue
+            wrong: DamagedStoreError | None = None
+            if base is None:
+                wrong = StrayFileError(folder / entry.name)
+            elif base in found_in:
+                wrong = DamagedStoreError(
+                    f"{folder / entry.name}: found this segment in {found_in[base]} too, expected it once. Find out "
+                    "which one is right, and move the other away"
+                )
+            if wrong is None:
+                assert base is not None
+                entries.append((base, entry))
+                found_in[base] = folder
+            elif tolerant:
+                notes.append(str(wrong))
+            else:
+                raise wrong
+    entries.sort(key=lambda found: found[0])
     empty: list[Path] = []
     while entries and entries[-1][1].size == 0:
-        empty.insert(0, folder / entries.pop()[1].name)
+        base, entry = entries.pop()
+        empty.insert(0, found_in.pop(base) / entry.name)
     segment_size = _segment_size(entries)
     bases: list[int] = []
     for base, entry in entries:
         assert segment_size is not None
-        path = folder / entry.name
-        wrong: DamagedStoreError | None = None
+        path = found_in[base] / entry.name
+        wrong = None
         if entry.size != segment_size or base % segment_size:
             wrong = SegmentLengthError(path, entry.size, segment_size)
         elif bases and base != bases[-1] + segment_size:
@@ -80,7 +136,7 @@ def list_log_files(disk: Disk, folder: Path, *, tolerant: bool = False) -> LogFi
             notes.append(str(wrong))
             if entry.size == segment_size and base % segment_size == 0:
                 bases.append(base)  # a gap alone: what lies behind it is read
-    return LogFiles(folder, bases, segment_size, notes, empty)
+    return LogFiles(folders, bases, segment_size, notes, empty, found_in)
 
 
 def _segment_size(entries: list[tuple[int, FolderEntry]]) -> int | None:

@@ -60,7 +60,7 @@ class LogReader:
         *,
         check_crc_property: bool = False,
     ) -> None:
-        self.disk, self.folder = disk, files.folder
+        self.disk, self.folder = disk, files.folders.main
         self.check_crc_property = check_crc_property
         """Whether a record without a right CRC property is damaged, wherever CRCs are checked."""
         self.segment_size = files.segment_size or 0

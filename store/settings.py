@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass, replace
 
 from .errors import InvalidSettingsError
-from .settings_check import Ranges, check_delay_levels, check_fields, check_host, check_hours
+from .settings_check import Ranges, check_delay_levels, check_fields, check_folders, check_host, check_hours
 
 PAGE_SIZE = 4096
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -111,6 +111,11 @@ class StoreSettings:
     """How many bytes of disk blocks are allocated at a time, ahead of the append position."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
+    commit_log_folders: tuple[str, ...] = ()
+    """Folders of the commit log, each absolute or below the store's: its segments are made in them in turn
+    (`storePathCommitLog`, there separated by commas). Empty: `commitlog`. Whoever opens the store must name them."""
+    commit_log_read_only_folders: tuple[str, ...] = ()
+    """Folders that hold segments too, and get no new ones (`readOnlyCommitLogStorePaths`)."""
     multi_dispatch: bool = False
     """Whether a message that names light queues in its property INNER_MULTI_DISPATCH stands in those too
     (`enableMultiDispatch` with `enableLmq`). What stands in light queues is read and kept in any case."""
@@ -166,6 +171,7 @@ class StoreSettings:
             raise InvalidSettingsError(f"segment_size={self.segment_size}: expected a multiple of {PAGE_SIZE}")
         if not isinstance(self.flush_mode, FlushMode):
             raise InvalidSettingsError(f"flush_mode={self.flush_mode!r}: expected FlushMode.ASYNC or FlushMode.SYNC")
+        check_folders(self, "commit_log_folders", "commit_log_read_only_folders")
         check_host("store_host", self.store_host)
         check_delay_levels("delay_levels", self.delay_levels)
         check_hours("delete_when", self.delete_when)

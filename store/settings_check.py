@@ -38,6 +38,20 @@ def check_fields(settings: DataclassInstance, ranges: Ranges) -> None:
                 raise InvalidSettingsError(f"{name}={value!r}: expected text")
 
 
+def check_folders(settings: DataclassInstance, *names: str) -> None:
+    """Tuples of paths, none of them twice."""
+    for name in names:
+        folders = getattr(settings, name)
+        if not isinstance(folders, tuple) or not all(
+            isinstance(f, str) and f.strip() and "\0" not in f for f in folders
+        ):
+            raise InvalidSettingsError(
+                f"{name}={folders!r}: expected a tuple of paths, as in ('/disk1/log', '/disk2/log')"
+            )
+        if len(set(folders)) < len(folders):
+            raise InvalidSettingsError(f"{name}={folders!r}: expected each folder once")
+
+
 def check_host(name: str, host: object) -> None:
     """An address in digits and a port."""
     if not isinstance(host, tuple) or len(host) != 2:

@@ -273,3 +273,17 @@ def test_a_broken_escape_names_its_line() -> None:
     with pytest.raises(MalformedEscapeError, match="line 2") as raised:
         parse_properties(b"a=1\nb\\u00e=1\n")
     assert raised.value.line == 2
+
+
+def test_folders_of_the_commit_log(tmp_path: Path) -> None:
+    text = (
+        "storePathRootDir=/store\nstorePathCommitLog=/disk1/log, /disk2/log\nreadOnlyCommitLogStorePaths=/disk3/log\n"
+    )
+    found = read(tmp_path, text)
+    assert found.settings.commit_log_folders == ("/disk1/log", "/disk2/log")
+    assert found.settings.commit_log_read_only_folders == ("/disk3/log",)
+    assert found.ignored == ()
+    elsewhere = read(tmp_path, "storePathRootDir=/store\nstorePathCommitLog=/disk1/log\n")
+    assert elsewhere.settings.commit_log_folders == ("/disk1/log",)
+    usual = read(tmp_path, "storePathRootDir=/store\nstorePathCommitLog=/store/commitlog\n")
+    assert usual.settings == StoreSettings()

@@ -28,7 +28,10 @@ NO_NUMBERS: tuple[Any, ...] = (True, False, 1.0, 1e300, float("nan"), "1", "many
 NO_SWITCHES: tuple[Any, ...] = (0, 1, "true", "false", "", 1.0, [], ...)
 NO_TEXTS: tuple[Any, ...] = (0, True, b"1s", ["1s"], 1.5, ...)
 
+NO_FOLDERS = ("one", ("",), (" ",), ("a", "a"), ["a"], (1,), ("a\0",), (None,), 1, None)
 NONSENSE: dict[str, tuple[Any, ...]] = {
+    "commit_log_folders": NO_FOLDERS,
+    "commit_log_read_only_folders": NO_FOLDERS,
     "segment_size": (4097, 8191, (1 << 31) - 4095),
     "flush_mode": ("SYNC_FLUSH", None, 1, True, FlushMode),
     "store_host": (
@@ -139,6 +142,10 @@ def test_the_edges_are_accepted(name: str, value: Any) -> None:
     assert getattr(StoreSettings(**{name: value}), name) == value
 
 
+ELSEWHERE = {"store_host", "commit_log_folders", "commit_log_read_only_folders"}
+"""What broker_conf.py maps by rules of its own."""
+
+
 def docstrings() -> dict[str, str]:
     """What stands below each field."""
     tree = ast.parse(inspect.getsource(settings_module))
@@ -159,7 +166,9 @@ def test_every_field_says_what_it_is_and_what_rocketmq_calls_it() -> None:
         if theirs is not None:
             assert f"`{theirs}`" in told[name], name
         else:
-            assert name in OURS_ALONE | {"store_host"}, f"map {name} in store/broker_conf.py, or say that it is ours"
+            assert name in OURS_ALONE | ELSEWHERE, f"map {name} in store/broker_conf.py, or say that it is ours"
+    assert "`storePathCommitLog`" in told["commit_log_folders"]
+    assert "`readOnlyCommitLogStorePaths`" in told["commit_log_read_only_folders"]
     assert "`brokerIP1`" in told["store_host"] and "`listenPort`" in told["store_host"]
     assert set(NAMES) | OURS_ALONE <= set(FIELDS)
 
