@@ -31,13 +31,20 @@ def live(support: Callable[[str], ModuleType], tmp_path: Path) -> Live:
 
 @pytest.fixture
 def live_all(tmp_path: Path) -> LiveAll:
-    """`live_all(seeds, steps, kernel)`: many of them, in as many processes as there are cores."""
+    """`live_all(seeds, steps, kernel)`: many of them, in as many processes as there are cores for it."""
 
     def run(seeds: list[int], steps: int, kernel: str) -> None:
-        cores = min(os.cpu_count() or 1, len(seeds))
+        # One in a process that runs tests beside others.
+        cores = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(os.cpu_count() or 1, len(seeds))
         command = [sys.executable, "-P", str(PROGRAM), str(tmp_path), kernel, str(steps)]
+        environment = {**os.environ, "PYTHONHASHSEED": "0"}  # a seed is one life, sets of texts included
         programs = [
-            subprocess.Popen([*command, *map(str, seeds[i::cores])], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            subprocess.Popen(
+                [*command, *map(str, seeds[i::cores])],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
             for i in range(cores)
         ]
         said = [program.communicate()[0].decode() for program in programs]

@@ -22,9 +22,11 @@ RERUN = "FLIGHTLOG_MODEL_SEEDS"
 
 
 def chunks() -> list[list[int]]:
-    """The seeds of every test: those of the environment, or all of them."""
+    """The seeds of every test: those of the environment, or all of them, and as many new ones where the run's are."""
     seeds: list[int] = []
-    for part in os.environ.get(RERUN, f"0-{SEEDS - 1}").split(","):
+    drawn = int(os.environ["FLIGHTLOG_SEED"]) * SEEDS
+    usual = f"0-{SEEDS - 1}" + (f",{drawn}-{drawn + SEEDS - 1}" if drawn else "")
+    for part in os.environ.get(RERUN, usual).split(","):
         first, _, last = part.partition("-")
         seeds += range(int(first), int(last or first) + 1)
     return [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]

@@ -243,6 +243,12 @@ class PowerDisk(RealDisk):
             if folder in self._kept:
                 count = round(chance) * len(changes) if chance in (0, 1) else dice.randint(0, len(changes))
                 self._survive(folder, count)
+        # A folder whose own name, or one above, was not synced goes with all that is in it.
+        self._kept = {
+            folder: names
+            for folder, names in self._kept.items()
+            if all(above in self._kept for above in folder.parents if above.is_relative_to(self.root))
+        }
         names = {inode: path for path, inode in self._live.items()}
         left: dict[Path, bytes] = {}
         for folder, kept in sorted(self._kept.items(), key=_by_path):
