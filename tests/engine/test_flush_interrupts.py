@@ -16,6 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
+from flightlog.engine.bell import Bell
 
 if TYPE_CHECKING:
     from tests.conftest import Scale
@@ -101,7 +102,7 @@ def test_the_first_future_of_a_store_interrupted(
 
 
 def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
-    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, support: Callable[[str], ModuleType]
+    tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     """By real signals; the sync goes on without the closer, and completes the futures."""
     path = tmp_path / "store"
@@ -110,18 +111,30 @@ def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
     disk.hold("sync", "/commitlog/")
     future = store.put_async(Message("t", b"second"))
     assert disk.held.acquire(timeout=60)
-    process, main = support("process"), threading.get_ident()
-
-    def interrupt_the_wait() -> None:  # not before it: that would end more than the close
-        process.wait_until(lambda: process.is_in(main, "MessageStore.close", "Bell.wait"))
-        signal.raise_signal(signal.SIGINT)
-
+    main = threading.get_ident()
     for _ in range(3):
-        interrupt = threading.Thread(target=interrupt_the_wait)
-        with pytest.raises(KeyboardInterrupt):
-            interrupt.start()
-            store.close()
-        interrupt.join()
+        came = threading.Event()
+
+        def interrupt_the_wait(number: int, frame: FrameType | None) -> None:
+            # Nowhere else: before it, more than the close would end; in a callback of the garbage collector, nothing.
+            if frame is not None and frame.f_code is Bell.wait.__code__:
+                came.set()
+                raise KeyboardInterrupt
+
+        def send_until_it_came() -> None:
+            while not came.wait(0.01):
+                signal.pthread_kill(main, signal.SIGINT)
+
+        before = signal.signal(signal.SIGINT, interrupt_the_wait)
+        sender = threading.Thread(target=send_until_it_came)
+        sender.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                store.close()
+        finally:
+            came.set()
+            sender.join()
+            signal.signal(signal.SIGINT, before)
         assert store.is_closed and not future.done()
     disk.release()
     assert future.result(60).status is PutStatus.PUT_OK

@@ -171,3 +171,25 @@ def test_empty_segments_at_the_end_are_removed_by_the_next_writer(
         store.put(Message("t", b"next" + bytes(3000)))
         assert bodies(store) == [*put, b"next" + bytes(3000)]
     assert assert_clean(disk.root).records == segments + 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_entries_that_a_cut_took_of_messages_that_retention_took(
+    seed: int, disk: PowerDisk, assert_clean: AssertClean
+) -> None:
+    """Recovery fills their places up; they lie before the queue's first message, so nobody misses them."""
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    for number in range(4):
+        store.put(Message("t", b"%d" % number))
+    store._upkeep.flush_queues()
+    store.put_many([Message("t", b"%d" % number + bytes(600)) for number in range(4, 40)])
+    store.flush()
+    assert len(bodies(store)) == 40
+    assert store.clean_up(retention_hours=0).segments
+    first, end = store.queues()["t", 0]
+    kill(store)
+    disk.cut(random.Random(seed), chance=0)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert 4 < first <= store.queues()["t", 0][0] and store.queues()["t", 0][1] == end == 40
+        assert [int(body[:2].strip(b"\0")) for body in bodies(store)] == list(range(first, end))
+    assert_clean(disk.root)
