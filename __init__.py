@@ -25,6 +25,7 @@ from .engine.message_store import MessageStore
 from .engine.message_store import open_store as open
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
+from .store.column_records import AppendResult
 from .store.compression import CompressionType
 from .store.errors import FlightlogError
 from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
@@ -37,6 +38,7 @@ if _TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AppendResult",
     "Boundary",
     "CompressionType",
     "FlightlogError",

@@ -20,9 +20,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from ..index.queue_table import QueueTable
 from ..store.clock import Clock, SystemClock
+from ..store.column_records import AppendResult
 from ..store.disk import Disk, RealDisk
 from ..store.errors import FlightlogError, ForkedStoreError, StoreClosedError
 from ..store.lock import watch_fork
@@ -147,6 +149,30 @@ class MessageStore(TopicWriting, ReadableStore):
         """
         self._check_usable()
         return self._putter.put_many(messages)
+
+    def append_columns(self, topic: str, columns: Any) -> AppendResult:
+        """Append the rows of an Arrow record batch or table, or of a mapping of names to numpy arrays and sequences, as
+        `put_many` would append their messages, without an object for each; returns where they went, as arrays.
+
+        The columns, by the names of `read_batch` or of a Message, in any case of letters:
+
+            value, body                       the bodies: bytes; numpy S, V or rows of uint8; Arrow binary or string
+            tags, uniqKey                     texts; empty or missing: none
+            keys                              one text a row, or a list of them
+            properties                        a mapping a row (Arrow: a map), or a column each (a mapping; a struct)
+            partition, queue_id               whole numbers; missing: the topic's queues take turns; no column: 0
+            bornTimestamp, born_timestamp_ms  ms, or times; missing: the store time
+            flag                              whole numbers
+
+        A single number or text stands for a column full of it. All rows are checked before the first one is appended,
+        and the error names the first row at fault. Rows of one hold of the log (about 1 MiB) get one store time. If a
+        property has a meaning to a put (WAIT, delays, light queues), all rows are put as messages.
+
+        A DiskFullError in the middle leaves the rows before it stored: its `appended` says which. Otherwise as
+        `put_many`: one sync for all of them under sync flush.
+        """
+        self._check_usable()
+        return self._putter.append_columns(topic, columns)
 
     def flush(self) -> None:
         """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not

@@ -5,15 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
 
 from ..store.clock import Clock
+from ..store.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
 from ..store.commit_log import Appended, CommitLog
 from ..store.errors import DiskFullError
 from ..store.message import Message, PutResult, PutStatus
 from ..store.record import PreparedRecord, prepare
 from ..store.settings import FlushMode, StoreSettings
+from .columns.taking import all_rows
 from .dispatcher import Dispatcher
-from .diverting import Divert
+from .diverting import Divert, refuse_delays
 from .flush_service import FlushService
 from .pending_puts import PendingPuts
 from .topics import TopicTable
@@ -21,6 +25,9 @@ from .upkeep import Upkeep
 
 BATCH_SIZE = 256 << 10
 """How many bytes of records a put of many appends under one hold of the append lock."""
+
+COLUMNS_BATCH_SIZE = 1 << 20
+"""The same for columns, whose bytes take a fraction of the time."""
 
 TIMED_EVERY = 16
 """One put in so many is timed."""
@@ -105,6 +112,42 @@ class Putter:
             self._dispatcher.catch_up()
         if self._retention.is_disk_full:
             self._retention.refuse_puts()
+
+    def append_columns(self, topic: str, columns: Any) -> AppendResult:
+        self._check_room()
+        parts = all_rows(topic, columns, self._settings, self._log.segment_size)
+        is_uncommon = self._divert is not refuse_delays or self._settings.append_crc_property
+        if is_uncommon or any(rows.is_uncommon for rows in parts):
+            return self._append_as_messages(topic, [message for rows in parts for message in rows.messages()])
+        for rows in parts:
+            rows.choose_queues(lambda queue_id: self._topics.queue_for(topic, queue_id, is_internal=False))
+        records = [rows.records() for rows in parts]
+        try:
+            for part in records:
+                while part.done < len(part):
+                    self._log.append_columns(part, COLUMNS_BATCH_SIZE)
+        except DiskFullError as e:
+            e.appended = self._await_rows(topic, records)
+            raise
+        finally:
+            self._wake(self._is_sync)
+        return self._await_rows(topic, records)
+
+    def _append_as_messages(self, topic: str, messages: Sequence[Message]) -> AppendResult:
+        try:
+            return result_of_puts(topic, self.put_many(messages))
+        except DiskFullError as e:
+            e.appended = result_of_puts(topic, e.results)
+            raise
+
+    def _await_rows(self, topic: str, records: Sequence[ColumnRecords]) -> AppendResult:
+        """What was appended, once it is as durable as a put's."""
+        result = result_of(records, topic, PutStatus.PUT_OK)
+        if self._is_sync and len(result):
+            end = int(result.physical_offsets[-1] + result.sizes[-1])
+            if not self._log.flush(self._sync_timeout_s, end):
+                return replace(result, status=PutStatus.FLUSH_DISK_TIMEOUT)
+        return result
 
     def _append_one(self, message: Message) -> tuple[PutResult, bool]:
         """Append it; returns where it went, and whether it is to wait for a sync."""

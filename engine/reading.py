@@ -271,9 +271,11 @@ class QueueReader:
         if queue is None:
             return arrow.empty_batch(columns)
         reader = arrow.BatchReader(self._reader, key, queue, *limits, on_corrupt == "skip")
+        hold = Hold(self._holds, self._reader.min_offset, self)
         try:
             return reader.read(queue_offset, columns)
         finally:
+            hold.release()
             self.corrupt_skipped += reader.skipped
 
 

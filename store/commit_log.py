@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 
 from . import native
 from .clock import Clock
+from .column_appends import ColumnAppends
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from .crc_property import put_crc_property
 from .disk import Disk
@@ -60,7 +61,7 @@ Intent = tuple[int, int, dict[QueueKey, int]]
 """Start and stop of the bytes being written, and the queues that advance, with their next offsets."""
 
 
-class CommitLog:
+class CommitLog(ColumnAppends):
     """The writable commit log of one open store."""
 
     def __init__(
@@ -135,10 +136,7 @@ class CommitLog:
         after a failed sync, StoreClosedError after `stop_appends`.
         """
         with self._append_lock:
-            if self.poison is not None:
-                raise StorePoisonedError(self._folder.parent, self.poison)
-            if self._takes_no_more:
-                raise self._closed_error()
+            self._check_appendable()
             self.settle()
             try:
                 for record in records:
@@ -184,6 +182,12 @@ class CommitLog:
         if self._lacks_room != (lack is not None):
             self._lacks_room = lack is not None
             tell_room(self._folder.parent, lack, self.end)
+
+    def _check_appendable(self) -> None:
+        if self.poison is not None:
+            raise StorePoisonedError(self._folder.parent, self.poison)
+        if self._takes_no_more:
+            raise self._closed_error()
 
     def stop_appends(self) -> None:
         """Refuse every append from now on; the one that is under way is waited for."""

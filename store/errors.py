@@ -50,6 +50,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .column_records import AppendResult
     from .message import PutResult
 
 EXIT_USAGE = 2
@@ -281,6 +282,8 @@ class DiskFullError(DiskError):
 
     results: Sequence[PutResult] = ()
     """Of a `put_many`: what became of the messages before."""
+    appended: AppendResult | None = None
+    """Of an `append_columns`: the rows before."""
 
     def __init__(self, path: Path, wanted: int, detail: str) -> None:
         super().__init__(

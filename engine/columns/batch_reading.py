@@ -82,6 +82,10 @@ class BatchReader:
         while index < queue.end and count_left > 0:
             units = queue.units(index, min(count_left, queue.end - index, PAGE_ENTRIES))
             if not len(units):
+                queue.skip_removed()
+                if queue.min_index > index:
+                    self.next_queue_offset = index = queue.min_index
+                    continue
                 if not self._skips:
                     if is_first:
                         raise missing_file(self._reader, self._key, index, queue.end)
@@ -133,7 +137,7 @@ class BatchReader:
         inside = valid_mask(units) & (places >= 0) & (places <= segment.size - sizes)
         stop = len(units) if inside.all() else int(inside.argmin())
         rows: Rows = np.empty(stop, FRAME_DTYPE)
-        if not stop:
+        if not stop or self._reader.check_crc_property:
             return None, rows[:0]
         try:
             view = memoryview(segment.mapping())

@@ -281,3 +281,30 @@ def test_no_room_to_keep_a_torn_tail(
     kept = [file.read_bytes() for file in (path / "flightlog").glob("cut-*")]
     assert b"torn" * 30 in kept
     assert assert_clean(path).records == 3
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("operation", ["create", "allocate"])
+def test_columns_are_stored_up_to_the_row_that_had_no_room(
+    operation: str, mode: FlushMode, kernel: str, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
+) -> None:
+    bodies = [b"%d" % i for i in range(500)]
+    stored = []
+    for name in ("messages", "columns"):
+        with flightlog.open(tmp_path / name, settings(mode), disk=disk) as store:
+            disk.fail(operation, "commitlog/", errno.ENOSPC, skip=2)
+            with pytest.raises(DiskFullError) as caught:
+                if name == "columns":
+                    store.append_columns("t", {"body": bodies})
+                else:
+                    store.put_many([flightlog.Message("t", body) for body in bodies])
+            found = caught.value.appended
+            stored.append(len(caught.value.results) if found is None else len(found))
+            assert [message.body for message in store.read("t")] == bodies[: stored[-1]]
+            if mode is FlushMode.SYNC:
+                assert store._log.flushed == store._log.end
+            disk.heal()
+            assert store.append_columns("t", {"body": bodies[stored[-1] :]}).queue_offsets[0] == stored[-1]
+            assert [message.body for message in store.read("t")] == bodies
+        assert assert_clean(tmp_path / name).records == 500
+    assert 100 < stored[0] == stored[1] < 500, "the rows before the refused one are those that puts would have stored"

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from tests.house.conftest import House
 
 FACE = {
+    "AppendResult",
     "Boundary",
     "CompressionType",
     "FlightlogError",

@@ -1,0 +1,147 @@
+"""Properties of many messages as the texts that their records hold, made and checked all at once.
+
+The rules are those of `store/properties.py`: names and values are not empty, hold neither separator, and are UTF-8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...store import native
+from ...store import properties as props
+from ...store.errors import InvalidMessageError, PropertiesTooLargeError
+from ...store.record import PROPERTIES_MAX_SIZE
+from .ranges import Integers, Lists, Pairs, Ranges
+
+NAME_END = ord(props.NAME_END)
+VALUE_END = ord(props.VALUE_END)
+NO_KEY = "a key is not empty and has no space, which separates keys"
+DECODED_SIZE = 1 << 20
+"""Bytes of texts that are decoded at a time, to see whether they are UTF-8."""
+
+
+def key_texts(keys: Lists) -> Ranges:
+    """The keys of each row as one text. Raises InvalidMessageError for keys that could not be told apart."""
+    values = keys.values
+    row_ends = np.cumsum(keys.counts)
+    count = int(row_ends[-1]) if len(row_ends) else 0
+    items = np.repeat(keys.starts - (row_ends - keys.counts), keys.counts) + np.arange(count)
+    values = values.take(items)
+    if not values.present().all() or not values.sizes.all():
+        row = _row_of(row_ends, int((values.present() & (values.sizes > 0)).argmin()))
+        raise InvalidMessageError(
+            f"column 'keys', row {row}: a key is not empty and has no space, which separates keys"
+        )
+    source = np.append(values.data, np.uint8(ord(props.KEY_SEPARATOR)))
+    starts, sizes = np.full((count, 2), len(source) - 1), np.ones((count, 2), np.int64)
+    starts[:, 0], sizes[:, 0] = values.starts, values.sizes
+    text = gathered(source, starts.reshape(-1), sizes.reshape(-1))
+    ends = np.concatenate([[0], np.cumsum(values.sizes + 1)])[np.concatenate([[0], row_ends])]
+    if np.count_nonzero(text == ord(props.KEY_SEPARATOR)) != count:
+        spaces = np.flatnonzero(text == ord(props.KEY_SEPARATOR))
+        found = np.diff(np.searchsorted(spaces, ends))
+        row = int((found == keys.counts).argmin())
+        raise InvalidMessageError(
+            f"column 'keys', row {row}: a key is not empty and has no space, which separates keys"
+        )
+    sizes = np.diff(ends) - 1
+    return Ranges(text, ends[:-1], np.maximum(sizes, 0), sizes > 0)
+
+
+def property_texts(pairs: Pairs, count: int) -> Ranges:
+    """The text of each of `count` rows.
+
+    Raises InvalidMessageError, and PropertiesTooLargeError for a text that is too long, with the row.
+    """
+    pairs = _as_in_a_mapping(pairs)
+    _check_names(pairs)
+    if not pairs.values.present().all() or not pairs.values.sizes.all():
+        at = int((pairs.values.present() & (pairs.values.sizes > 0)).argmin())
+        _refuse(pairs, at, "has no value: RocketMQ's readers drop an empty name or value")
+    names = [name + props.NAME_END.encode() for name in pairs.names]
+    name_sizes = np.array([len(name) for name in names], np.int64)
+    name_starts = np.cumsum(name_sizes) - name_sizes
+    shared = np.frombuffer(props.VALUE_END.encode() + b"".join(names), np.uint8)
+    source = np.concatenate([shared, pairs.values.data])
+    starts, sizes = np.zeros((len(pairs.rows), 3), np.int64), np.ones((len(pairs.rows), 3), np.int64)
+    starts[:, 0], sizes[:, 0] = 1 + name_starts[pairs.codes], name_sizes[pairs.codes]
+    starts[:, 1], sizes[:, 1] = len(shared) + pairs.values.starts, pairs.values.sizes
+    text = gathered(source, starts.reshape(-1), sizes.reshape(-1))
+    row_ends = np.cumsum(np.bincount(pairs.rows, minlength=count))
+    bounds = np.zeros(count + 1, np.int64)
+    bounds[1:] = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])[row_ends]
+    _check_texts(text, bounds, np.diff(row_ends, prepend=0))
+    return Ranges(text, bounds[:-1], np.diff(bounds))
+
+
+def gathered(source: NDArray[np.uint8], starts: Integers, sizes: Integers) -> NDArray[np.uint8]:
+    """These ranges, one behind the other."""
+    out = np.empty(int(sizes.sum()), np.uint8)
+    native.gather(source, starts, sizes, out)
+    return out
+
+
+def _row_of(row_ends: Integers, item: int) -> int:
+    return int(np.searchsorted(row_ends, item, side="right"))
+
+
+def _refuse(pairs: Pairs, at: int, why: str) -> None:
+    name = pairs.names[int(pairs.codes[at])].decode("utf-8", "replace")
+    raise InvalidMessageError(f"row {int(pairs.rows[at])}: the property {name!r} {why}")
+
+
+def _check_names(pairs: Pairs) -> None:
+    used = np.bincount(pairs.codes, minlength=len(pairs.names)) > 0
+    for code, name in enumerate(pairs.names):
+        if used[code] and not name:
+            at = int((pairs.codes == code).argmax())
+            _refuse(pairs, at, "has no name: RocketMQ's readers drop an empty name or value")
+
+
+def _as_in_a_mapping(pairs: Pairs) -> Pairs:
+    """Of equal names in a row the place of the first and the value of the last, as a mapping keeps them: the column
+    `tags` replaces a property TAGS."""
+    identity = pairs.rows * max(len(pairs.names), 1) + pairs.codes
+    order = np.argsort(identity, kind="stable")
+    differs = np.diff(identity[order]) != 0
+    if differs.all():
+        return pairs
+    firsts, lasts = order[np.append(True, differs)], order[np.append(differs, True)]
+    kept = np.sort(firsts)
+    values = pairs.values.take(lasts[np.argsort(firsts)])
+    return Pairs(pairs.rows[kept], pairs.names, pairs.codes[kept], values)
+
+
+def _check_texts(text: NDArray[np.uint8], bounds: Integers, pair_counts: Integers) -> None:
+    sizes = np.diff(bounds)
+    if len(sizes) and sizes.max() > PROPERTIES_MAX_SIZE:
+        row = int(sizes.argmax())
+        raise PropertiesTooLargeError(
+            f"row {row}: properties, keys and tags take {sizes[row]} bytes, the format's limit is "
+            f"{PROPERTIES_MAX_SIZE}. Move data into the body"
+        )
+    for separator in (NAME_END, VALUE_END):
+        places = text == separator
+        if np.count_nonzero(places) != pair_counts.sum():
+            found = np.diff(np.searchsorted(np.flatnonzero(places), bounds))
+            row = int((found == pair_counts).argmin())
+            raise InvalidMessageError(
+                f"row {row}: a property contains the byte 0x01 or 0x02, which separates properties"
+            )
+    if len(text) and text.max() >= 0x80:
+        _check_utf8(text, bounds)
+
+
+def _check_utf8(text: NDArray[np.uint8], bounds: Integers) -> None:
+    """Separators stand on both sides of every name and value, so a text is UTF-8 only if each of them is."""
+    first = 0
+    while first < len(bounds) - 1:
+        last = max(int(np.searchsorted(bounds, bounds[first] + DECODED_SIZE, side="right")) - 1, first + 1)
+        start = int(bounds[first])
+        try:
+            text[start : int(bounds[last])].tobytes().decode()
+        except UnicodeDecodeError as e:
+            row = _row_of(bounds[1:], start + e.start)
+            raise InvalidMessageError(f"row {row}: a property cannot be written as UTF-8: {e.reason}") from e
+        first = last

@@ -1,0 +1,238 @@
+"""Columns as they are given, in one shape: byte strings as ranges of a buffer, numbers as arrays, pairs of properties.
+
+From numpy arrays and sequences of Python objects here, from Arrow arrays in `arrow_intake.py`. Nothing is copied that
+need not be; a column's own memory may be looked at until the call that takes it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...store.errors import InvalidMessageError
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Ranges:
+    """Byte strings: item i is data[starts[i] : starts[i] + sizes[i]]; a missing one has no bytes."""
+
+    data: NDArray[np.uint8]
+    starts: Integers
+    sizes: Integers
+    is_there: Mask | None = None
+    """None: every item is."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def take(self, items: Any) -> Ranges:
+        """Some of them, by index, mask or slice."""
+        is_there = None if self.is_there is None else self.is_there[items]
+        return Ranges(self.data, self.starts[items], self.sizes[items], is_there)
+
+    def present(self) -> Mask:
+        return np.ones(len(self), np.bool_) if self.is_there is None else self.is_there
+
+    def check(self, name: str) -> None:
+        """Raises InvalidMessageError for ranges outside of the data."""
+        good = (self.starts >= 0) & (self.sizes >= 0) & (self.sizes <= len(self.data))
+        good &= self.starts <= len(self.data) - np.where(good, self.sizes, 0)
+        if not good.all():
+            raise InvalidMessageError(f"column {name!r}, row {int(good.argmin())}: its bytes lie outside of the buffer")
+
+
+@dataclass(slots=True)
+class Lists:
+    """Several byte strings a row: those of row i are values[starts[i] : starts[i] + counts[i]]."""
+
+    values: Ranges
+    starts: Integers
+    counts: Integers
+
+
+@dataclass(slots=True)
+class Pairs:
+    """Properties: pair i belongs to row rows[i] and is called names[codes[i]]."""
+
+    rows: Integers
+    """Ascending."""
+    names: list[bytes]
+    codes: Integers
+    values: Ranges
+
+
+def missing(count: int) -> Ranges:
+    zeros = np.zeros(count, np.int64)
+    return Ranges(np.empty(0, np.uint8), zeros, zeros, np.zeros(count, np.bool_))
+
+
+def ranges_of(name: str, values: Any) -> Ranges:
+    """A column of bytes or text: a numpy array of type S, V, U or object, rows of bytes (uint8 of two dimensions), or a
+    sequence of bytes, text and None. Raises InvalidMessageError for anything else."""
+    if not isinstance(values, np.ndarray):
+        return _of_objects(name, values)
+    kind = values.dtype.kind
+    if kind in "OU" and values.ndim == 1:
+        return _of_objects(name, values.tolist())
+    is_bytes = (kind == "S" or (kind == "V" and values.dtype.fields is None)) and values.ndim == 1
+    if not is_bytes and not (values.dtype == np.uint8 and values.ndim == 2):
+        raise InvalidMessageError(
+            f"column {name!r}: a numpy array of {values.dtype} with {values.ndim} dimensions, expected bytes (S, V, "
+            "rows of uint8) or objects"
+        )
+    count = len(values)
+    width = values.dtype.itemsize if is_bytes else values.shape[1]
+    cells = np.ascontiguousarray(values).view(np.uint8).reshape(count, width)
+    sizes = np.full(count, width, np.int64)
+    if kind == "S" and width:  # numpy's own rule: zeros at the end are none of the value
+        filled = cells[:, ::-1] != 0
+        sizes = np.where(filled.any(axis=1), width - filled.argmax(axis=1), 0).astype(np.int64)
+    return Ranges(cells.reshape(-1), np.arange(count, dtype=np.int64) * width, sizes)
+
+
+def _of_objects(name: str, values: Iterable[Any]) -> Ranges:
+    parts = [_encoded(name, row, value) for row, value in enumerate(values)]
+    present = np.array([part is not None for part in parts], np.bool_)
+    raw = [part or b"" for part in parts]
+    sizes = np.array([len(part) for part in raw], np.int64)
+    data = np.frombuffer(b"".join(raw), np.uint8)
+    return Ranges(data, np.cumsum(sizes) - sizes, sizes, None if present.all() else present)
+
+
+def _encoded(name: str, row: int, value: Any) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise InvalidMessageError(f"column {name!r}, row {row}: a {type(value).__name__}, expected bytes or text")
+    try:
+        return value.encode()
+    except UnicodeEncodeError as e:
+        raise InvalidMessageError(f"column {name!r}, row {row}: text that cannot be written as UTF-8 ({e})") from e
+
+
+def each_alone(values: Ranges) -> Lists:
+    """One byte string a row, or none where it is missing or empty."""
+    return Lists(values, np.arange(len(values)), (values.present() & (values.sizes > 0)).astype(np.int64))
+
+
+def lists_of(name: str, values: Any) -> Lists:
+    """A column of keys: one as text, several as a sequence of texts, or None."""
+    if isinstance(values, np.ndarray) and values.dtype.kind != "O":
+        return each_alone(ranges_of(name, values))
+    flat: list[Any] = []
+    counts: list[int] = []
+    for row, value in enumerate(values):
+        if value is not None and not isinstance(value, (str, bytes, Sequence, np.ndarray)):
+            raise InvalidMessageError(f"column {name!r}, row {row}: a {type(value).__name__}, expected texts")
+        is_one = isinstance(value, (str, bytes))
+        several = () if value is None or not len(value) else (value,) if is_one else tuple(value)
+        flat += several
+        counts.append(len(several))
+    lengths = np.array(counts, np.int64)
+    return Lists(_of_objects(name, flat), np.cumsum(lengths) - lengths, lengths)
+
+
+def pairs_of(name: str, values: Any, count: int) -> Pairs:
+    """A column of properties: a mapping of names to columns, or a sequence of mappings and None."""
+    if isinstance(values, Mapping):
+        return fields_of([(field, ranges_of(f"{name}.{field}", column)) for field, column in values.items()], count)
+    codes: dict[bytes, int] = {}
+    rows: list[int] = []
+    found: list[int] = []
+    flat: list[Any] = []
+    for row, mapping in enumerate(values):
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise InvalidMessageError(f"column {name!r}, row {row}: a {type(mapping).__name__}, expected a mapping")
+        for key, value in (mapping or {}).items():
+            if key is None or value is None:
+                raise InvalidMessageError(f"column {name!r}, row {row}: the property {key!r}={value!r} has no text")
+            rows.append(row)
+            found.append(codes.setdefault(_encoded(name, row, key) or b"", len(codes)))
+            flat.append(value)
+    if len(values) != count:
+        raise InvalidMessageError(f"column {name!r}: {len(values)} rows, but there are {count} bodies")
+    return Pairs(np.array(rows, np.int64), list(codes), np.array(found, np.int64), _of_objects(name, flat))
+
+
+def fields_of(fields: list[tuple[str, Ranges]], count: int) -> Pairs:
+    """Properties whose values stand in a column each; what is missing there is no property of its row."""
+    for field, column in fields:
+        if len(column) != count:
+            raise InvalidMessageError(f"property {field!r}: {len(column)} rows, expected {count}")
+    parts = []
+    for field, column in fields:
+        rows = np.flatnonzero(column.present())
+        raw = _encoded("properties", 0, field) or b""
+        parts.append(Pairs(rows, [raw], np.zeros(len(rows), np.int64), column.take(rows)))
+    return merge(parts)
+
+
+def merge(parts: Sequence[Pairs]) -> Pairs:
+    """All the pairs, in order of their rows, and of one row in the order of the parts."""
+    if len(parts) == 1:
+        return parts[0]
+    codes: dict[bytes, int] = {}
+    renamed = [np.array([codes.setdefault(name, len(codes)) for name in part.names], np.int64) for part in parts]
+    rows = np.concatenate([np.empty(0, np.int64), *(part.rows for part in parts)])
+    order = np.argsort(rows, kind="stable")
+    found = np.concatenate(
+        [np.empty(0, np.int64), *(new[part.codes] for new, part in zip(renamed, parts, strict=True))]
+    )
+    return Pairs(rows[order], list(codes), found[order], _concatenated([part.values for part in parts]).take(order))
+
+
+def _concatenated(parts: Sequence[Ranges]) -> Ranges:
+    """One column behind the other; of each one's data only what is used."""
+    pieces: list[NDArray[np.uint8]] = []
+    starts: list[Integers] = [np.empty(0, np.int64)]
+    size = 0
+    for part in parts:
+        first = int(part.starts.min()) if len(part) else 0
+        stop = int((part.starts + part.sizes).max()) if len(part) else 0
+        pieces.append(part.data[first:stop])
+        starts.append(part.starts - first + size)
+        size += stop - first
+    sizes = np.concatenate([np.empty(0, np.int64), *(part.sizes for part in parts)])
+    present = np.concatenate([np.empty(0, np.bool_), *(part.present() for part in parts)])
+    return Ranges(np.concatenate([np.empty(0, np.uint8), *pieces]), np.concatenate(starts), sizes, present)
+
+
+def numbers_of(name: str, values: Any, count: int, bits: int) -> tuple[Integers, Mask]:
+    """A column of whole numbers, and which of them are there: one number for all rows, a numpy array, or a sequence of
+    numbers and None. Raises InvalidMessageError for what is none or has more bits."""
+    if isinstance(values, (int, np.integer)) and not isinstance(values, bool):
+        values = [int(values)] * count
+    present = np.ones(count, np.bool_)
+    if not isinstance(values, np.ndarray) or values.dtype.kind == "O":
+        listed = list(values)
+        for row, value in enumerate(listed):
+            if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool)):
+                raise InvalidMessageError(f"column {name!r}, row {row}: {value!r}, expected a whole number")
+        present = np.array([value is not None for value in listed], np.bool_)
+        values = [0 if value is None else int(value) for value in listed]
+        bad = next((row for row, value in enumerate(values) if not -1 << 63 <= value < 1 << 63), None)
+        if bad is not None:
+            raise InvalidMessageError(f"column {name!r}, row {bad}: {values[bad]} has more than {bits} bits")
+        values = np.array(values, np.int64)
+    elif values.dtype.kind == "M":
+        present = ~np.isnat(values)
+        values = np.where(present, values.astype("datetime64[ms]").astype(np.int64), 0)
+    if values.dtype.kind not in "iu" or values.ndim != 1:
+        raise InvalidMessageError(
+            f"column {name!r}: {values.dtype} of {values.ndim} dimensions, expected whole numbers"
+        )
+    highest = (1 << bits - 1) - 1
+    fits = values <= highest
+    if bits < 64:
+        fits &= values >= ~highest
+    if not fits.all():
+        row = int(fits.argmin())
+        raise InvalidMessageError(f"column {name!r}, row {row}: {values[row]} has more than {bits} bits")
+    return values.astype(np.int64), present

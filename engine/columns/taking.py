@@ -1,0 +1,221 @@
+"""From columns as they are given to records that wait for their append: every row checked, none made an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from ...store import properties as props
+from ...store.column_records import ColumnRecords
+from ...store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
+from ...store.message import Message
+from ...store.record import BLANK_SIZE, INT32_MAX, RECORD_EXTRA_SIZE, prepare
+from ...store.settings import StoreSettings
+from . import ranges, with_arrow
+from .property_texts import key_texts, property_texts
+from .ranges import Integers, Lists, Mask, Pairs, Ranges
+
+WRITABLE = ("value", "tags", "keys", "uniqKey", "partition", "bornTimestamp", "flag", "properties")
+"""The columns that an append takes, by the names that a read gives them."""
+ALIASES = {"body": "value", "uniq_key": "uniqKey", "queue_id": "partition", "born_timestamp_ms": "bornTimestamp"}
+"""What a Message calls them."""
+BY_LOWER_NAME = {name.lower(): name for name in WRITABLE} | ALIASES
+
+UNCOMMON = {
+    name.encode()
+    for name in (props.WAIT, props.DELAY, *props.TIMER_PROPERTIES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET)
+}
+"""Properties that a put looks at. Rows with one of them are put as messages."""
+
+Given = Mapping[str, Any]
+
+
+def parts_of(given: Any) -> list[Given]:
+    """The columns by our names, a part a chunk of Arrow. Raises InvalidMessageError for a column that is none of an
+    append, or is there twice."""
+    if isinstance(given, Mapping):
+        return [_named(given)]
+    if not hasattr(given, "__arrow_c_stream__") and not type(given).__module__.startswith("pyarrow"):
+        raise InvalidMessageError(
+            f"columns: a {type(given).__name__}, expected an Arrow record batch or table, or names mapped to columns"
+        )
+    return [_named(part) for part in with_arrow("arrow_intake", "append_columns").batches_of(given)]
+
+
+def _named(given: Mapping[Any, Any]) -> Given:
+    found: dict[str, Any] = {}
+    for name, column in given.items():
+        known = BY_LOWER_NAME.get(str(name).lower())
+        if known is None:
+            raise InvalidMessageError(
+                f"column {name!r}: an append takes {', '.join(WRITABLE)}; the rest is the store's"
+            )
+        if known in found:
+            raise InvalidMessageError(f"column {known!r} is there twice")
+        found[known] = column
+    if "value" not in found:
+        raise InvalidMessageError("no column 'value': expected the messages' bodies")
+    return found
+
+
+class Rows:
+    """The rows of one part, checked but for their topic's queues."""
+
+    def __init__(self, topic: str, given: Given, settings: StoreSettings, segment_size: int) -> None:
+        """Raises InvalidMessageError, or the one of its children that names the limit, with the first row at fault."""
+        # Everything about the topic is checked as for one message.
+        self._template = prepare(Message(topic, b""), settings, segment_size)
+        self._given = given
+        self.bodies = _ranges("value", given["value"])
+        count = self.count = len(self.bodies)
+        if not self.bodies.present().all():
+            raise InvalidMessageError(f"row {int(self.bodies.present().argmin())}: no body, expected bytes")
+        pairs = [part for part in self._pairs() if part is not None]
+        merged = ranges.merge(pairs)
+        self.texts = property_texts(merged, count)
+        names = {merged.names[code] for code in np.unique(merged.codes).tolist()}
+        self.is_uncommon = not names.isdisjoint(UNCOMMON)
+        """Whether these rows must be put as messages."""
+        self.queue_ids, self.has_queue = self._numbers("partition", 32, 0)
+        self.flags, has_flag = self._numbers("flag", 32, 0)
+        self.born_timestamps_ms, self.has_born = self._numbers("bornTimestamp", 64, None)
+        if (self.queue_ids < 0).any():
+            row = int((self.queue_ids < 0).argmax())
+            raise InvalidMessageError(f"row {row}: queue id {self.queue_ids[row]}, expected 0 to {INT32_MAX}")
+        if not has_flag.all():
+            raise InvalidMessageError(f"row {int(has_flag.argmin())}: no flag, expected a whole number")
+        self._check_sizes(settings, segment_size)
+
+    def _pairs(self) -> list[Pairs | None]:
+        given, count = self._given, self.count
+        properties = given.get("properties")
+        keys = given.get("keys")
+        return [
+            None if properties is None else _pairs("properties", properties, count),
+            None if keys is None else self._alone(props.KEYS, "keys", key_texts(_lists("keys", keys, count))),
+            None if given.get("tags") is None else self._alone(props.TAGS, "tags", self._texts("tags")),
+            None if given.get("uniqKey") is None else self._alone(props.UNIQ_KEY, "uniqKey", self._texts("uniqKey")),
+        ]
+
+    def _texts(self, name: str) -> Ranges:
+        given = self._given[name]
+        if isinstance(given, str):  # one for all rows
+            one = ranges.ranges_of(name, [given])
+            return one.take(np.zeros(self.count, np.int64))
+        return _ranges(name, given)
+
+    def _alone(self, name: str, column: str, texts: Ranges) -> Pairs:
+        """One property of each row, where it is not empty."""
+        _check_count(column, len(texts), self.count)
+        rows = np.flatnonzero(texts.present() & (texts.sizes > 0))
+        return Pairs(rows, [name.encode()], np.zeros(len(rows), np.int64), texts.take(rows))
+
+    def _numbers(self, name: str, bits: int, default: int | None) -> tuple[Integers, Mask]:
+        given = self._given.get(name)
+        if given is None:
+            return np.full(self.count, default or 0, np.int64), np.full(self.count, default is not None)
+        if _is_arrow(given):
+            numbers, present = with_arrow("arrow_intake", "append_columns").numbers_of(name, given, bits)
+        else:
+            numbers, present = ranges.numbers_of(name, given, self.count, bits)
+        _check_count(name, len(numbers), self.count)
+        return numbers, present
+
+    def _check_sizes(self, settings: StoreSettings, segment_size: int) -> None:
+        limit = settings.max_message_size
+        if not self.count:
+            return
+        row = int(self.bodies.sizes.argmax())
+        if self.bodies.sizes[row] > limit:
+            raise BodyTooLargeError(
+                f"row {row}: the body has {self.bodies.sizes[row]} bytes, the limit is {limit} (max_message_size)"
+            )
+        sizes = self.bodies.sizes + self.texts.sizes + self._template.size
+        row = int(sizes.argmax())
+        if sizes[row] > limit + RECORD_EXTRA_SIZE or sizes[row] + BLANK_SIZE > segment_size:
+            raise RecordTooLargeError(
+                f"row {row}: the record takes {sizes[row]} bytes; the limits are {limit + RECORD_EXTRA_SIZE} "
+                f"(max_message_size + 64 KiB) and {segment_size - BLANK_SIZE} (segment_size less its filler)"
+            )
+
+    def choose_queues(self, queue_for: Callable[[int | None], int]) -> None:
+        """Ask for every row's queue, as a put does: None where none is given."""
+        if not self.count:
+            return
+        if self.has_queue.all():
+            queue_for(int(self.queue_ids.max()))  # which has those below it made, too
+            return
+        asked = zip(self.queue_ids.tolist(), self.has_queue.tolist(), strict=True)
+        self.queue_ids = np.array([queue_for(queue_id if given else None) for queue_id, given in asked], np.int64)
+
+    def records(self) -> ColumnRecords:
+        bodies, texts = self.bodies, self.texts
+        return ColumnRecords(
+            replace(self._template),
+            self.queue_ids.astype(np.int32),
+            self.flags.astype(np.int32),
+            self.born_timestamps_ms,
+            self.has_born,
+            (bodies.data, bodies.starts, bodies.sizes),
+            (texts.data, texts.starts, texts.sizes),
+        )
+
+    def messages(self) -> list[Message]:
+        """The same as messages, for those that must be put one by one."""
+        return [
+            Message(
+                self._template.topic,
+                _bytes(self.bodies, row),
+                properties=props.decode_properties(_bytes(self.texts, row)),
+                queue_id=int(self.queue_ids[row]) if self.has_queue[row] else None,
+                flag=int(self.flags[row]),
+                born_timestamp_ms=int(self.born_timestamps_ms[row]) if self.has_born[row] else None,
+            )
+            for row in range(self.count)
+        ]
+
+
+def _bytes(column: Ranges, row: int) -> bytes:
+    start = int(column.starts[row])
+    return column.data[start : start + int(column.sizes[row])].tobytes()
+
+
+def _is_arrow(values: Any) -> bool:
+    return type(values).__module__.startswith("pyarrow")
+
+
+def _check_count(name: str, count: int, expected: int) -> None:
+    if count != expected:
+        raise InvalidMessageError(f"column {name!r}: {count} rows, but there are {expected} bodies")
+
+
+def _ranges(name: str, values: Any) -> Ranges:
+    if _is_arrow(values):
+        found: Ranges = with_arrow("arrow_intake", "append_columns").ranges_of(name, values)
+        return found
+    return ranges.ranges_of(name, values)
+
+
+def _lists(name: str, values: Any, count: int) -> Lists:
+    if isinstance(values, str):  # one for all rows
+        values = [values] * count
+    if _is_arrow(values):
+        found: Lists = with_arrow("arrow_intake", "append_columns").lists_of(name, values)
+        return found
+    return ranges.lists_of(name, values)
+
+
+def _pairs(name: str, values: Any, count: int) -> Pairs:
+    if not _is_arrow(values):
+        return ranges.pairs_of(name, values, count)
+    _check_count(name, len(values), count)
+    found: Pairs = with_arrow("arrow_intake", "append_columns").pairs_of(name, values)
+    return found
+
+
+def all_rows(topic: str, given: Any, settings: StoreSettings, segment_size: int) -> Sequence[Rows]:
+    """All rows of what was given, checked before any of them is appended."""
+    return [Rows(topic, part, settings, segment_size) for part in parts_of(given)]

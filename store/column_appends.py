@@ -1,0 +1,94 @@
+"""The commit log's append of columns: the invariants and the lock are those of `commit_log.py`."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+
+from .clock import Clock
+from .column_records import ColumnRecords
+from .errors import DiskFullError
+from .queue_offsets import QueueKey, QueueOffsets
+from .record import BLANK_SIZE
+from .segment import AppendSegment
+from .settings import StoreSettings
+
+
+class ColumnAppends(ABC):
+    """The part of a CommitLog that takes many records at once."""
+
+    _append_lock: threading.Lock
+    _settings: StoreSettings
+    _clock: Clock
+    _intent: tuple[int, int, dict[QueueKey, int]] | None
+    end: int
+    dispatched: int
+    appended_records: int
+    last_store_timestamp_ms: int
+    queue_offsets: QueueOffsets
+
+    def append_columns(self, records: ColumnRecords, size: int) -> None:
+        """Append the next rows, about `size` bytes of them or one. As `append`; `records.done` moves behind what was
+        appended, also if this raises."""
+        with self._append_lock:
+            self._check_appendable()
+            self.settle()
+            before = records.done
+            stop_row = max(records.fitting(before, size), before + 1)
+            try:
+                while records.done < stop_row:
+                    self._append_rows(records, stop_row)
+            except DiskFullError as e:
+                self._tell_room(e)
+                raise
+            finally:
+                self.appended_records += records.done - before
+                self._publish_end()
+
+    def _append_rows(self, records: ColumnRecords, stop_row: int) -> None:
+        """Append the rows up to `stop_row`, or as many as the active segment has room for."""
+        first = records.done
+        segment = self._segment_with_room(records.size_of(first, first + 1))
+        start = self.end
+        position = start - segment.base
+        stop_row = min(stop_row, records.fitting(first, segment.size - position - BLANK_SIZE))
+        if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.allocated:
+            stop_row = self._allocate(segment, records, stop_row)
+            self._tell_room(None)
+        now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
+        next_offsets = records.place(first, stop_row, start, now_ms, self.queue_offsets)
+        stop = start + records.size_of(first, stop_row)
+        self._intent = (start, stop, next_offsets)
+        records.encode(segment, first, stop_row)
+        self.last_store_timestamp_ms = now_ms
+        self.end = stop  # the commit point
+        records.done = stop_row
+        self.queue_offsets.update(next_offsets)
+        self._intent = None
+
+    def _allocate(self, segment: AppendSegment, records: ColumnRecords, stop_row: int) -> int:
+        """Have blocks for the rows up to `stop_row`, or for as many as there is room for; returns up to which."""
+        first, position, undispatched = records.done, self.end - segment.base, self.end - self.dispatched
+        try:
+            needed = position + records.size_of(first, stop_row) + BLANK_SIZE
+            segment.allocate_up_to(needed, self._settings.allocate_step_size, undispatched)
+        except DiskFullError:
+            if records.fitting(first, segment.allocated - position - BLANK_SIZE) == first:
+                needed = position + records.size_of(first, first + 1) + BLANK_SIZE
+                segment.allocate_up_to(needed, 0, undispatched)
+        return min(stop_row, records.fitting(first, segment.allocated - position - BLANK_SIZE))
+
+    @abstractmethod
+    def settle(self) -> None: ...
+
+    @abstractmethod
+    def _check_appendable(self) -> None: ...
+
+    @abstractmethod
+    def _segment_with_room(self, size: int) -> AppendSegment: ...
+
+    @abstractmethod
+    def _publish_end(self) -> None: ...
+
+    @abstractmethod
+    def _tell_room(self, lack: DiskFullError | None) -> None: ...

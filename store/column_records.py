@@ -1,0 +1,152 @@
+"""Records that wait for their append as columns, and where they went.
+
+All of them have one topic, no transaction and the hosts of the store; `engine/columns/` makes them from what is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import native
+from .message import PutResult, PutStatus
+from .queue_offsets import QueueKey, QueueOffsets
+from .record import PreparedRecord
+from .segment import AppendSegment
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AppendResult:
+    """Where the rows of an append went: arrays with one item a row, in its order."""
+
+    status: PutStatus
+    """As of a put: PUT_OK, or FLUSH_DISK_TIMEOUT for rows that are stored and not yet known to be durable."""
+    topic: str
+    queue_ids: NDArray[np.int32]
+    queue_offsets: Integers
+    physical_offsets: Integers
+    sizes: Integers
+    """Bytes of the whole records."""
+    store_timestamps_ms: Integers
+
+    def __len__(self) -> int:
+        return len(self.queue_offsets)
+
+
+class ColumnRecords:
+    """Checked rows. Rows below `done` are in the log; the other attributes tell where, up to there."""
+
+    def __init__(
+        self,
+        template: PreparedRecord,
+        queue_ids: NDArray[np.int32],
+        flags: NDArray[np.int32],
+        born_timestamps_ms: Integers,
+        has_born: NDArray[np.bool_],
+        bodies: tuple[NDArray[np.uint8], Integers, Integers],
+        properties: tuple[NDArray[np.uint8], Integers, Integers],
+    ) -> None:
+        """`template` is the record of a message without body and properties. `bodies` and `properties` are data, starts
+        and sizes."""
+        self.template = template
+        self.queue_ids, self.flags = queue_ids, flags
+        self._born_timestamps_ms, self.has_born = born_timestamps_ms, has_born
+        self._has_all_born = bool(has_born.all())
+        self.bodies, self.properties = bodies, properties
+        self.sizes: Integers = bodies[2] + properties[2] + template.size
+        self._ends: Integers = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
+        count = len(self.sizes)
+        self.queue_offsets = np.empty(count, np.int64)
+        self.physical_offsets = np.empty(count, np.int64)
+        self.store_timestamps_ms = np.empty(count, np.int64)
+        self.done = 0
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def born_timestamps_ms(self, now_ms: int, rows: slice) -> Integers:
+        born = self._born_timestamps_ms[rows]
+        return born if self._has_all_born else np.where(self.has_born[rows], born, now_ms)
+
+    def size_of(self, first: int, stop: int) -> int:
+        return int(self._ends[stop] - self._ends[first])
+
+    def fitting(self, first: int, size: int) -> int:
+        """The row behind the last one, from `first` on, that ends within `size` bytes."""
+        return int(np.searchsorted(self._ends, self._ends[first] + max(size, 0), side="right")) - 1
+
+    def place(self, first: int, stop: int, start: int, now_ms: int, known: QueueOffsets) -> dict[QueueKey, int]:
+        """Note where rows [first, stop) go; returns the queue offsets that come next."""
+        rows = slice(first, stop)
+        ids, inverse, counts = np.unique(self.queue_ids[rows], return_inverse=True, return_counts=True)
+        keys = [(self.template.topic, queue_id) for queue_id in ids.tolist()]
+        bases = np.array([known.get(key, 0) for key in keys], np.int64)
+        order = np.argsort(inverse, kind="stable")
+        rank = np.empty(stop - first, np.int64)
+        rank[order] = np.arange(stop - first) - np.repeat(np.cumsum(counts) - counts, counts)
+        self.queue_offsets[rows] = bases[inverse] + rank
+        self.physical_offsets[rows] = start + self._ends[first:stop] - self._ends[first]
+        self.store_timestamps_ms[rows] = now_ms
+        return dict(zip(keys, (bases + counts).tolist(), strict=True))
+
+    def encode(self, segment: AppendSegment, first: int, stop: int) -> None:
+        """Write rows [first, stop) to their places, which lie behind each other in this segment."""
+        template, rows = self.template, slice(first, stop)
+        start, now_ms = int(self.physical_offsets[first]), int(self.store_timestamps_ms[first])
+        (bodies, body_starts, body_sizes), (texts, text_starts, text_sizes) = self.bodies, self.properties
+        native.encode_columns(
+            segment.append_mapping(),
+            start - segment.base,
+            template.magic,
+            template.sys_flag,
+            start,
+            now_ms,
+            template.born_host,
+            template.store_host,
+            template.topic_raw,
+            self.queue_ids[rows],
+            self.flags[rows],
+            self.queue_offsets[rows],
+            self.born_timestamps_ms(now_ms, rows),
+            bodies,
+            body_starts[rows],
+            body_sizes[rows],
+            texts,
+            text_starts[rows],
+            text_sizes[rows],
+        )
+
+
+def result_of(parts: Sequence[ColumnRecords], topic: str, status: PutStatus) -> AppendResult:
+    """Where the rows that are done went."""
+
+    def joined(name: str, kind: Any = np.int64) -> NDArray[Any]:
+        found = [getattr(part, name)[: part.done] for part in parts]
+        return found[0] if len(found) == 1 else np.concatenate([np.empty(0, kind), *found])
+
+    return AppendResult(
+        status,
+        topic,
+        joined("queue_ids", np.int32),
+        joined("queue_offsets"),
+        joined("physical_offsets"),
+        joined("sizes"),
+        joined("store_timestamps_ms"),
+    )
+
+
+def result_of_puts(topic: str, results: Sequence[PutResult]) -> AppendResult:
+    """The same of rows that were put as messages."""
+    numbers = np.array([result[2:7] for result in results], np.int64).reshape(-1, 5)
+    queue_ids, queue_offsets, physical_offsets, sizes, store_timestamps_ms = numbers.T.copy()
+    late = any(result.status is not PutStatus.PUT_OK for result in results)
+    status = PutStatus.FLUSH_DISK_TIMEOUT if late else PutStatus.PUT_OK
+    return AppendResult(
+        status, topic, queue_ids.astype(np.int32), queue_offsets, physical_offsets, sizes, store_timestamps_ms
+    )
