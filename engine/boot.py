@@ -24,7 +24,8 @@ from pathlib import Path
 
 from ..index.index_file import IndexState
 from ..index.key_index import KeyIndex
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, find_file_entries
+from ..index.queue_extension import DEFAULT_EXTENSION_FILE_SIZE, EXTENSION_FOLDER
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, find_extension_file_size, find_file_entries
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
@@ -53,7 +54,16 @@ WRITE_SIZE = 4 << 20
 """Bytes of the log that are written again at once."""
 
 KNOWN_NAMES = frozenset(
-    {COMMIT_LOG_FOLDER, CONSUME_QUEUE_FOLDER, FLIGHTLOG_FOLDER, CHECKPOINT_FILE, LOCK_FILE, ABORT_FILE, "abort.bak"}
+    {
+        COMMIT_LOG_FOLDER,
+        CONSUME_QUEUE_FOLDER,
+        EXTENSION_FOLDER,
+        FLIGHTLOG_FOLDER,
+        CHECKPOINT_FILE,
+        LOCK_FILE,
+        ABORT_FILE,
+        "abort.bak",
+    }
     | {"index", "config", "lost+found"}
 )
 
@@ -114,7 +124,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     evidence = read_evidence(disk, path, tolerant=False, folders=folders)
     _refuse_unsupported(path, disk)
     files = _adopt_segments(path, evidence.files, settings)
-    table = QueueTable(disk, path, _adopt_queue_entries(path, disk, settings), in_memory=False)
+    sizes = _adopt_queue_entries(path, disk, settings), _adopt_extension_file_size(path, disk, settings)
+    table = QueueTable(disk, path, sizes[0], in_memory=False, extension_file_size=sizes[1])
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
     index = open_index(disk, path, settings, clock)
     topics = TopicTable(disk, path, settings, clock)
@@ -159,7 +170,6 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
 def _refuse_unsupported(path: Path, disk: Disk) -> None:
     features = {
         "batchconsumequeue": "it has batch consume queues (batchconsumequeue/)",
-        "consumequeue_ext": "it has consume-queue extensions (consumequeue_ext/)",
         "compaction/compactionLog": "it has compacted topics (compaction/)",
     }
     for name, feature in features.items():
@@ -183,6 +193,16 @@ def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings) -> int
     if wanted is not None and wanted != found:
         raise GeometryMismatchError(path, "queue_file_entries", wanted, found)
     return found
+
+
+def _adopt_extension_file_size(path: Path, disk: Disk, settings: StoreSettings) -> int | None:
+    """None where queues are to have no extension."""
+    if not settings.queue_extension and not disk.exists(path / EXTENSION_FOLDER):
+        return None
+    found, wanted = find_extension_file_size(disk, path), settings.queue_extension_file_size
+    if found is not None and wanted is not None and wanted != found:
+        raise GeometryMismatchError(path, "queue_extension_file_size", wanted, found)
+    return found or wanted or DEFAULT_EXTENSION_FILE_SIZE
 
 
 def _sync_log(disk: Disk, reader: LogReader, folders: LogFolders, start: int, end: int, *, writes_again: bool) -> None:

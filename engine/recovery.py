@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..index.dispatch import DispatchCount, DispatchRules
-from ..index.queue_table import QueueTable, last_entry
+from ..index.queue_table import QueueTable, has_lost_unit, last_entry
 from ..index.queue_unit import QueueUnit
 from ..store.errors import CorruptRecordError
 from ..store.log_reader import LogReader
@@ -190,6 +190,8 @@ def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
             wrong = _entry_disagreement(reader, key, queue.end - 1, last_entry(queue))
             if wrong is not None:
                 return wrong
+            if queue.extension is not None and has_lost_unit(queue, queue.end - 1):
+                return f"queue {key[0]} {key[1]}: its last entry {queue.end - 1} names no unit of its extension"
     return None
 
 

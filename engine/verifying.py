@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ..index.consume_queue import ConsumeQueue
 from ..index.dispatch import DispatchRules, queue_entries
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders
-from ..index.queue_unit import UNIT_DTYPE, Units, same_message, valid_mask
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
+from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.disk import Disk
 from ..store.errors import ConfigFileError, SegmentLengthError
@@ -137,10 +137,7 @@ class _QueueCheck:
         known = at < len(there)
         same = np.zeros(len(indexes), dtype=bool)
         if queue is not None:
-            there = queue.resolved(there)
-        same[known] = same_message(there[at[known]], units[known])
-        if queue is not None and queue.extension is not None:  # an address that leads nowhere
-            same[known] &= there["tags_code"][at[known]] == units["tags_code"][known]
+            same[known] = same_entries(queue, there[at[known]], units[known])
         if not same.all():
             wrong = indexes[~same]
             before = self._wrong.get(key)

@@ -27,6 +27,7 @@ from .queue_extension import QueueExtension
 from .queue_sync import Unsynced, open_writable
 from .queue_unit import (
     FILLER,
+    HIGHEST_EXTENSION_ADDRESS,
     UNIT_SIZE,
     Units,
     decode_units,
@@ -186,6 +187,10 @@ class ConsumeQueue:
             removed.append(path)
             self._first_file_index += self._file_entries  # this before the count, see units
             self._file_count -= 1
+        if self.extension is not None and self.min_index < self.end:
+            code = int(self.units(self.min_index, 1)["tags_code"][0])
+            if code <= HIGHEST_EXTENSION_ADDRESS:
+                removed += self.extension.expire(code)
         return removed
 
     def skip_removed(self) -> None:
@@ -230,8 +235,9 @@ class ConsumeQueue:
         """Entries of this queue with tags codes in place of addresses in its extension."""
         return units if self.extension is None else self.extension.resolved(units)
 
-    def put(self, index: int, units: Units) -> None:
-        """Write entries from `index` on, over what is there. The end moves with them.
+    def put(self, index: int, units: Units, store_timestamps_ms: NDArray[np.int64] | None = None) -> None:
+        """Write entries from `index` on, over what is there. The end moves with them. Where the queue has an extension,
+        it takes their tags codes and store times.
 
         It moves back only where `index` lies before the first file: the queue then begins anew there, and the entries
         behind it are to be put again.
@@ -248,6 +254,10 @@ class ConsumeQueue:
                 self._write(self._first_file_index, FILLER * filler)
         elif index > self.end:
             self._write(self.end, FILLER * (index - self.end))
+        if self.extension is not None and store_timestamps_ms is not None:
+            if self.extension.end is None:
+                self.extension.begin_behind(self._last_address())
+            units = self.extension.put(units, store_timestamps_ms)
         self._write(index, units.tobytes())
         self.min_index = min(self.min_index, index)
         self.end = max(self.end, index + len(units))
@@ -275,6 +285,18 @@ class ConsumeQueue:
             index += here // UNIT_SIZE
             view = view[here:]
 
+    def _last_address(self) -> int | None:
+        """The last address in the extension that an entry holds; None if none does."""
+        stop = self.end
+        while stop > self.min_index:
+            start = max(stop - PAGE_ENTRIES, self.min_index)
+            codes = self.units(start, stop - start)["tags_code"]
+            addresses = codes[codes <= HIGHEST_EXTENSION_ADDRESS]
+            if len(addresses):
+                return int(addresses.max())
+            stop = start
+        return None
+
     def truncate(self, end: int) -> None:
         """Forget everything from index `end` on: later files are removed, newest first, and the tail is zeroed.
 
@@ -284,6 +306,8 @@ class ConsumeQueue:
         end = min(end, self.end)
         if end < self.end:
             self._last = None
+            if self.extension is not None:
+                self.extension.end = None
         keep = -(-(end - self._first_file_index) // self._file_entries)
         self._keep_files(max(keep, 1 if self._first_file_index else 0))
         self.end = max(end, self._first_file_index)
@@ -333,6 +357,8 @@ class ConsumeQueue:
         for number in range((index - self._first_file_index) // self._file_entries, self._file_count):
             self._unsynced.note(self._path(number), is_new=True)
         while index < self.end and len(units := self.units(index, min(CHUNK_ENTRIES, self.end - index))):
+            if self.extension is not None:
+                self.extension.write_again(units)
             self._write(index, units.tobytes())
             index += len(units)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..store import properties as props
 from ..store.light_queues import light_places
@@ -19,8 +20,8 @@ from ..store.queue_offsets import QueueKey
 from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
 from ..store.scan import Rows
 from ..store.sys_flag import INNER_BATCH, has_queue_entry
-from .queue_table import Queue, QueueTable
-from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units, same_message
+from .queue_table import Queue, QueueTable, same_entries
+from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 
 DeliveryTime = Callable[[int, int], int]
 """(delay level, store time in ms) -> delivery time in ms."""
@@ -56,6 +57,7 @@ class QueueEntries:
 
     indexes: list[int] = field(default_factory=list)
     units: list[tuple[int, int, int]] = field(default_factory=list)
+    store_timestamps_ms: list[int] = field(default_factory=list)
 
 
 def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, QueueEntries]:
@@ -85,11 +87,13 @@ def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -
         unit = (row[1], row[9], rules.tags_code(topic, properties_raw, row[4]))
         entries.indexes.append(row[2])
         entries.units.append(unit)
+        entries.store_timestamps_ms.append(row[4])
         for light_key, light_offset in light_places(topic, properties_raw):
             if is_safe_topic(light_key[0]) and light_offset <= MAX_QUEUE_OFFSET:
                 light = found.setdefault(light_key, QueueEntries())
                 light.indexes.append(light_offset)
                 light.units.append(unit)
+                light.store_timestamps_ms.append(row[4])
     return found
 
 
@@ -132,7 +136,8 @@ def dispatch(
                 count.gaps.setdefault(key, queue.end)
             count.starts[key] = min(count.starts.get(key, start), start)
             count.ends[key] = start + len(run)
-            put = _put_missing(queue, start, units[run[0] : run[-1] + 1])
+            times = np.array(entries.store_timestamps_ms[run[0] : run[-1] + 1], dtype=np.int64)
+            put = _put_missing(queue, start, units[run[0] : run[-1] + 1], times)
             if len(put):
                 count.entries += len(put)
                 count.first_put = min(
@@ -153,16 +158,16 @@ def _can_be_missing(queue: Queue, queue_offset: int, physical_offset: int) -> bo
     return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE
 
 
-def _put_missing(queue: Queue, start: int, units: Units) -> Units:
+def _put_missing(queue: Queue, start: int, units: Units, store_timestamps_ms: NDArray[np.int64]) -> Units:
     """Put what the queue does not say already; returns those entries."""
     known = min(queue.end - start, len(units))
     if known > 0 and start >= queue.min_index:
         there = queue.units(start, known)
         same = 0
         if len(there) == known:
-            differs = np.flatnonzero(~same_message(there, units[:known]))
+            differs = np.flatnonzero(~same_entries(queue, there, units[:known]))
             same = int(differs[0]) if len(differs) else known
-        start, units = start + same, units[same:]
+        start, units, store_timestamps_ms = start + same, units[same:], store_timestamps_ms[same:]
     if len(units):
-        queue.put(start, units)
+        queue.put(start, units, store_timestamps_ms)
     return units

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from .consume_queue import ConsumeQueue
+from .queue_extension import QueueExtension
 from .queue_unit import FILLER, UNIT_DTYPE, Units, decode_units, search_offset
 
 NO_UNITS: Units = np.empty(0, UNIT_DTYPE)
@@ -67,7 +68,11 @@ class MemoryQueue:
         """Entries with tags codes in place of addresses in the extension on disk."""
         return self._below.resolved(units)
 
-    def put(self, index: int, units: Units) -> None:
+    @property
+    def extension(self) -> QueueExtension | None:
+        return self._below.extension
+
+    def put(self, index: int, units: Units, store_timestamps_ms: object = None) -> None:
         """Set the entries from `index` on, which become the last ones; a hole before them becomes filler."""
         if not len(units):
             return

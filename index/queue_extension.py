@@ -15,6 +15,7 @@ last four bytes of a file are never part of a unit.
 from __future__ import annotations
 
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from numpy.typing import NDArray
 from ..store.disk import Disk
 from ..store.errors import DiskError
 from ..store.segment import segment_base, segment_name
+from .queue_sync import Unsynced, open_writable
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
 
 EXTENSION_FOLDER = "consumequeue_ext"
@@ -33,7 +35,8 @@ ADDRESS_BASE = -(1 << 63)
 HEAD = struct.Struct(">hqqh")
 HEAD_SIZE = HEAD.size
 assert HEAD_SIZE == 20
-MAX_UNIT_SIZE = (1 << 15) - 1
+HEAD_DTYPE = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp_ms", ">i8"), ("map_size", ">i2")])
+REST_IS_FILLER = struct.pack(">h", -1)
 FILE_TAIL_SIZE = 4
 """Bytes at the end of a file that no unit touches."""
 
@@ -52,27 +55,19 @@ class QueueExtension:
     No descriptor stays open between calls.
     """
 
-    def __init__(self, disk: Disk, folder: Path) -> None:
+    def __init__(self, disk: Disk, folder: Path, file_size: int, unsynced: Unsynced | None = None) -> None:
         self._disk, self.folder = disk, folder
-        self.file_size = 0
-        """Bytes of a file; 0 without one."""
-
-    def load(self) -> None:
-        """Look at the files; their lengths agree in what RocketMQ wrote, so the first one's counts."""
-        if self.file_size:
-            return
-        for entry in self._disk.list(self.folder):
-            if segment_base(entry.name) is not None and not entry.is_folder and entry.size:
-                self.file_size = entry.size
-                return
+        self.file_size = file_size
+        """Bytes of a file."""
+        self._unsynced = Unsynced() if unsynced is None else unsynced
+        self.end: int | None = None
+        """Offset of the next unit, over all files; None until `begin_behind` is asked, and after a truncation of the
+        queue."""
 
     def resolved(self, units: Units) -> Units:
         """The entries with tags codes in place of addresses. An address without a unit stays."""
         at = np.flatnonzero(units["tags_code"] <= HIGHEST_EXTENSION_ADDRESS)
         if not len(at):
-            return units
-        self.load()
-        if not self.file_size:
             return units
         copy = units.copy()
         for number in np.unique((units["tags_code"][at].astype(np.int64) - ADDRESS_BASE) // self.file_size).tolist():
@@ -91,11 +86,81 @@ class QueueExtension:
 
     def unit(self, address: int) -> ExtensionUnit | None:
         """The unit at an address; None if there is none."""
-        self.load()
-        if not self.file_size or address > HIGHEST_EXTENSION_ADDRESS:
+        if address > HIGHEST_EXTENSION_ADDRESS:
             return None
         number, place = divmod(address - ADDRESS_BASE, self.file_size)
         return _decode(self._read(number, place, min(HEAD_SIZE, self.file_size - place)), 0)
+
+    def begin_behind(self, address: int | None) -> None:
+        """The next unit comes behind the one at `address`, the last that the queue speaks of; None: behind none."""
+        if address is None:
+            self.end = min(self._bases(), default=0)
+        else:
+            unit = self.unit(address)
+            self.end = address - ADDRESS_BASE + (HEAD_SIZE if unit is None else unit.size)
+
+    def put(self, units: Units, store_timestamps_ms: NDArray[np.int64]) -> Units:
+        """Write a unit for each entry; returns the entries with their addresses in place of tags codes.
+
+        Raises DiskFullError and DiskError, and the next call goes on from the same place.
+        """
+        assert self.end is not None
+        heads = np.zeros(len(units), HEAD_DTYPE)
+        heads["size"] = HEAD_SIZE
+        heads["tags_code"], heads["store_timestamp_ms"] = units["tags_code"], store_timestamps_ms
+        addressed, done, end = units.copy(), 0, self.end
+        while done < len(units):
+            number, at = divmod(end, self.file_size)
+            count = min((self.file_size - FILE_TAIL_SIZE - at) // HEAD_SIZE, len(units) - done)
+            if count <= 0:
+                self._write(number, at, REST_IS_FILLER)
+                end = (number + 1) * self.file_size
+                continue
+            self._write(number, at, heads[done : done + count].tobytes())
+            addressed["tags_code"][done : done + count] = ADDRESS_BASE + end + HEAD_SIZE * np.arange(count)
+            done, end = done + count, end + HEAD_SIZE * count
+        self.end = end
+        return addressed
+
+    def write_again(self, units: Units) -> None:
+        """Write the units of these entries as they are; see ConsumeQueue.write_again."""
+        offsets = units["tags_code"][units["tags_code"] <= HIGHEST_EXTENSION_ADDRESS].astype(np.int64) - ADDRESS_BASE
+        for number in np.unique(offsets // self.file_size).tolist():
+            places = offsets[offsets // self.file_size == number] - number * self.file_size
+            first, last = int(places.min()), int(places.max())
+            unit = self.unit(ADDRESS_BASE + number * self.file_size + last)
+            raw = self._read(number, first, last - first + (unit.size if unit is not None else 0))
+            if raw:
+                self._write(number, first, raw)
+
+    def expire(self, min_address: int) -> list[Path]:
+        """Remove the files whose units all lie before an address, but never the last one; returns what was removed."""
+        bases = self._bases()
+        gone = [base for base in bases[:-1] if base + self.file_size <= min_address - ADDRESS_BASE]
+        for base in gone:
+            path = self._path(base // self.file_size)
+            with suppress(FileNotFoundError):
+                self._disk.remove(path)
+            self._unsynced.files.discard(path)
+        return [self._path(base // self.file_size) for base in gone]
+
+    def _bases(self) -> list[int]:
+        names = (entry.name for entry in self._disk.list(self.folder) if not entry.is_folder)
+        return sorted(base for base in map(segment_base, names) if base is not None)
+
+    def _write(self, number: int, position: int, raw: bytes) -> None:
+        path = self._path(number)
+        is_new = not self._disk.exists(path)
+        if is_new:
+            self._disk.make_folder(self.folder, syncs=False)
+        file = open_writable(self._disk, path, create=is_new)
+        try:
+            if file.size() != self.file_size:
+                file.resize(self.file_size)
+            file.write(position, raw)
+        finally:
+            file.close()
+        self._unsynced.note(path, is_new=is_new)
 
     def _read(self, number: int, position: int, size: int) -> bytes:
         try:

@@ -7,8 +7,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..store.disk import Disk
 from ..store.errors import SegmentLengthError
+from ..store.light_queues import is_light
 from ..store.queue_offsets import QueueKey
 from ..store.record import is_safe_topic
 from ..store.segment import segment_base
@@ -16,7 +20,7 @@ from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
 from .queue_extension import EXTENSION_FOLDER, QueueExtension
 from .queue_sync import Unsynced
-from .queue_unit import UNIT_SIZE, QueueUnit, Units
+from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, same_message
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
 
@@ -34,7 +38,10 @@ class Queue(Protocol):
 
     def resolved(self, units: Units) -> Units: ...
 
-    def put(self, index: int, units: Units) -> None: ...
+    @property
+    def extension(self) -> QueueExtension | None: ...
+
+    def put(self, index: int, units: Units, store_timestamps_ms: NDArray[np.int64] | None = None) -> None: ...
 
     def first_at_or_after(self, physical_offset: int) -> int: ...
 
@@ -61,13 +68,15 @@ class QueueTable:
     In memory mode (a read-only view) nothing is ever written: new entries go into a MemoryQueue over the one on disk.
     """
 
-    def __init__(self, disk: Disk, root: Path, file_entries: int, *, in_memory: bool) -> None:
+    def __init__(
+        self, disk: Disk, root: Path, file_entries: int, *, in_memory: bool, extension_file_size: int | None = None
+    ) -> None:
         self._disk, self._folder = disk, root / CONSUME_QUEUE_FOLDER
         self._file_entries, self._in_memory = file_entries, in_memory
-        self._extension = extension_maker(disk, root)
         self._queues: dict[QueueKey, Queue] = {}
         self.unsynced = Unsynced()
         """What was written into queues and is not synced."""
+        self._extension = extension_maker(disk, root, extension_file_size, self.unsynced)
         self._file_system = None if in_memory else disk.open_file_system(root)
         """Opened before a queue is written: it tells of failed writes since then."""
         self.unreadable: list[str] = []
@@ -129,18 +138,46 @@ class QueueTable:
             yield key, queue
 
 
-def extension_maker(disk: Disk, root: Path) -> Callable[[QueueKey], QueueExtension | None]:
-    """How the queues of a store come by their extensions: None for all where the store has none."""
+def extension_maker(
+    disk: Disk, root: Path, file_size: int | None = None, unsynced: Unsynced | None = None
+) -> Callable[[QueueKey], QueueExtension | None]:
+    """How the queues of a store come by their extensions: None for all where the store has none, unless `file_size`
+    says that it is to have them. Light queues have none in RocketMQ."""
     base = root / EXTENSION_FOLDER
-    if not disk.exists(base):
+    size = file_size or (find_extension_file_size(disk, root) if disk.exists(base) else None)
+    if size is None:
         return lambda key: None
-    return lambda key: QueueExtension(disk, base / key[0] / str(key[1]))
+    return lambda key: None if is_light(key[0]) else QueueExtension(disk, base / key[0] / str(key[1]), size, unsynced)
 
 
-def list_queue_folders(disk: Disk, root: Path) -> Iterator[tuple[QueueKey, Path]]:
+def find_extension_file_size(disk: Disk, root: Path) -> int | None:
+    """Bytes of a file of the extensions that exist: in what RocketMQ wrote all agree, so the first one's. None without
+    one."""
+    for _, folder in list_queue_folders(disk, root, EXTENSION_FOLDER):
+        for entry in disk.list(folder):
+            if segment_base(entry.name) is not None and entry.size:
+                return entry.size
+    return None
+
+
+def same_entries(queue: Queue, there: Units, units: Units) -> NDArray[np.bool_]:
+    """Which entries of a queue say what they should, in its extension too."""
+    there = queue.resolved(there)
+    same = same_message(there, units)
+    if queue.extension is not None:  # an address that is left leads nowhere
+        same &= there["tags_code"] == units["tags_code"]
+    return same
+
+
+def has_lost_unit(queue: Queue, index: int) -> bool:
+    """Whether an entry holds an address where the extension has no unit."""
+    return bool((queue.resolved(queue.units(index, 1))["tags_code"] <= HIGHEST_EXTENSION_ADDRESS).any())
+
+
+def list_queue_folders(disk: Disk, root: Path, kind: str = CONSUME_QUEUE_FOLDER) -> Iterator[tuple[QueueKey, Path]]:
     """(topic, queue id) and folder of every queue on disk; folders that are no queue id are skipped, as RocketMQ
     does."""
-    base = root / CONSUME_QUEUE_FOLDER
+    base = root / kind
     for topic in disk.list(base):
         if not topic.is_folder:
             continue

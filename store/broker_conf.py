@@ -43,6 +43,8 @@ NAMES: Mapping[str, str] = {
     "queue_flush_thorough_interval_ms": "flushConsumeQueueThoroughInterval",
     "sync_flush_timeout_ms": "syncFlushTimeout",
     "max_message_size": "maxMessageSize",
+    "queue_extension": "enableConsumeQueueExt",
+    "queue_extension_file_size": "mappedFileSizeConsumeQueueExt",
     "multi_dispatch": "enableMultiDispatch",
     "auto_create_topics": "autoCreateTopicEnable",
     "default_queue_count": "defaultTopicQueueNums",

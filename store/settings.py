@@ -23,6 +23,7 @@ LEAST_PAGES = (0, MAX_SEGMENT_SIZE // PAGE_SIZE)
 RANGES: Ranges = {
     "segment_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
     "queue_file_entries": (1, 100_000_000),
+    "queue_extension_file_size": (64, MAX_SEGMENT_SIZE),
     "index_slots": (1, MAX_INDEX_ENTRIES),
     "index_entries": (2, MAX_INDEX_ENTRIES),
     "index_flush_interval_ms": INTERVAL_MS,
@@ -111,6 +112,11 @@ class StoreSettings:
     """How many bytes of disk blocks are allocated at a time, ahead of the append position."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
+    queue_extension: bool = False
+    """Whether the queues of a new store get extensions, which hold the store time of each message beside its tag
+    (`enableConsumeQueueExt`). A store that has them goes on with them in any case."""
+    queue_extension_file_size: int | None = None
+    """Bytes of an extension's file (`mappedFileSizeConsumeQueueExt`). None adopts what exists, else 48 MiB."""
     commit_log_folders: tuple[str, ...] = ()
     """Folders of the commit log, each absolute or below the store's: its segments are made in them in turn
     (`storePathCommitLog`, there separated by commas). Empty: `commitlog`. Whoever opens the store must name them."""

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 WRITABLE = (
     *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "clean-cqlag", "default-sizes", "delay-tx"),
-    *("lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
+    *("cqext", "lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
 )
-READ_ONLY = {"batch-bcq": "batchconsumequeue", "cqext": "consumequeue_ext"}
+READ_ONLY = {"batch-bcq": "batchconsumequeue"}
 
 
 def new_messages(golden: GoldenSet) -> list[Message]:

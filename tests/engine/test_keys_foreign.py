@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 WRITABLE = (
     *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "clean-cqlag", "clean-crcflip"),
-    *("default-sizes", "delay-tx", "lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
+    *("cqext", "default-sizes", "delay-tx", "lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
 )
-READ_ONLY = ("abort-crcflip", "batch-bcq", "cqext")
+READ_ONLY = ("abort-crcflip", "batch-bcq")
 WITHOUT_INDEX = ("abort-cqlag", "clean-cqlag")
 SMALL_FILES = {"abort-late": 3, "abort-reopen": 7, "minoffset": 2, "rollover": 13}
 """Sets with more than one index file."""

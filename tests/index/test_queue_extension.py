@@ -10,12 +10,16 @@ import numpy as np
 import pytest
 
 import flightlog
+from flightlog import StoreSettings
 from flightlog.engine.entries import may_match_mask
 from flightlog.engine.tag_filter import tag_filter
 from flightlog.index.queue_extension import ADDRESS_BASE, ExtensionUnit, QueueExtension
 from flightlog.index.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
 from flightlog.store.disk import RealDisk
+from flightlog.store.errors import GeometryMismatchError
+from flightlog.store.java_hash import java_hash
 
+FILE_SIZE = 65_536
 KEY = ("T113_1", 1)
 FIRST_UNIT = bytes.fromhex("0014 000000000027a808 000001a1fbdcb642 0000")
 
@@ -31,7 +35,7 @@ def file_of(path: Path) -> Path:
 
 def test_units_by_address(path: Path) -> None:
     assert file_of(path).read_bytes()[:20] == FIRST_UNIT
-    extension = QueueExtension(RealDisk(), file_of(path).parent)
+    extension = QueueExtension(RealDisk(), file_of(path).parent, FILE_SIZE)
     assert extension.unit(ADDRESS_BASE) == ExtensionUnit(20, 2_598_920, 0x01A1FBDCB642)
     assert extension.unit(ADDRESS_BASE + 19) is None
     assert extension.unit(ADDRESS_BASE + (1 << 40)) is None
@@ -80,10 +84,118 @@ def test_without_its_unit_a_message_is_asked_itself(path: Path) -> None:
 def test_what_is_no_unit_resolves_nothing(path: Path, unit: bytes) -> None:
     with file_of(path).open("r+b") as file:
         file.write(unit)
-    extension = QueueExtension(RealDisk(), file_of(path).parent)
+    extension = QueueExtension(RealDisk(), file_of(path).parent, FILE_SIZE)
     units = np.array([(0, 100, ADDRESS_BASE), (100, 100, ADDRESS_BASE + 20), (200, 100, 7)], UNIT_DTYPE)
     before = units.copy()
     codes = extension.resolved(units)["tags_code"].tolist()
     assert codes[0] == ADDRESS_BASE and codes[1] > HIGHEST_EXTENSION_ADDRESS and codes[2] == 7
     assert extension.unit(ADDRESS_BASE) is None
     assert (units == before).all()
+
+
+# -- written by flightlog
+
+
+def files(path: Path) -> dict[str, bytes]:
+    """Everything in queues and their extensions."""
+    found = [*(path / "consumequeue").rglob("*"), *(path / "consumequeue_ext").rglob("*")]
+    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(found) if file.is_file()}
+
+
+def assert_clean(path: Path) -> None:
+    with flightlog.open_read_only(path) as view:
+        report = view.verify()
+    assert report.is_clean, "\n".join(map(str, report.findings))
+
+
+EXTENDED = StoreSettings(queue_file_entries=1000, queue_extension=True, queue_extension_file_size=FILE_SIZE)
+
+
+def test_rebuilt_extensions_are_rocketmqs_byte_for_byte(path: Path) -> None:
+    before = files(path)
+    shutil.rmtree(path / "consumequeue")
+    shutil.rmtree(path / "consumequeue_ext")
+    flightlog.open(path, EXTENDED).close()
+    assert files(path) == before
+    assert_clean(path)
+
+
+def test_a_store_that_has_extensions_goes_on_with_them(path: Path) -> None:
+    with flightlog.open(path) as store:
+        old = store.queues()[KEY][1]
+        store.put_many([flightlog.Message(KEY[0], b"new", tags=f"t{i % 3}", queue_id=KEY[1]) for i in range(50)])
+        assert store.queues()[KEY][1] == old + 50
+        queue = store._table.get(KEY)
+        assert queue is not None
+        units = queue.units(0, queue.end)
+        assert (units["tags_code"] == ADDRESS_BASE + 20 * np.arange(queue.end)).all()
+        assert queue.extension is not None
+        for message, unit in zip(store.read(*KEY, old), units[old:], strict=True):
+            found = queue.extension.unit(int(unit["tags_code"]))
+            assert found == ExtensionUnit(20, java_hash(message.tags or ""), message.store_timestamp_ms)
+        assert sum(1 for _ in store.read(*KEY, old, tags="t1")) == 17
+    with flightlog.open(path) as store:
+        assert store.recovery_report.records_scanned == 0
+        store.put(flightlog.Message(KEY[0], b"newer", queue_id=KEY[1]))
+        assert store.verify().is_clean
+    assert_clean(path)
+
+
+def test_units_roll_into_the_next_file_and_expire(tmp_path: Path) -> None:
+    """Three units a file of 83 bytes: a fourth would need the last four bytes."""
+    settings = StoreSettings.small(segment_size=4096, queue_extension=True, queue_extension_file_size=83)
+    with flightlog.open(tmp_path, settings) as store:
+        store.put_many([flightlog.Message("orders", b"x" * 1000, tags="a") for _ in range(30)])
+        folder = tmp_path / "consumequeue_ext" / "orders" / "0"
+        assert store.queues()["orders", 0] == (0, 30)
+        assert [file.name for file in sorted(folder.iterdir())] == [f"{i * 83:020d}" for i in range(10)]
+        for file in sorted(folder.iterdir())[:-1]:
+            assert len(file.read_bytes()) == 83 and file.read_bytes()[60:] == b"\xff\xff" + bytes(21)
+        assert sum(1 for _ in store.read("orders", tags="a")) == 30
+        store.flush()
+        store.clean_up(0)
+        first = store.queues()["orders", 0][0]
+        assert first >= 24
+        assert [file.name for file in sorted(folder.iterdir())] == [f"{i * 83:020d}" for i in range(first // 3, 10)]
+    assert_clean(tmp_path)
+    with flightlog.open(tmp_path, settings) as store:
+        store.put(flightlog.Message("orders", b"", tags="b"))
+        assert [message.tags for message in store.read("orders", tags="b")] == ["b"]
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["last unit", "last file", "folder", "some units"])
+def test_lost_units_are_written_anew(path: Path, lost: str) -> None:
+    flightlog.open(path).close()
+    with flightlog.open_read_only(path) as view:
+        end = view.queues()[KEY][1]
+    file = file_of(path)
+    if lost == "folder":
+        shutil.rmtree(file.parent)
+    elif lost == "last file":
+        file.unlink()
+    else:
+        with file.open("r+b") as opened:
+            opened.seek(20 * (end - 1 if lost == "last unit" else end - 5))
+            opened.write(bytes(100))
+    flightlog.open(path).close()
+    assert_clean(path)
+    with flightlog.open(path) as store:
+        assert store.recovery_report.records_scanned == 0
+
+
+def test_another_file_size_is_refused(path: Path) -> None:
+    with pytest.raises(GeometryMismatchError, match="queue_extension_file_size"):
+        flightlog.open(path, StoreSettings(queue_extension_file_size=FILE_SIZE * 2))
+    flightlog.open(path, EXTENDED).close()
+    assert_clean(path)
+
+
+def test_light_queues_have_no_extension(tmp_path: Path) -> None:
+    """As in RocketMQ, which dispatches to them by another way."""
+    settings = StoreSettings.small(multi_dispatch=True, queue_extension=True)
+    with flightlog.open(tmp_path, settings) as store:
+        store.put(flightlog.Message("t", b"", tags="a", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
+        assert [m.topic for m in store.get("%LMQ%a", 0, 0, tags="a").messages] == ["t"]
+    assert [folder.name for folder in (tmp_path / "consumequeue_ext").iterdir()] == ["t"]
+    assert_clean(tmp_path)

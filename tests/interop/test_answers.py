@@ -28,12 +28,23 @@ pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
 FRESH = ("fresh-clean", "fresh-halted", "fresh-lagging", "fresh-late", "fresh-rolls", "fresh-long")
 GOLDEN = (
-    *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "default-sizes", "delay-tx", "lmq"),
-    *("minoffset", "propcrc", "rollover", "v1-clean", "v2-v6"),
+    *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "cqext", "default-sizes", "delay-tx"),
+    *("lmq", "minoffset", "propcrc", "rollover", "v1-clean", "v2-v6"),
 )
-READ_ONLY = ("batch-bcq", "cqext")  # flightlog does not write beside such features
+READ_ONLY = ("batch-bcq",)  # flightlog does not write beside such features
 COMMITTED = ("rocketmq-collisions", "rocketmq-index-behind")
-WRITTEN = (*FRESH, *COMMITTED, "abort-cqlag", "abort-late", "abort-torn", "delay-tx", "lmq", "minoffset", "rollover")
+WRITTEN = (
+    *FRESH,
+    *COMMITTED,
+    "abort-cqlag",
+    "abort-late",
+    "abort-torn",
+    "cqext",
+    "delay-tx",
+    "lmq",
+    "minoffset",
+    "rollover",
+)
 KEYS_MISSING = ("fresh-late", "rocketmq-index-behind")
 WHOLE_SECOND_MS = 1000
 
