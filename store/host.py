@@ -29,7 +29,7 @@ class Host(NamedTuple):
         return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096, typed=True)  # else 80.0 would be known once 80 is
 def encode_host(address: str, port: int) -> bytes:
     """8 bytes for an IPv4 address, 20 for an IPv6 one.
 

@@ -121,7 +121,7 @@ def test_the_host_bits_are_the_stores_to_set() -> None:
     ("field", "value", "words"),
     [
         *(("queue_id", -1, "queue_id"), ("queue_id", 1 << 31, "queue_id"), ("queue_id", "0", "queue_id")),
-        *(("queue_id", None, "queue_id"), ("queue_id", 1.0, "queue_id")),
+        ("queue_id", 1.0, "queue_id"),
         *(("flag", 1 << 31, "flag"), ("flag", -(1 << 31) - 1, "flag"), ("flag", "1", "flag")),
         *(("sys_flag", 1 << 31, "sys_flag"), ("sys_flag", "1", "sys_flag"), ("sys_flag", None, "sys_flag")),
         *(("reconsume_times", 1 << 31, "reconsume_times"), ("reconsume_times", None, "reconsume_times")),
