@@ -29,6 +29,7 @@ from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, find_extension
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
+from ..store.deleted_topics import DeletedTopics, DeletedTopicsFile
 from ..store.disk import Disk
 from ..store.errors import ClockBehindError, GeometryMismatchError, StoreNotFoundError, UnsupportedStoreError
 from ..store.lock import LOCK_FILE, StoreLock
@@ -38,6 +39,7 @@ from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPag
 from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from .cutting import cut_tail, remove_empty
+from .deleting import note_foreign_deletions
 from .dispatcher import Dispatcher
 from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
@@ -81,6 +83,8 @@ class OpenParts:
     checkpoint: Checkpoint
     report: RecoveryReport
     topics: TopicTable
+    deleted: DeletedTopics
+    deleted_file: DeletedTopicsFile
 
     def let_go(self) -> None:
         """Give up every file; the lock last, so that nobody opens the store before. Calling it twice is fine."""
@@ -127,12 +131,24 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     sizes = _adopt_queue_entries(path, disk, settings), _adopt_extension_file_size(path, disk, settings)
     table = QueueTable(disk, path, sizes[0], in_memory=False, extension_file_size=sizes[1])
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
+    deleted_file = DeletedTopicsFile(disk, path)
+    deleted = deleted_file.read()
+    note_foreign_deletions(deleted, disk, path, evidence)
+    table.drop_deleted(deleted)
+    rules = dispatch_rules(settings, deleted)
     index = open_index(disk, path, settings, clock)
     topics = TopicTable(disk, path, settings, clock)
     reader = LogReader(disk, files, check_crc_property=settings.check_crc_property)
     try:
-        found, report = recover_queues(reader, table, evidence, dispatch_rules(settings), None, for_writing=True)
-        topics.load((key for key, _ in table.items()), grows=evidence.last_writer is LastWriter.FLIGHTLOG_KILLED)
+        found, report = recover_queues(reader, table, evidence, rules, None, for_writing=True)
+        deleted.settle(reader.min_offset, found.end)
+        topics.load(
+            (key for key, _ in table.items()),
+            deleted.pending,
+            grows=evidence.last_writer is LastWriter.FLIGHTLOG_KILLED,
+        )
+        deleted.pending = []
+        deleted_file.write(deleted)  # before anything is appended where it may speak of
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
@@ -163,8 +179,10 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
     commit_log = CommitLog(disk, files, settings, clock, progress, start)
-    dispatcher = Dispatcher(disk, commit_log, table, index, dispatch_rules(settings), progress, found.end)
-    return OpenParts(lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics)
+    dispatcher = Dispatcher(disk, commit_log, table, index, rules, progress, found.end)
+    return OpenParts(
+        lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics, deleted, deleted_file
+    )
 
 
 def _refuse_unsupported(path: Path, disk: Disk) -> None:

@@ -21,8 +21,16 @@ from ..index.key_entries import KeyEntries
 from ..index.key_index import KeyIndex
 from ..index.queue_table import QueueTable
 from ..store.commit_log import CommitLog
+from ..store.deleted_topics import DeletedTopicsFile
 from ..store.disk import Disk
-from ..store.errors import DiskError, DiskFullError, IndexFileGoneError, StoreClosedError, TooManyFilesError
+from ..store.errors import (
+    DiskError,
+    DiskFullError,
+    IndexFileGoneError,
+    StoreClosedError,
+    SyncFailedError,
+    TooManyFilesError,
+)
 from ..store.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 from .key_scan import keys_between
@@ -80,7 +88,7 @@ class Dispatcher:
             return
         with self._lock:
             if self._is_closed:
-                raise StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")
+                raise self._closed_error()
             try:
                 self._dispatch_and_heal(self._log.visible)
             except (DiskFullError, TooManyFilesError) as e:
@@ -95,6 +103,9 @@ class Dispatcher:
             if self.is_stalled:
                 log.info("%s: there is room for queue entries and keys again", self._root, extra=self._facts())
             self.is_stalled = False
+
+    def _closed_error(self) -> StoreClosedError:
+        return StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")
 
     @property
     def _root(self) -> Path:
@@ -161,6 +172,34 @@ class Dispatcher:
         index.load()  # whoever deleted files has perhaps left one of its own
         index.clear()
         self.index_position = self._log.reader.min_offset
+
+    def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
+        """Steps 1 and 2 of engine/deleting.py. Not beside `sync_queues`, which may be at a file that goes.
+
+        Raises DiskFullError and DiskError (nothing has happened), SyncFailedError and whatever comes after the note
+        (the store is poisoned).
+        """
+        deleted, is_begun = self._rules.deleted, False
+
+        def commit(end: int) -> None:
+            nonlocal is_begun
+            is_begun = True
+            pending = [*deleted.pending, topic]
+            note.write(deleted, deletedBelow=deleted.to_json()["deletedBelow"] | {topic: end}, pending=pending)
+            deleted.pending = pending
+            deleted.mark(topic, end)
+
+        with self._lock:
+            if self._is_closed:
+                raise self._closed_error()
+            try:
+                self._log.restart_topic(topic, commit)
+                self._table.drop_topic(topic)
+            except BaseException as e:
+                nothing_happened = isinstance(e, DiskError) and not isinstance(e, SyncFailedError)
+                if topic in deleted.pending or (is_begun and not nothing_happened):
+                    self._log.refuse_all(e)
+                raise
 
     def close(self) -> None:
         """Write no queue from now on; the dispatch that is under way is waited for."""

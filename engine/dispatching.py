@@ -8,6 +8,7 @@ from ..index.dispatch import DispatchCount, DispatchRules, dispatch
 from ..index.key_entries import KeyEntries, key_entries
 from ..index.queue_table import QueueTable, last_entry
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ..store.deleted_topics import DeletedTopics
 from ..store.light_queues import is_light, light_places
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
@@ -15,9 +16,10 @@ from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
 
 
-def dispatch_rules(settings: StoreSettings) -> DispatchRules:
-    """The rules that these settings make."""
-    return DispatchRules(SCHEDULE_TOPIC, DelayLevels.parse(settings.delay_levels).delivery_time_ms)
+def dispatch_rules(settings: StoreSettings, deleted: DeletedTopics | None = None) -> DispatchRules:
+    """The rules that these settings make; `deleted` tells whose records are left out."""
+    levels = DelayLevels.parse(settings.delay_levels)
+    return DispatchRules(SCHEDULE_TOPIC, levels.delivery_time_ms, DeletedTopics() if deleted is None else deleted)
 
 
 def dispatch_range(

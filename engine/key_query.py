@@ -1,8 +1,9 @@
 """Finding messages by key: candidates from the key index, each one checked against its record.
 
 The index keeps 31 bits of a key's hash and whole seconds of a time, so it can only propose: a message is an answer if
-its record has this topic, this very key and a store time in the range. Entries that no record stands for (RocketMQ
-leaves such behind) and a record that stands in the index twice answer nothing and once.
+its record has this topic, this very key and a store time in the range, and its topic was not deleted since. Entries
+that no record stands for (RocketMQ leaves such behind) and a record that stands in the index twice answer nothing and
+once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..index.index_file import key_hash
+from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptRecordError, UsageError
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
@@ -40,8 +42,8 @@ class QueryResult:
 class KeyQuery:
     """Queries over one log and one source of candidates. Safe from many threads."""
 
-    def __init__(self, reader: LogReader, source: KeySource) -> None:
-        self._reader, self._source = reader, source
+    def __init__(self, reader: LogReader, source: KeySource, deleted: DeletedTopics) -> None:
+        self._reader, self._source, self._deleted = reader, source, deleted
         self.corrupt_skipped = 0
         """Messages that `on_corrupt="skip"` has left out so far."""
 
@@ -67,8 +69,9 @@ class KeyQuery:
     ) -> Iterator[StoredMessage]:
         """All of them, newest first."""
         known: set[int] = set()
+        begin = max(self._reader.min_offset, self._deleted.below(topic))
         for physical_offset in self._source.candidates(key_hash(topic, key), begin_ms, end_ms):
-            if physical_offset in known or not self._reader.min_offset <= physical_offset < end:
+            if physical_offset in known or not begin <= physical_offset < end:
                 continue
             known.add(physical_offset)
             try:

@@ -78,7 +78,7 @@ class MessageStore(TopicWriting, ReadableStore):
             )
             self._finder = Finder(commit_log.reader, parts.table, lambda: commit_log.visible)
             self._keys = (
-                KeyQuery(commit_log.reader, LiveKeys(parts.index, parts.dispatcher))
+                KeyQuery(commit_log.reader, LiveKeys(parts.index, parts.dispatcher), parts.deleted)
                 if parts.index is not None
                 else None
             )
@@ -87,6 +87,7 @@ class MessageStore(TopicWriting, ReadableStore):
             service = FlushService(settings, clock, keep)
             self._service = service
             self._topic_table = parts.topics
+            self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep, parts.topics)
             self._end = _ending(service, self._putter.pending, keep)
             watch_fork(self)
@@ -182,6 +183,15 @@ class MessageStore(TopicWriting, ReadableStore):
         """
         self._check_usable()
         self._log.flush()
+
+    def _delete_topic(self, name: str) -> None:
+        note, deleted = self._deleted_file, self._deleted
+
+        def finish() -> None:
+            deleted.pending = []
+            note.write(deleted)
+
+        self._topic_table.delete(name, lambda: self._upkeep.delete_topic(name, note), finish)
 
     def _default_queue_count(self) -> int:
         return self.settings.default_queue_count

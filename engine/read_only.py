@@ -15,8 +15,9 @@ from types import TracebackType
 
 from ..index.dispatch import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
+from ..store.deleted_topics import DeletedTopics, read_deleted
 from ..store.disk import Disk, RealDisk
-from ..store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
+from ..store.errors import ConfigFileError, CorruptRecordError, StoreClosedError, StoreNotFoundError
 from ..store.holds import Hold, Holds
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.log_reader import LogReader
@@ -24,6 +25,7 @@ from ..store.progress import STILL_OPEN, read_progress
 from ..store.segment import Segment
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from ..store.topic import Topic
+from .deleting import note_foreign_deletions
 from .dispatching import dispatch_range, dispatch_rules
 from .evidence import Evidence, LastWriter, read_abort, read_evidence, someone_holds_the_lock
 from .finding import Finder
@@ -51,7 +53,6 @@ class ReadOnlyStore(ReadableStore):
     def __init__(self, path: Path, disk: Disk, settings: StoreSettings) -> None:
         self.path = path
         self._disk, self._settings = disk, settings
-        self._rules = dispatch_rules(settings)
         self._closed = False
         if not disk.exists(path):
             raise StoreNotFoundError(
@@ -64,7 +65,7 @@ class ReadOnlyStore(ReadableStore):
         for look in range(MORE_LOOKS, -1, -1):
             try:
                 self._look()
-                if not self._evidence.is_stale(disk):
+                if not self._evidence.is_stale(disk) and not self._has_deleted():
                     break
             except FileNotFoundError:
                 # A writer removes what is old; RocketMQ, segments that it has prepared and does not need.
@@ -79,13 +80,36 @@ class ReadOnlyStore(ReadableStore):
         disk, path = self._disk, self.path
         self._evidence: Evidence = read_evidence(disk, path, tolerant=True, folders=self._folders)
         self._reader = LogReader(disk, self._evidence.files, check_crc_property=self._settings.check_crc_property)
+        self._deleted, self._deleted_problem = self._read_deleted()
+        self._deleted_as_read = self._deleted.to_json()
+        if self._deleted_problem is None:
+            self._deleted_problem = self._note_foreign_deletions()
+        self._rules = dispatch_rules(self._settings, self._deleted)
         self._table = self._load_table()
+        self._table.drop_deleted(self._deleted)
         self._survey, self.report = self._recover()
         found = self._survey
         self._queues = QueueReader(self._reader, self._table, GetLimits.of(self._settings), lambda: found.end)
         self._finder = Finder(self._reader, self._table, lambda: found.end)
         keys = ViewKeys(disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end)
-        self._keys = KeyQuery(self._reader, keys)
+        self._keys = KeyQuery(self._reader, keys, self._deleted)
+
+    def _read_deleted(self) -> tuple[DeletedTopics, str | None]:
+        try:
+            return read_deleted(self._disk, self.path), None
+        except ConfigFileError as e:
+            return DeletedTopics(), str(e)
+
+    def _note_foreign_deletions(self) -> str | None:
+        try:
+            note_foreign_deletions(self._deleted, self._disk, self.path, self._evidence)
+        except ConfigFileError as e:
+            return str(e)
+        return None
+
+    def _has_deleted(self) -> bool:
+        """Whether a topic was deleted since the last look."""
+        return self._read_deleted()[0].to_json() != self._deleted_as_read
 
     def _load_table(self) -> QueueTable:
         entries = find_file_entries(self._disk, self.path) or DEFAULT_QUEUE_FILE_ENTRIES
@@ -102,6 +126,8 @@ class ReadOnlyStore(ReadableStore):
             self._reader, self._table, self._evidence, self._rules, self._limit(), for_writing=False
         )
         report.damage += self._evidence.files.notes + self._table.unreadable
+        if self._deleted_problem is not None:
+            report.damage.append(self._deleted_problem)
         if found.torn is not None:
             report.damage.append(
                 f"{found.torn.path}: torn tail at physical offset {found.torn.physical_offset}: {found.torn.found}; "
@@ -135,17 +161,19 @@ class ReadOnlyStore(ReadableStore):
         """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced
         meanwhile."""
         self._check_usable()
-        if self._is_same_session():
+        if self._is_same_session() and not self._has_deleted():
             self._follow(self._evidence.readable_below)
             self._let_go_of_what_is_due()
             return
         self._let_go_of_what_is_due()
         evidence = read_evidence(self._disk, self.path, tolerant=True, folders=self._folders)
-        if evidence == self._evidence and evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
+        is_as_closed = evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED and not self._has_deleted()
+        if evidence == self._evidence and is_as_closed:
             return  # nobody has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings)
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
-        self._survey, self.report = reopened._survey, reopened.report
+        self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
+        self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
         self._hold.move(self._reader.min_offset)
 
@@ -230,6 +258,11 @@ class ReadOnlyStore(ReadableStore):
     def log_reader(self) -> LogReader:
         """The log itself, for readers of whole ranges."""
         return self._reader
+
+    @property
+    def deleted_topics(self) -> DeletedTopics:
+        """Whose records are in the log and in no queue, for readers of whole ranges."""
+        return self._deleted
 
     @property
     def evidence(self) -> Evidence:

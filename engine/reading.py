@@ -227,6 +227,8 @@ class QueueReader:
             check()
             units = queue.units(index, min(PAGE_ENTRIES, queue.end - index))
             if not len(units):
+                if index >= queue.end:
+                    return  # its topic was deleted meanwhile
                 queue.skip_removed()
                 if queue.min_index > index:
                     index = queue.min_index

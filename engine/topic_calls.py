@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..store.errors import UsageError
+from ..store.errors import InvalidTopicError, UsageError
 from ..store.topic import (
     READ_WRITE,
     Topic,
@@ -15,6 +15,7 @@ from ..store.topic import (
     check_perm,
     check_queue_count,
     check_topic_name,
+    is_system_topic,
 )
 from .topics import TopicTable
 
@@ -100,6 +101,27 @@ class TopicWriting(TopicReading):
         if not changes:
             raise UsageError(f"update_topic({name!r}): nothing to change was given")
         return self._topic_table.update(name, changes)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with its messages, for good: no queue, query, view, Spark scan or rebuilding shows them again.
+        A topic of this name that is made later begins at queue offset 0.
+
+        The bytes stay in the log until retention takes them, and `message_at` still finds them, as in RocketMQ. Puts of
+        all topics wait while the deletion is noted on the disk. A put to this topic that comes at the same time is
+        deleted, or makes the topic anew. Durable when this returns; after a crash in the middle either nothing
+        happened, or the next open does the rest.
+
+        Raises TopicNotFoundError, InvalidTopicError for RocketMQ's own topics, and DiskFullError or DiskError (nothing
+        has happened), SyncFailedError (the store takes no more puts; open it again to see).
+        """
+        self._check_usable()
+        if is_system_topic(name):
+            raise InvalidTopicError(f"topic {name!r}: one of RocketMQ's own topics; it cannot be deleted")
+        self._delete_topic(name)
+
+    @abstractmethod
+    def _delete_topic(self, name: str) -> None:
+        """See engine/deleting.py."""
 
     @abstractmethod
     def _default_queue_count(self) -> int:

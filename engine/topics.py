@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,15 @@ class TopicTable:
         self._routes: dict[str, _Route] = {}
         self._is_unsaved = self._save_failed = False
 
-    def load(self, queue_keys: Iterable[QueueKey], *, grows: bool) -> None:
-        """Read the file, and add the topics that have queues. `grows`: the last writer may have died before it wrote
-        what puts had made. Raises ConfigFileError for a file that cannot be read, nor its `.bak`."""
+    def load(self, queue_keys: Iterable[QueueKey], pending: Iterable[str], *, grows: bool) -> None:
+        """Read the file, and add the topics that have queues; take those out whose deletion is `pending`. `grows`: the
+        last writer may have died before it wrote what puts had made. Raises DiskError, and ConfigFileError for a file
+        that cannot be read, nor its `.bak`."""
         self._document = self._file.read() or {}
         self._topics = topics_in(self._document, self._file.path)
+        gone = [name for name in pending if self._topics.pop(name, None) is not None]
+        if gone:
+            self._save(self._topics)
         add_found(self._topics, queue_keys, self._settings, grows=grows)
         self._routes = {name: _Route(topic) for name, topic in self._topics.items()}
 
@@ -155,6 +159,17 @@ class TopicTable:
             self._save(self._topics | {name: topic})
             self._set(topic)
             return topic
+
+    def delete(self, name: str, delete_queues: Callable[[], None], finish: Callable[[], None]) -> None:
+        """Delete a topic: first its queues, then here, then `finish`. Raises TopicNotFoundError, DiskError."""
+        with self._lock:
+            if name not in self._topics:
+                raise TopicNotFoundError(self._root, name, "it cannot be deleted")
+            delete_queues()
+            self._routes.pop(name, None)
+            del self._topics[name]
+            self._save(self._topics)
+            finish()
 
     def _set(self, topic: Topic) -> None:
         self._topics[topic.name] = topic

@@ -15,6 +15,7 @@ from ..index.key_index import KeyIndex
 from ..index.queue_unit import UNIT_SIZE
 from ..store.checkpoint import Checkpoint, write_checkpoint
 from ..store.clock import Clock
+from ..store.deleted_topics import DeletedTopicsFile
 from ..store.disk import Disk
 from ..store.errors import (
     DiskError,
@@ -131,8 +132,19 @@ class Upkeep:
             if self._dispatcher.position < self._log.visible:
                 raise
 
+    def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
+        """See Dispatcher.delete_topic. What readers are told of queues is then true again: else they would look for
+        those that are gone."""
+        with self._one_at_a_time:
+            self._dispatcher.delete_topic(topic, note)
+            try:
+                self._flush_queues()
+            except DiskFullError as e:
+                log.warning("%s: the next flush says that the queues of %r are gone: %s", self._path, topic, e)
+
     def flush_queues(self) -> None:
         """Make queues durable, then say so: first the checkpoint, then the progress page."""
+        self._parts.topics.save()
         with self._one_at_a_time:
             self._flush_queues()
 
@@ -141,7 +153,6 @@ class Upkeep:
         self._log.flush()
         self._catch_up_queues()
         self._log.flush()
-        self._parts.topics.save()
         synced = self._dispatcher.sync_queues()
         index = self._parts.index
         full_timestamp_ms = self._checkpoint.index_timestamp_ms

@@ -16,6 +16,7 @@ from ..index.dispatch import DispatchRules, queue_entries
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
 from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
+from ..store.deleted_topics import read_deleted
 from ..store.disk import Disk
 from ..store.errors import ConfigFileError, SegmentLengthError
 from ..store.log_reader import LogReader
@@ -128,6 +129,11 @@ class _QueueCheck:
             self._check_end(key, queue, whole, dispatched)
 
     def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:
+        first_again = int(np.flatnonzero(indexes == 0)[-1]) if (indexes == 0).any() else 0
+        if first_again or (indexes[0] == 0 and key in self._ends):
+            # Its topic was deleted and made anew (by RocketMQ, which leaves no note): what came before is in no queue.
+            indexes, units = indexes[first_again:], units[first_again:]
+            self._wrong.pop(key, None)
         self._ends[key] = int(indexes[-1]) + 1
         self._report.queue_entries += len(indexes)
         queue = self._queues.get(key)
@@ -188,6 +194,7 @@ def _check_small_files(root: Path, evidence: Evidence, known: Survey, report: Ve
 def _check_topics(disk: Disk, root: Path, report: VerifyReport) -> None:
     try:
         read_topics(disk, root)
+        read_deleted(disk, root)
     except ConfigFileError as e:
-        mend = "restore it from a copy, or delete it: the topics are then told from the queues"
+        mend = "restore it from a copy, or delete it: topics are then told from the queues, and deleted ones forgotten"
         report.findings.append(Finding(e.path, 0, e.found, mend))

@@ -315,6 +315,20 @@ class ConsumeQueue:
         for number in range((self.end - self._first_file_index) // self._file_entries, self._file_count):
             self._zero_from(number, max(self.end - self._first_file_index - number * self._file_entries, 0) * UNIT_SIZE)
 
+    def remove_all(self) -> None:
+        """Remove the queue from the disk, its folder too, and forget everything; a reader that is at it finds its end.
+
+        Raises DiskError.
+        """
+        self.min_index = self.end = 0
+        self._first_file_index = self._file_count = 0
+        self._last = None
+        self._unsynced.forget(self.folder)
+        for entry in self._disk.list(self.folder):
+            if not entry.is_folder:
+                self._disk.remove(self.folder / entry.name)
+        self._disk.remove_folder(self.folder)
+
     def _keep_files(self, count: int) -> None:
         if count >= self._file_count:
             return

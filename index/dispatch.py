@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store import properties as props
+from ..store.deleted_topics import DeletedTopics
 from ..store.light_queues import light_places
 from ..store.message import tags_code
 from ..store.queue_offsets import QueueKey
@@ -39,6 +40,8 @@ class DispatchRules:
 
     schedule_topic: str
     delivery_time_ms: DeliveryTime
+    deleted: DeletedTopics = field(default_factory=DeletedTopics)
+    """Whose records get no entry any more; their light queues keep theirs, as in RocketMQ."""
 
     def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
         """The hash of the tag; in the topic of parked messages the time of delivery."""
@@ -63,11 +66,12 @@ class QueueEntries:
 def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, QueueEntries]:
     """The entries of the records in `rows`, by queue.
 
-    Left out: prepared and rollback records; inner batches, which have queues of another shape; and topics that cannot
-    name a folder, which only a hostile file has.
+    Left out: prepared and rollback records; records of deleted topics; inner batches, which have queues of another
+    shape; and topics that cannot name a folder, which only a hostile file has.
     """
     found: dict[QueueKey, QueueEntries] = {}
     topics: dict[bytes, str] = {}
+    has_deleted = bool(rules.deleted)
     for row in rows.tolist():
         sys_flag = row[14]
         if not has_queue_entry(sys_flag) or sys_flag & INNER_BATCH:
@@ -85,16 +89,17 @@ def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -
             entries = found[key] = QueueEntries()
         properties_raw = bytes(piece[properties_at : properties_at + row[18]])
         unit = (row[1], row[9], rules.tags_code(topic, properties_raw, row[4]))
-        entries.indexes.append(row[2])
-        entries.units.append(unit)
-        entries.store_timestamps_ms.append(row[4])
+        if not has_deleted or row[1] >= rules.deleted.below(topic):
+            entries.indexes.append(row[2])
+            entries.units.append(unit)
+            entries.store_timestamps_ms.append(row[4])
         for light_key, light_offset in light_places(topic, properties_raw):
             if is_safe_topic(light_key[0]) and light_offset <= MAX_QUEUE_OFFSET:
                 light = found.setdefault(light_key, QueueEntries())
                 light.indexes.append(light_offset)
                 light.units.append(unit)
                 light.store_timestamps_ms.append(row[4])
-    return found
+    return {key: entries for key, entries in found.items() if entries.indexes} if has_deleted else found
 
 
 @dataclass

@@ -39,6 +39,11 @@ class Unsynced:
         self.files |= taken.files
         self.folders |= taken.folders
 
+    def forget(self, folder: Path) -> None:
+        """This folder is about to be removed with its files."""
+        self.files = {path for path in self.files if path.parent != folder}
+        self.folders.discard(folder)
+
     def sync(self, disk: Disk, file_system: FileSystem | None) -> None:
         """Make it durable. Raises SyncFailedError, or DiskError for a file that is gone."""
         if file_system is not None and len(self.files) >= MANY_FILES:

@@ -10,6 +10,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk
 from ..store.errors import SegmentLengthError
 from ..store.light_queues import is_light
@@ -62,6 +63,14 @@ def last_entry(queue: Queue) -> QueueUnit | None:
     return QueueUnit(*units[0].item()) if len(units) else None
 
 
+def _begins_before(queue: Queue, physical_offset: int) -> bool:
+    """Whether a queue has no entries, or some of records before `physical_offset`."""
+    if queue.end == 0:
+        return True
+    ends = [queue.units(queue.end - 1, 1), queue.units(queue.min_index, min(1, queue.end - queue.min_index))]
+    return any(len(units) and int(units["physical_offset"][0]) < physical_offset for units in ends)
+
+
 class QueueTable:
     """The queues on disk, each one loaded when the table is.
 
@@ -109,6 +118,37 @@ class QueueTable:
             queue = MemoryQueue(on_disk) if self._in_memory else on_disk
             self._queues[key] = queue
         return queue
+
+    def drop_topic(self, topic: str) -> None:
+        """Forget the queues of a topic, and remove them from the disk, durably; not in memory mode. Raises
+        DiskError."""
+        self._drop(topic, [key for key in list(self._queues) if key[0] == topic])
+
+    def drop_deleted(self, deleted: DeletedTopics) -> None:
+        """Drop what is left of queues of deleted topics: whoever deleted them died over it, or RocketMQ has made them
+        anew since. Called before the queues are brought up to the log."""
+        stale: dict[str, list[QueueKey]] = {topic: [] for topic in deleted.marked()}
+        for key, queue in self._queues.items():
+            if key[0] in stale and _begins_before(queue, deleted.below(key[0])):
+                stale[key[0]].append(key)
+        for topic, keys in stale.items():
+            self._drop(topic, keys)
+
+    def _drop(self, topic: str, keys: list[QueueKey]) -> None:
+        queues = [self._queues.pop(key) for key in keys]
+        folder = self._folder / topic
+        if self._in_memory or not self._disk.exists(folder):
+            return
+        for queue in queues:
+            assert isinstance(queue, ConsumeQueue)
+            queue.remove_all()
+        if not self._disk.list(folder):
+            self.unsynced.forget(folder)
+            self._disk.sync_folder(folder)
+            self._disk.remove_folder(folder)
+            self._disk.sync_folder(self._folder)
+        elif queues:
+            self._disk.sync_folder(folder)
 
     def topics(self) -> set[str]:
         """The topics that have queues."""

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..engine.read_only import open_read_only
 from ..store import native
+from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk, RealDisk
 from ..store.errors import DiskError, StoreNotFoundError
 from ..store.frame import FRAME_DTYPE
@@ -41,6 +42,9 @@ class LogRange:
     stop: int
     is_cut: bool
     """Whether `stop` is a record's start inside the segment: then records fill the range to its last byte."""
+
+    deleted: DeletedTopics | None = None
+    """Whose records are not to be shown; None where all are."""
 
     @property
     def size(self) -> int:
@@ -68,7 +72,8 @@ def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[L
         ranges: list[LogRange] = []
         for segment, start, stop in reader.segments_between(store.min_physical_offset, store.end_physical_offset):
             try:
-                ranges += _cut(reader, segment, start, stop, split_bytes)
+                deleted = store.deleted_topics if segment.base + start < store.deleted_topics.highest else None
+                ranges += _cut(reader, segment, start, stop, split_bytes, deleted)
             except FileNotFoundError as e:
                 raise gone(segment.path) from e
         return list(_packed(ranges, split_bytes))
@@ -82,12 +87,14 @@ def gone(path: Path) -> DiskError:
     )
 
 
-def _cut(reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int) -> Iterator[LogRange]:
+def _cut(
+    reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int, deleted: DeletedTopics | None
+) -> Iterator[LogRange]:
     count = -(-(stop - start) // split_bytes)
     wanted = [start + (stop - start) * i // count for i in range(1, count)]
     cuts = sorted(set(_places(reader, segment, start, stop, wanted))) if wanted else []
     for first, last in zip([start, *cuts], [*cuts, stop], strict=True):
-        yield LogRange(str(segment.path), segment.base, segment.size, first, last, is_cut=last != stop)
+        yield LogRange(str(segment.path), segment.base, segment.size, first, last, is_cut=last != stop, deleted=deleted)
 
 
 def _places(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ..engine.columns.message_columns import MessageColumns
 from ..engine.columns.schema import find_column
+from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, DamagedStoreError
 from ..store.frame import FRAME_DTYPE, WalkEnd
@@ -78,7 +79,9 @@ class RangeReader:
             while position is not None:
                 scan = SegmentScan(segment.read, segment.base, segment.size, position, piece_range.stop, check_crc=True)
                 for piece, rows in self._joined(scan):
-                    yield from self._batches(piece, self._intact(segment, rows))
+                    yield from self._batches(
+                        piece, _not_deleted(piece, self._intact(segment, rows), piece_range.deleted)
+                    )
                 position = self._resume(segment, piece_range, scan)
             if self._first_damage is not None:
                 log.warning(
@@ -153,6 +156,18 @@ class RangeReader:
             raise damage
         self.damaged_places += 1
         self._first_damage = self._first_damage or damage
+
+
+def _not_deleted(piece: bytes | memoryview, rows: Rows, deleted: DeletedTopics | None) -> Rows:
+    """The rows that belong to no deleted topic."""
+    if deleted is None or not len(rows) or int(rows["physical_offset"][0]) >= deleted.highest:
+        return rows
+    names = (
+        bytes(piece[start : start + size]).decode("utf-8", "replace")
+        for start, size in zip(rows["topic_position"].tolist(), rows["topic_size"].tolist(), strict=True)
+    )
+    below = np.fromiter(map(deleted.below, names), np.int64, len(rows))
+    return _only(rows, rows["physical_offset"] >= below)
 
 
 def _only(rows: Rows, wanted: Any) -> Rows:

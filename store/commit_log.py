@@ -16,7 +16,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from . import native
@@ -25,7 +25,8 @@ from .column_appends import ColumnAppends
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from .crc_property import put_crc_property
 from .disk import Disk
-from .errors import DiskError, DiskFullError, StoreClosedError, StorePoisonedError, SyncFailedError
+from .errors import DiskFullError, StoreClosedError, StorePoisonedError
+from .failed_sync import failed_sync_behind
 from .group_commit import GroupCommit
 from .incidents import tell_poison, tell_room
 from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
@@ -112,7 +113,7 @@ class CommitLog(ColumnAppends):
         if self._doubts:
             for error, outer in list(self._doubts.values()):
                 if self._poison is None:
-                    self._poison = _failed_sync_behind(error, outer)
+                    self._poison = failed_sync_behind(error, outer)
         return self._poison
 
     @poison.setter
@@ -165,6 +166,19 @@ class CommitLog(ColumnAppends):
             with self._append_lock:
                 self.reader.segments = [segment, *self.reader.segments]
             raise
+
+    def restart_topic(self, topic: str, commit: Callable[[int], None]) -> None:
+        """Let the queues of a topic begin at 0 again. `commit` is told from which physical offset on, before anything
+        is appended there, and may raise: then nothing has changed. Raises StorePoisonedError, StoreClosedError."""
+        with self._append_lock:
+            if self.poison is not None:
+                raise StorePoisonedError(self._folder.parent, self.poison)
+            if self._takes_no_more:
+                raise self._closed_error()
+            self.settle()
+            commit(self.end)
+            for key in [key for key in self.queue_offsets if key[0] == topic]:
+                del self.queue_offsets[key]
 
     def refuse_all(self, cause: BaseException) -> None:
         """Append, acknowledge and sync nothing any more. The first cause counts."""
@@ -383,18 +397,3 @@ class CommitLog(ColumnAppends):
         with self._group.lock:
             self._is_let_go = True
             self.reader.close()
-
-
-def _failed_sync_behind(error: BaseException, outer: BaseException | None) -> BaseException | None:
-    """The failed sync that raised `error`, or that an interrupt came upon and so stands in its context; else None.
-
-    `outer` is what the caller of the store was handling anyway.
-    """
-    failure: BaseException | None = error
-    while failure is not None and failure is not outer:
-        if isinstance(failure, DiskError):
-            return failure if isinstance(failure, SyncFailedError) else None
-        if isinstance(failure, OSError):  # on its way to become a SyncFailedError
-            return failure
-        failure = failure.__context__
-    return None

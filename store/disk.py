@@ -110,6 +110,9 @@ class Disk(Protocol):
 
     def remove(self, path: Path) -> None: ...
 
+    def remove_folder(self, path: Path) -> None:
+        """Remove an empty folder; one that is not there, or not empty, is left as it is."""
+
     def free_size(self, path: Path) -> int:
         """Bytes that an ordinary user may still write on the file system of `path`."""
 
@@ -313,6 +316,16 @@ class RealDisk:
     def remove(self, path: Path) -> None:
         with disk_errors(path, "removing it"):
             os.unlink(path)
+
+    def remove_folder(self, path: Path) -> None:
+        with disk_errors(path, "removing the folder"):
+            try:
+                os.rmdir(path)
+            except FileNotFoundError:
+                pass
+            except OSError as e:
+                if e.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
 
     def free_size(self, path: Path) -> int:
         with disk_errors(path, "asking for free space"):

@@ -187,6 +187,11 @@ class FaultyDisk(RealDisk):
             self.meet("remove", path)
         super().remove(path)
 
+    def remove_folder(self, path: Path) -> None:
+        with disk_errors(path, "removing the folder"):
+            self.meet("remove", path)
+        super().remove_folder(path)
+
     def make_folder(self, path: Path, *, syncs: bool = True) -> None:
         if not path.exists():
             with disk_errors(path, "making the folder"):

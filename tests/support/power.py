@@ -184,6 +184,11 @@ class PowerDisk(RealDisk):
             del self._live[path]
             self._note(path.parent, {path.name: None})
 
+    def remove_folder(self, path: Path) -> None:
+        if path.exists():
+            self.meet()
+        super().remove_folder(path)
+
     def make_folder(self, path: Path, *, syncs: bool = True) -> None:
         if not path.exists():
             self.meet()
@@ -198,6 +203,9 @@ class PowerDisk(RealDisk):
         for entry in os.scandir(path):
             if entry.is_dir():
                 self._kept.setdefault(Path(entry.path), {})
+        for folder in [known for known in self._kept if path in known.parents and not known.exists()]:
+            self._kept.pop(folder)
+            self._pending.pop(folder, None)
 
     def open_file_system(self, path: Path) -> FileSystem | None:
         return PowerFileSystem(self)
@@ -265,6 +273,7 @@ class PowerDisk(RealDisk):
             if path not in left:
                 path.unlink()
         for path, content in left.items():
+            path.parent.mkdir(parents=True, exist_ok=True)  # a removed folder whose removal was not synced
             _set_content(path, content)
         for folder in sorted((f for f in self.root.rglob("*") if f.is_dir() and f not in self._kept), reverse=True):
             folder.rmdir()
