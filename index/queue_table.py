@@ -151,8 +151,8 @@ class QueueTable:
             self._disk.sync_folder(folder)
 
     def topics(self) -> set[str]:
-        """The topics that have queues."""
-        return {topic for topic, _ in list(self._queues)}
+        """The topics that have queues; light queues are none."""
+        return {topic for topic, _ in list(self._queues) if not is_light(topic)}
 
     def items(self) -> list[tuple[QueueKey, Queue]]:
         """A copy of the table, sorted by topic and queue id."""
