@@ -46,7 +46,7 @@ class RetentionRule:
 
     def look(self, log_spaces: Iterable[DiskSpace], queue_space: DiskSpace) -> None:
         """Take note of how full the disks are."""
-        self.used_ratio = max(min(used_ratio(space) for space in log_spaces), used_ratio(queue_space))
+        self.used_ratio = max(min(space.used_ratio for space in log_spaces), queue_space.used_ratio)
         if self.used_ratio > self._settings.disk_warning_ratio:
             self.is_disk_full = True
         elif self.used_ratio <= self._settings.disk_clean_forcibly_ratio:
@@ -59,9 +59,3 @@ class RetentionRule:
         is_time = time.localtime(now_ms / 1000).tm_hour in self._hours
         by_age = is_time or must_make_room or self.used_ratio > settings.disk_max_used_ratio
         return Due(by_age, must_make_room and settings.clean_forcibly)
-
-
-def used_ratio(space: DiskSpace) -> int:
-    """Per cent in use, rounded up, of what this user could use at most (`UtilAll#getDiskPartitionSpaceUsedPercent`)."""
-    entire = space.used + space.available
-    return -(-space.used * 100 // entire) if entire else 0

@@ -317,7 +317,8 @@ class CommitLog(ColumnAppends):
         if prepared is not None:
             assert isinstance(prepared, AppendSegment)
             return prepared
-        segment = AppendSegment(self._disk, self._files.path(base), base, self._segment_size)
+        path = self._files.new_path(self._disk, base, self._settings.disk_clean_forcibly_ratio)
+        segment = AppendSegment(self._disk, path, base, self._segment_size)
         outer = sys.exception()
         try:
             segment.create()

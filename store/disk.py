@@ -43,6 +43,13 @@ class DiskSpace(NamedTuple):
     available: int
     """What an ordinary user may still write: less than what is free where some is kept for the administrator."""
 
+    @property
+    def used_ratio(self) -> int:
+        """Per cent in use, rounded up, of what this user could use at most
+        (`UtilAll#getDiskPartitionSpaceUsedPercent`)."""
+        entire = self.used + self.available
+        return -(-self.used * 100 // entire) if entire else 0
+
 
 class DiskFile(Protocol):
     """An open file."""

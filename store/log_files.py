@@ -6,7 +6,8 @@ lengths), and removes them when it opens the store for writing. RocketMQ only lo
 refuses to write behind one.
 
 A commit log may lie in several folders (RocketMQ's `MultiPathMappedFileQueue`): segment number k, counted from physical
-offset 0, is made in the folder k modulo their number, and found wherever it is.
+offset 0, is made in the folder k modulo their number, and found wherever it is. Folders on disks too full are passed
+over, as long as there are others.
 """
 
 from __future__ import annotations
@@ -70,12 +71,19 @@ class LogFiles:
     """The folder of each segment."""
 
     def path(self, base: int) -> Path:
-        """Where the segment is, or is to be made."""
+        """Where the segment is, or is to be made if no disk is too full."""
         folder = self.found_in.get(base)
-        if folder is None:
-            writable = self.folders.writable
-            folder = writable[base // (self.segment_size or 1) % len(writable)]
-        return folder / segment_name(base)
+        return self._made_in(base, self.folders.writable) if folder is None else folder / segment_name(base)
+
+    def new_path(self, disk: Disk, base: int, full_ratio: int) -> Path:
+        """Where the segment is to be made: not on a disk of which more than `full_ratio` per cent are in use."""
+        writable = self.folders.writable
+        if len(writable) > 1:
+            writable = tuple(f for f in writable if disk.space(f).used_ratio <= full_ratio) or writable
+        return self._made_in(base, writable)
+
+    def _made_in(self, base: int, folders: tuple[Path, ...]) -> Path:
+        return folders[base // (self.segment_size or 1) % len(folders)] / segment_name(base)
 
 
 def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = False) -> LogFiles:

@@ -119,7 +119,8 @@ class StoreSettings:
     """Bytes of an extension's file (`mappedFileSizeConsumeQueueExt`). None adopts what exists, else 48 MiB."""
     commit_log_folders: tuple[str, ...] = ()
     """Folders of the commit log, each absolute or below the store's: its segments are made in them in turn
-    (`storePathCommitLog`, there separated by commas). Empty: `commitlog`. Whoever opens the store must name them."""
+    (`storePathCommitLog`, there separated by commas), but not on a disk above `disk_clean_forcibly_ratio` while others
+    are below. Empty: `commitlog`. Whoever opens the store must name them."""
     commit_log_read_only_folders: tuple[str, ...] = ()
     """Folders that hold segments too, and get no new ones (`readOnlyCommitLogStorePaths`)."""
     multi_dispatch: bool = False

@@ -9,6 +9,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.store.disk import DiskSpace, RealDisk
 from flightlog.store.errors import DamagedStoreError, StoreNotFoundError
 
 SIZE = 64 << 10
@@ -142,6 +143,29 @@ def test_a_folder_that_is_not_named_is_missed(tmp_path: Path) -> None:
     with pytest.raises(DamagedStoreError, match=f"expected {SIZE:020d} between them"):
         flightlog.open(path, settings(names[1:]))
     assert_clean(path, settings(names), 600)
+
+
+def test_a_folder_on_a_full_disk_is_passed_over(tmp_path: Path) -> None:
+    class OneFullDisk(RealDisk):
+        full = "disk-a"
+
+        def space(self, path: Path) -> DiskSpace:
+            return DiskSpace(86, 14) if self.full in str(path.relative_to(tmp_path)) else DiskSpace(85, 15)
+
+    disk = OneFullDisk()
+    with flightlog.open(tmp_path, settings(), disk=disk) as store:
+        for full in ("disk-a", "disk", "disk-c"):  # the second time all of them are
+            disk.full = full
+            store.put_many([Message("orders", BODY)] * 200)
+        assert store.verify().is_clean
+    found = segments(tmp_path)
+    count = sum(map(len, found.values()))
+    place = {number: name for name, numbers in found.items() for number in numbers}
+    by_turn = {IN_TURN[1:][number % 2] for number in range(3)}
+    assert {place[number] for number in range(3)} == by_turn == set(IN_TURN[1:])
+    assert all(place[number] == IN_TURN[number % 3] for number in range(4, 7))
+    assert all(place[number] == IN_TURN[:2][number % 2] for number in range(count - 3, count))
+    assert_clean(tmp_path, settings(), 600)
 
 
 def test_a_live_view_follows_through_the_folders(tmp_path: Path) -> None:
