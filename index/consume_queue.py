@@ -328,6 +328,8 @@ class ConsumeQueue:
             if not entry.is_folder:
                 self._disk.remove(self.folder / entry.name)
         self._disk.remove_folder(self.folder)
+        if self.extension is not None:
+            self.extension.remove_all()
 
     def _keep_files(self, count: int) -> None:
         if count >= self._file_count:

@@ -144,6 +144,24 @@ class QueueExtension:
             self._unsynced.files.discard(path)
         return [self._path(base // self.file_size) for base in gone]
 
+    def remove_all(self) -> None:
+        """Remove the extension from the disk, and the folder of its topic if that holds no other. Raises DiskError.
+
+        Not synced: what comes back belongs to no queue, and is written over.
+        """
+        self.end = None
+        if not self._disk.exists(self.folder):
+            return
+        self._unsynced.forget(self.folder)
+        for entry in self._disk.list(self.folder):
+            if not entry.is_folder:
+                self._disk.remove(self.folder / entry.name)
+        self._disk.remove_folder(self.folder)
+        topic_folder = self.folder.parent
+        if not self._disk.list(topic_folder):
+            self._unsynced.forget(topic_folder)
+            self._disk.remove_folder(topic_folder)
+
     def _bases(self) -> list[int]:
         names = (entry.name for entry in self._disk.list(self.folder) if not entry.is_folder)
         return sorted(base for base in map(segment_base, names) if base is not None)

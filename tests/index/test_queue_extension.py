@@ -199,3 +199,13 @@ def test_light_queues_have_no_extension(tmp_path: Path) -> None:
         assert [m.topic for m in store.get("%LMQ%a", 0, 0, tags="a").messages] == ["t"]
     assert [folder.name for folder in (tmp_path / "consumequeue_ext").iterdir()] == ["t"]
     assert_clean(tmp_path)
+
+
+def test_a_deleted_topics_extension_goes_with_it(path: Path) -> None:
+    with flightlog.open(path) as store:
+        store.delete_topic(KEY[0])
+        assert not file_of(path).parent.parent.exists()
+        store.put(flightlog.Message(KEY[0], b"again", tags="TagB", queue_id=KEY[1]))
+        assert [m.body for m in store.read(*KEY, tags="TagB")] == [b"again"]
+        assert file_of(path).exists()
+    assert_clean(path)
