@@ -25,7 +25,13 @@ from pathlib import Path
 from ..index.index_file import IndexState
 from ..index.key_index import KeyIndex
 from ..index.queue_extension import DEFAULT_EXTENSION_FILE_SIZE, EXTENSION_FOLDER
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, find_extension_file_size, find_file_entries
+from ..index.queue_table import (
+    BATCH_QUEUE_FOLDER,
+    CONSUME_QUEUE_FOLDER,
+    QueueTable,
+    find_extension_file_size,
+    find_file_entries,
+)
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
@@ -60,6 +66,7 @@ KNOWN_NAMES = frozenset(
         COMMIT_LOG_FOLDER,
         CONSUME_QUEUE_FOLDER,
         EXTENSION_FOLDER,
+        BATCH_QUEUE_FOLDER,
         FLIGHTLOG_FOLDER,
         CHECKPOINT_FILE,
         LOCK_FILE,
@@ -145,6 +152,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         topics.load(
             (key for key, _ in table.items()),
             deleted.pending,
+            batch_topics=table.batch_topics(),
             grows=evidence.last_writer is LastWriter.FLIGHTLOG_KILLED,
         )
         deleted.pending = []
@@ -187,7 +195,6 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
 
 def _refuse_unsupported(path: Path, disk: Disk) -> None:
     features = {
-        "batchconsumequeue": "it has batch consume queues (batchconsumequeue/)",
         "compaction/compactionLog": "it has compacted topics (compaction/)",
     }
     for name, feature in features.items():

@@ -9,11 +9,13 @@ from ..index.key_entries import KeyEntries, key_entries
 from ..index.queue_table import QueueTable, last_entry
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from ..store.deleted_topics import DeletedTopics
+from ..store.inner_batch import inner_count
 from ..store.light_queues import is_light, light_places
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
 from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
+from ..store.sys_flag import INNER_BATCH
 
 
 def dispatch_rules(settings: StoreSettings, deleted: DeletedTopics | None = None) -> DispatchRules:
@@ -58,6 +60,8 @@ def is_entry_of(message: StoredMessage, key: QueueKey, queue_offset: int) -> boo
     """Whether this is the message that entry `queue_offset` of a queue stands for."""
     if (message.topic, message.queue_id, message.queue_offset) == (*key, queue_offset):
         return True
+    if message.sys_flag & INNER_BATCH and (message.topic, message.queue_id) == key:
+        return 0 <= queue_offset - message.queue_offset < inner_count(message.properties)
     return is_light(key[0]) and (key, queue_offset) in light_places(message.topic, message.properties_raw)
 
 

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue
 from ..index.queue_unit import QueueUnit, Units, valid_mask
-from ..store.errors import CorruptQueueError, CorruptRecordError
+from ..store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError
+from ..store.inner_batch import inner_count, unwrapped
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
 from ..store.queue_offsets import QueueKey
+from ..store.sys_flag import INNER_BATCH
 from .dispatching import is_entry_of
 from .tag_filter import TagFilter
 
@@ -42,11 +44,30 @@ def may_match_mask(queue: Queue, units: Units, wanted: TagFilter | None) -> NDAr
     return mask
 
 
-def message_of(reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueUnit) -> StoredMessage | None:
+class LastBatch:
+    """The inner batch that was read last: its messages come one after another, and it is to be unwrapped once."""
+
+    def __init__(self) -> None:
+        self.physical_offset = -1
+        self.base = 0
+        self.messages: list[StoredMessage] = []
+
+    def get(self, unit: QueueUnit, queue_offset: int) -> StoredMessage | None:
+        place = queue_offset - self.base
+        is_here = unit.physical_offset == self.physical_offset and 0 <= place < len(self.messages)
+        return self.messages[place] if is_here else None
+
+
+def message_of(
+    reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueUnit, last: LastBatch | None = None
+) -> StoredMessage | None:
     """The message of one entry; None if the log has let it go since the queue was looked at.
 
     Raises CorruptRecordError or CorruptQueueError unless entry and record agree on what it is.
     """
+    known = last.get(unit, queue_offset) if last is not None else None
+    if known is not None:
+        return known
     if unit.physical_offset < reader.min_offset:
         return None
     if not unit.is_valid:
@@ -66,7 +87,31 @@ def message_of(reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueU
             f"the record of topic {message.topic} queue {message.queue_id} offset {message.queue_offset}",
             f"topic {key[0]} queue {key[1]} offset {queue_offset}",
         )
+    if message.sys_flag & INNER_BATCH and message.topic == key[0]:
+        return _message_in_batch(reader, message, queue_offset, last or LastBatch())
     return message
+
+
+def _message_in_batch(reader: LogReader, record: StoredMessage, queue_offset: int, last: LastBatch) -> StoredMessage:
+    messages = messages_of(reader, record)
+    last.physical_offset, last.base, last.messages = record.physical_offset, record.queue_offset, messages
+    place = queue_offset - record.queue_offset
+    if place >= len(messages):
+        raise CorruptRecordError(
+            reader.folder,
+            record.physical_offset,
+            f"an inner batch of {len(messages)} messages",
+            f"one of {inner_count(record.properties)}",
+        )
+    return messages[place]
+
+
+def messages_of(reader: LogReader, record: StoredMessage) -> list[StoredMessage]:
+    """The messages of a record: itself, or those of the inner batch that it is. Raises CorruptRecordError."""
+    try:
+        return unwrapped(record)
+    except CorruptBodyError as e:
+        raise CorruptRecordError(reader.folder, record.physical_offset, str(e), "an inner batch") from e
 
 
 def queue_path(reader: LogReader, key: QueueKey) -> Path:

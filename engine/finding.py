@@ -20,7 +20,8 @@ from ..store.queue_offsets import QueueKey
 from ..store.salvage import next_intact
 from ..store.seal import read_seal, seal_fits
 from ..store.segment import Segment
-from .entries import message_of, missing_file
+from ..store.sys_flag import INNER_BATCH
+from .entries import message_of, messages_of, missing_file
 from .tag_filter import TagFilter, tag_filter
 
 Boundary = Literal["lower", "upper"]
@@ -43,8 +44,16 @@ class Finder:
         self._readable_end = readable_end
         """Physical offset up to which the log may be read now."""
 
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
+    def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
         """The message whose record starts there; see ReadableStore.message_at."""
+        record = self._record_at(physical_offset)
+        if record is None or batch_index is None:
+            return record
+        messages = messages_of(self._reader, record)
+        is_there = record.sys_flag & INNER_BATCH and 0 <= batch_index < len(messages)
+        return messages[batch_index] if is_there else None
+
+    def _record_at(self, physical_offset: int) -> StoredMessage | None:
         end = self._readable_end()
         message = message_at(self._reader, physical_offset, end)
         # Bytes inside a body may look like a record, even like one that belongs where they are.

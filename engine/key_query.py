@@ -17,6 +17,7 @@ from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptRecordError, UsageError
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
+from .entries import messages_of
 from .finding import message_at
 from .key_scan import keys_between
 from .reading import OnCorrupt
@@ -58,16 +59,17 @@ class KeyQuery:
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
         found: list[StoredMessage] = []
-        for message in self.matches(topic, key, begin_ms, end_ms, on_corrupt, end):
-            if len(found) == max_count:
-                return QueryResult(found, True)
-            found.append(message)
+        for record in self.matches(topic, key, begin_ms, end_ms, on_corrupt, end):
+            for message in self._messages_with(record, key, on_corrupt):
+                if len(found) == max_count:
+                    return QueryResult(found, True)
+                found.append(message)
         return QueryResult(found, False)
 
     def matches(
         self, topic: str, key: str, begin_ms: int, end_ms: int | None, on_corrupt: OnCorrupt, end: int
     ) -> Iterator[StoredMessage]:
-        """All of them, newest first."""
+        """The records of all of them, newest first."""
         known: set[int] = set()
         begin = max(self._reader.min_offset, self._deleted.below(topic))
         for physical_offset in self._source.candidates(key_hash(topic, key), begin_ms, end_ms):
@@ -86,11 +88,25 @@ class KeyQuery:
             if begin_ms <= message.store_timestamp_ms and (end_ms is None or message.store_timestamp_ms <= end_ms):
                 yield message
 
+    def _messages_with(self, record: StoredMessage, key: str, on_corrupt: OnCorrupt) -> list[StoredMessage]:
+        """Of a record with this key, newest first: itself, or those messages of the inner batch that have the key; all
+        of them where the key is the batch's alone."""
+        try:
+            messages = messages_of(self._reader, record)
+        except CorruptRecordError:
+            if on_corrupt == "raise":
+                raise
+            self.corrupt_skipped += 1
+            return []
+        messages.reverse()
+        return [m for m in messages if key in (m.uniq_key, *m.keys)] or messages
+
     def by_uniq_key(self, topic: str, uniq_key: str, end: int) -> StoredMessage | None:
-        """The newest message of a topic with this uniq key."""
-        for message in self.matches(topic, uniq_key, 0, None, "raise", end):
-            if message.uniq_key == uniq_key:
-                return message
+        """The newest message of a topic with this uniq key; of an inner batch that has it as its own, the last one."""
+        for record in self.matches(topic, uniq_key, 0, None, "raise", end):
+            for message in self._messages_with(record, uniq_key, "raise"):
+                if uniq_key in (message.uniq_key, record.uniq_key):
+                    return message
         return None
 
 

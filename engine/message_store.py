@@ -175,6 +175,19 @@ class MessageStore(TopicWriting, ReadableStore):
         self._check_usable()
         return self._putter.append_columns(topic, columns)
 
+    def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a
+        topic whose queues hold batches: one that is new, or was made with the attribute `queue.type` = `BatchCQ`; such
+        a topic takes nothing else. Readers get the messages one by one.
+
+        Their keys and uniq keys together are properties of the batch, and so must fit into 32,767 bytes; the batch must
+        fit into `max_message_size`. Messages of transactions, delayed and compressed ones cannot be in a batch.
+        The results have the messages' queue offsets, and the record's physical offset, size and message id. Otherwise
+        as `put`.
+        """
+        self._check_usable()
+        return self._putter.put_batch(messages)
+
     def flush(self) -> None:
         """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
         wait for its sync, or waited too long.

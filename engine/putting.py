@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
+from ..store.batch_record import envelope
 from ..store.clock import Clock
 from ..store.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
 from ..store.commit_log import Appended, CommitLog
@@ -106,6 +107,13 @@ class Putter:
             self._await_sync(results)
         return results
 
+    def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
+        made, count = envelope(messages)
+        result, waits = self._append_one(made, count)
+        if waits and not self._log.flush(self._sync_timeout_s, result.physical_offset + result.size):
+            result = result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
+        return [result._replace(queue_offset=result.queue_offset + place) for place in range(count)]
+
     def _check_room(self) -> None:
         """Raise DiskFullError while the disk has no room, as it was last seen and still is."""
         if self._dispatcher.is_stalled:
@@ -149,11 +157,12 @@ class Putter:
                 return replace(result, status=PutStatus.FLUSH_DISK_TIMEOUT)
         return result
 
-    def _append_one(self, message: Message) -> tuple[PutResult, bool]:
-        """Append it; returns where it went, and whether it is to wait for a sync."""
+    def _append_one(self, message: Message, inner_count: int = 0) -> tuple[PutResult, bool]:
+        """Append it, an inner batch where there is a count; returns where it went, and whether it is to wait for a
+        sync."""
         self._check_room()
         diverted = self._divert(message)
-        record = self._prepare(message, diverted)
+        record = self._prepare(message, diverted, inner_count)
         waits = self._is_sync and diverted.waits_for_sync
         appended: list[Appended] = []
         try:
@@ -162,11 +171,13 @@ class Putter:
             self._wake(waits)
         return _put_result(record, appended[0]), waits
 
-    def _prepare(self, message: Message, diverted: Message) -> PreparedRecord:
-        record = prepare(diverted, self._settings, self._log.segment_size)
+    def _prepare(self, message: Message, diverted: Message, inner_count: int = 0) -> PreparedRecord:
+        record = prepare(diverted, self._settings, self._log.segment_size, inner_count=inner_count)
         # Last: a message that is refused for another reason makes no topic.
         is_internal = diverted is not message
-        record.queue_id = self._topics.queue_for(record.topic, diverted.queue_id, is_internal=is_internal)
+        record.queue_id = self._topics.queue_for(
+            record.topic, diverted.queue_id, is_internal=is_internal, is_batch=inner_count > 0
+        )
         return record
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:

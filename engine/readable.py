@@ -154,14 +154,15 @@ class ReadableStore(TopicReading):
 
     # -- one message
 
-    def message_at(self, physical_offset: int) -> StoredMessage | None:
-        """The message whose record starts at this byte of the log, or None if none does.
+    def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
+        """The message whose record starts at this byte of the log, or None if none does. Of an inner batch: its message
+        at the place `batch_index`, or with None the record as it is, the batch in its body.
 
         Any message: also one that no queue lists, as prepared ones. Raises CorruptRecordError if a record starts there
         and is damaged, and where the log is so damaged that nobody can say.
         """
         self._make_ready()
-        return self._finder.message_at(physical_offset)
+        return self._finder.message_at(physical_offset, batch_index)
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
         """The message with this offset message id (32 or 56 hexadecimal digits, in either case), or None.

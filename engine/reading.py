@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..index.batch_queue import BatchQueue
 from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit
 from ..schedule.delay_levels import SCHEDULE_TOPIC
@@ -36,7 +37,7 @@ from ..store.log_reader import LogReader
 from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
 from .columns import with_arrow
-from .entries import entries, may_match_mask, message_of, missing_file
+from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
 from .tag_filter import TagFilter, tag_filter
 
@@ -123,10 +124,12 @@ class QueueReader:
         log_end = self._readable_end()
         status, examined = GetStatus.OFFSET_FOUND_NULL, 0
         size = gone_below = 0
+        last = LastBatch()
         for index, unit, may_match in candidates:
+            unit_size = 0 if unit.physical_offset == last.physical_offset else unit.size  # a batch counts once
             if messages and (
-                size + unit.size > max_size
-                or self._limits.is_full(len(messages), size, unit.size, log_end - unit.physical_offset)
+                size + unit_size > max_size
+                or self._limits.is_full(len(messages), size, unit_size, log_end - unit.physical_offset)
             ):
                 break
             if unit.physical_offset < gone_below:
@@ -135,7 +138,7 @@ class QueueReader:
             message, missed = None, GetStatus.NO_MATCHED_MESSAGE
             if may_match:
                 try:
-                    message = message_of(self._reader, key, index, unit)
+                    message = message_of(self._reader, key, index, unit, last)
                 except (CorruptRecordError, CorruptQueueError):
                     if index == queue_offset:
                         raise
@@ -148,7 +151,7 @@ class QueueReader:
             examined += 1
             if message is not None:
                 messages.append(message)
-                size += unit.size
+                size += unit_size
                 status, gone_below = GetStatus.FOUND, 0
                 if len(messages) == max_count:
                     break
@@ -218,6 +221,7 @@ class QueueReader:
         decompress: bool,
     ) -> Iterator[StoredMessage]:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
+        last = LastBatch()
         while True:
             if index >= queue.end and catch_up is not None:
                 check()
@@ -244,7 +248,7 @@ class QueueReader:
             for at, unit in zip(places.tolist(), units[places].tolist(), strict=True):
                 check()
                 try:
-                    message = message_of(self._reader, key, index + at, QueueUnit(*unit))
+                    message = message_of(self._reader, key, index + at, QueueUnit(*unit), last)
                     if decompress and message is not None:
                         message = message.decompressed()
                 except (CorruptRecordError, CorruptQueueError, CorruptBodyError):
@@ -272,6 +276,8 @@ class QueueReader:
         queue = self._table.get(key)
         if queue is None:
             return arrow.empty_batch(columns)
+        if isinstance(queue, BatchQueue):
+            raise UsageError(f"read_batch: queue {key[0]} {key[1]} holds inner batches: use read, which unwraps them")
         reader = arrow.BatchReader(self._reader, key, queue, *limits, on_corrupt == "skip")
         hold = Hold(self._holds, self._reader.min_offset, self)
         try:

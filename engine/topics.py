@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from ..store.disk import Disk
 from ..store.errors import (
     ConfigFileError,
     DiskError,
+    InvalidMessageError,
     QueueNotFoundError,
     TopicExistsError,
     TopicNotFoundError,
@@ -35,7 +36,15 @@ from ..store.light_queues import is_light
 from ..store.queue_offsets import QueueKey
 from ..store.record import INT32_MAX, RETRY_TOPIC_PREFIX
 from ..store.settings import StoreSettings
-from ..store.topic import NO_TOPIC_OF_APPLICATIONS, Topic, TopicPermission, is_system_topic, topic_from_json
+from ..store.topic import (
+    BATCH_QUEUE_TYPE,
+    NO_TOPIC_OF_APPLICATIONS,
+    QUEUE_TYPE,
+    Topic,
+    TopicPermission,
+    is_system_topic,
+    topic_from_json,
+)
 
 log = logging.getLogger("flightlog.store")
 
@@ -47,12 +56,13 @@ DEAD_LETTER_PREFIX = "%DLQ%"
 class _Route:
     """What a put must know of a topic."""
 
-    __slots__ = ("queue_count", "turn", "write_queue_count")
+    __slots__ = ("holds_batches", "queue_count", "turn", "write_queue_count")
 
     def __init__(self, topic: Topic) -> None:
         is_writable = TopicPermission.WRITE in topic.perm
         self.write_queue_count = topic.write_queue_count if is_writable else 0
         self.queue_count = topic.queue_count if is_writable else 0
+        self.holds_batches = topic.holds_batches
         self.turn = itertools.count()
 
 
@@ -68,37 +78,53 @@ class TopicTable:
         self._routes: dict[str, _Route] = {}
         self._is_unsaved = self._save_failed = False
 
-    def load(self, queue_keys: Iterable[QueueKey], pending: Iterable[str], *, grows: bool) -> None:
-        """Read the file, and add the topics that have queues; take those out whose deletion is `pending`. `grows`: the
-        last writer may have died before it wrote what puts had made. Raises DiskError, and ConfigFileError for a file
-        that cannot be read, nor its `.bak`."""
+    def load(
+        self,
+        queue_keys: Iterable[QueueKey],
+        pending: Iterable[str],
+        *,
+        batch_topics: Set[str] = frozenset(),
+        grows: bool,
+    ) -> None:
+        """Read the file, and add the topics that have queues, those of `batch_topics` batch queues; take those out
+        whose deletion is `pending`. `grows`: the last writer may have died before it wrote what puts had made. Raises
+        DiskError, and ConfigFileError for a file that cannot be read, nor its `.bak`."""
         self._document = self._file.read() or {}
         self._topics = topics_in(self._document, self._file.path)
         gone = [name for name in pending if self._topics.pop(name, None) is not None]
         if gone:
             self._save(self._topics)
         add_found(self._topics, queue_keys, self._settings, grows=grows)
+        for name in batch_topics & self._topics.keys():  # what lies there decides, as in RocketMQ
+            self._topics[name] = of_batches(self._topics[name])
         self._routes = {name: _Route(topic) for name, topic in self._topics.items()}
 
     # -- what puts ask
 
-    def queue_for(self, name: str, queue_id: int | None, *, is_internal: bool) -> int:
-        """The queue id of a message to this topic; None: the next one in turn. A topic or a queue that is not there is
-        made if the settings want that.
+    def queue_for(self, name: str, queue_id: int | None, *, is_internal: bool, is_batch: bool = False) -> int:
+        """The queue id of a message to this topic, or of an inner batch; None: the next one in turn. A topic or a queue
+        that is not there is made if the settings want that.
 
         Raises TopicNotFoundError, QueueNotFoundError, and TopicPermissionError, also for RocketMQ's own topics unless
-        it `is_internal`.
+        it `is_internal`; InvalidMessageError where a topic is for the other kind.
         """
         route = self._routes.get(name)
+        if route is not None and route.holds_batches is not is_batch:
+            raise InvalidMessageError(
+                f"{self._root}: the topic {name!r} has queues of inner batches: put to it with put_batch"
+                if route.holds_batches
+                else f"{self._root}: the topic {name!r} has queues of single messages: put_batch needs a topic that is "
+                f"new, or made with attributes={{{QUEUE_TYPE!r}: {BATCH_QUEUE_TYPE!r}}}"
+            )
         if route is not None:
             if queue_id is None:
                 if route.write_queue_count:
                     return next(route.turn) % route.write_queue_count
             elif queue_id < route.queue_count:
                 return queue_id
-        return self._make_queue(name, queue_id, is_internal)
+        return self._make_queue(name, queue_id, is_internal, is_batch)
 
-    def _make_queue(self, name: str, queue_id: int | None, is_internal: bool) -> int:
+    def _make_queue(self, name: str, queue_id: int | None, is_internal: bool, is_batch: bool) -> int:
         if name in NO_TOPIC_OF_APPLICATIONS:
             if is_internal:
                 return queue_id or 0
@@ -112,6 +138,7 @@ class TopicTable:
                         self._root, name, "make it with create_topic, or set auto_create_topics=True"
                     )
                 topic = new_topic(name, self._settings)
+                topic = of_batches(topic) if is_batch else topic
             elif TopicPermission.WRITE not in topic.perm:
                 raise TopicPermissionError(
                     f"{self._root}: the topic {name!r} has permission {int(topic.perm)}: no puts. "
@@ -229,6 +256,11 @@ def new_topic(name: str, settings: StoreSettings) -> Topic:
     """As a put makes it. Retry and dead-letter topics have one queue, as in RocketMQ."""
     count = 1 if name.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)) else settings.default_queue_count
     return Topic(name, count, count)
+
+
+def of_batches(topic: Topic) -> Topic:
+    """The topic with queues of inner batches."""
+    return replace(topic, attributes={**topic.attributes, QUEUE_TYPE: BATCH_QUEUE_TYPE})
 
 
 def with_queue(topic: Topic, queue_id: int) -> Topic:

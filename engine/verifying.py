@@ -27,6 +27,7 @@ from .evidence import Evidence, LastWriter
 from .findings import Finding, VerifyReport
 from .survey import Survey, survey
 from .topics import read_topics
+from .verifying_batches import BatchCheck
 from .verifying_keys import KeyCheck
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
@@ -78,7 +79,7 @@ def verify_store(
     check = _QueueCheck(disk, root, reader, evidence, rules, report)
     is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
     is_live = known.is_bounded or is_new or evidence.is_stale(disk)
-    check.run(whole, is_live=is_live)
+    check.run(whole, BatchCheck(disk, root, reader, table, rules, report), is_live=is_live)
     KeyCheck(disk, reader, evidence, report).run(whole, is_live=is_live)
     _check_small_files(root, evidence, known, report)
     _check_topics(disk, root, report)
@@ -107,7 +108,7 @@ class _QueueCheck:
                 continue  # already a finding: the table could not read it either
             self._queues[key] = queue
 
-    def run(self, whole: Survey, *, is_live: bool) -> None:
+    def run(self, whole: Survey, batches: BatchCheck, *, is_live: bool) -> None:
         dispatched = whole.end
         progress = self._evidence.progress
         if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
@@ -116,7 +117,10 @@ class _QueueCheck:
             for segment, first, last in self._reader.segments_between(start, min(stop, dispatched)):
                 for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
                     for key, entries in queue_entries(piece, rows, self._rules).items():
+                        if batches.is_batch_queue(key):
+                            continue
                         self._compare(key, np.array(entries.indexes), np.array(entries.units, dtype=UNIT_DTYPE))
+        batches.run(whole, dispatched, is_live=is_live)
         for key, (first, wrong) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
             lags = queue is None or first >= queue.end

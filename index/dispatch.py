@@ -21,6 +21,8 @@ from ..store.queue_offsets import QueueKey
 from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
 from ..store.scan import Rows
 from ..store.sys_flag import INNER_BATCH, has_queue_entry
+from .batch_dispatch import dispatch_batches
+from .batch_queue import BatchQueue
 from .queue_table import Queue, QueueTable, same_entries
 from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 
@@ -124,8 +126,11 @@ def dispatch(
     piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount
 ) -> None:
     """Put the records' entries into their queues. An entry that is there and equal is left alone."""
+    dispatch_batches(piece, rows, rules, table, count)
     for key, entries in queue_entries(piece, rows, rules).items():
         queue = table.get_or_create(key)
+        if isinstance(queue, BatchQueue):
+            continue  # only inner batches have entries there
         indexes = np.array(entries.indexes, dtype=np.int64)
         units = np.array(entries.units, dtype=UNIT_DTYPE)
         # Runs of consecutive indexes; an ordinary log has one.

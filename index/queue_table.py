@@ -17,6 +17,8 @@ from ..store.light_queues import is_light
 from ..store.queue_offsets import QueueKey
 from ..store.record import is_safe_topic
 from ..store.segment import segment_base
+from .batch_queue import BatchQueue
+from .batch_unit import BATCH_UNIT_SIZE
 from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
 from .queue_extension import EXTENSION_FOLDER, QueueExtension
@@ -71,6 +73,10 @@ def _begins_before(queue: Queue, physical_offset: int) -> bool:
     return any(len(units) and int(units["physical_offset"][0]) < physical_offset for units in ends)
 
 
+BATCH_QUEUE_FOLDER = "batchconsumequeue"
+DEFAULT_BATCH_FILE_ENTRIES = 300_000
+
+
 class QueueTable:
     """The queues on disk, each one loaded when the table is.
 
@@ -82,6 +88,8 @@ class QueueTable:
     ) -> None:
         self._disk, self._folder = disk, root / CONSUME_QUEUE_FOLDER
         self._file_entries, self._in_memory = file_entries, in_memory
+        self._batch_folder = root / BATCH_QUEUE_FOLDER
+        self._batch_entries = find_batch_file_entries(disk, root) or DEFAULT_BATCH_FILE_ENTRIES
         self._queues: dict[QueueKey, Queue] = {}
         self.unsynced = Unsynced()
         """What was written into queues and is not synced."""
@@ -103,6 +111,34 @@ class QueueTable:
                 self.unreadable.append(str(e))
                 continue
             self._queues[key] = MemoryQueue(queue) if self._in_memory else queue
+        for key, folder in list_queue_folders(self._disk, self._folder.parent, BATCH_QUEUE_FOLDER):
+            self._load_batch_queue(key, folder)
+
+    def _load_batch_queue(self, key: QueueKey, folder: Path) -> None:
+        queue = self._batch_queue(folder)
+        try:
+            queue.load()
+        except SegmentLengthError as e:
+            if not self._in_memory:
+                raise
+            self.unreadable.append(str(e))
+            return
+        known = self._queues.get(key)
+        if known is None or known.end == 0:
+            self._queues[key] = queue
+
+    def _batch_queue(self, folder: Path) -> BatchQueue:
+        return BatchQueue(self._disk, folder, self._batch_entries, self.unsynced, in_memory=self._in_memory)
+
+    def get_or_create_batch(self, key: QueueKey) -> BatchQueue | None:
+        """The batch queue, new and without files if it was not known; None where messages stand in an ordinary one."""
+        queue = self._queues.get(key)
+        if isinstance(queue, BatchQueue):
+            return queue
+        if queue is not None and queue.end > 0:
+            return None
+        made = self._queues[key] = self._batch_queue(self._batch_folder / key[0] / str(key[1]))
+        return made
 
     def get(self, key: QueueKey) -> Queue | None:
         return self._queues.get(key)
@@ -136,23 +172,29 @@ class QueueTable:
 
     def _drop(self, topic: str, keys: list[QueueKey]) -> None:
         queues = [self._queues.pop(key) for key in keys]
-        folder = self._folder / topic
-        if self._in_memory or not self._disk.exists(folder):
-            return
+        for folder in (self._folder / topic, self._batch_folder / topic):
+            if not self._in_memory and self._disk.exists(folder):
+                self._remove(folder, [q for q in queues if isinstance(q, ConsumeQueue | BatchQueue)])
+
+    def _remove(self, folder: Path, queues: list[ConsumeQueue | BatchQueue]) -> None:
+        queues = [queue for queue in queues if queue.folder.parent == folder]
         for queue in queues:
-            assert isinstance(queue, ConsumeQueue)
             queue.remove_all()
         if not self._disk.list(folder):
             self.unsynced.forget(folder)
             self._disk.sync_folder(folder)
             self._disk.remove_folder(folder)
-            self._disk.sync_folder(self._folder)
+            self._disk.sync_folder(folder.parent)
         elif queues:
             self._disk.sync_folder(folder)
 
     def topics(self) -> set[str]:
         """The topics that have queues; light queues are none."""
         return {topic for topic, _ in list(self._queues) if not is_light(topic)}
+
+    def batch_topics(self) -> set[str]:
+        """The topics whose queues are batch queues."""
+        return {topic for (topic, _), queue in list(self._queues.items()) if isinstance(queue, BatchQueue)}
 
     def items(self) -> list[tuple[QueueKey, Queue]]:
         """A copy of the table, sorted by topic and queue id."""
@@ -171,10 +213,10 @@ class QueueTable:
         if self._file_system is not None:
             self._file_system.close()
 
-    def on_disk(self) -> Iterator[tuple[QueueKey, ConsumeQueue]]:
+    def on_disk(self) -> Iterator[tuple[QueueKey, ConsumeQueue | BatchQueue]]:
         """The queues of a writable table."""
         for key, queue in self.items():
-            assert isinstance(queue, ConsumeQueue)
+            assert isinstance(queue, ConsumeQueue | BatchQueue)
             yield key, queue
 
 
@@ -228,12 +270,23 @@ def list_queue_folders(disk: Disk, root: Path, kind: str = CONSUME_QUEUE_FOLDER)
 
 def find_file_entries(disk: Disk, root: Path) -> int | None:
     """Entries a file of the queues that exist, by the length that the first few files agree on; None without one."""
+    size = _find_file_size(disk, root, CONSUME_QUEUE_FOLDER)
+    return None if size is None else size // UNIT_SIZE
+
+
+def find_batch_file_entries(disk: Disk, root: Path) -> int | None:
+    """The same of batch queues."""
+    size = _find_file_size(disk, root, BATCH_QUEUE_FOLDER)
+    return None if size is None else max(size // BATCH_UNIT_SIZE, 1)
+
+
+def _find_file_size(disk: Disk, root: Path, kind: str) -> int | None:
     votes: Counter[int] = Counter()
-    for _, folder in list_queue_folders(disk, root):
+    for _, folder in list_queue_folders(disk, root, kind):
         for entry in disk.list(folder):
             if segment_base(entry.name) is not None and entry.size:
                 votes[entry.size] += 1
                 if votes[entry.size] == ENOUGH_VOTES:
-                    return entry.size // UNIT_SIZE
+                    return entry.size
     # Where as many say the one as the other, the shorter files were cut.
-    return max(votes, key=lambda size: (votes[size], size)) // UNIT_SIZE if votes else None
+    return max(votes, key=lambda size: (votes[size], size)) if votes else None

@@ -1,71 +1,23 @@
-"""Unwrapping inner batches: one record whose body holds many messages, as queues of batches have them.
-
-    i32      i32   i32   i32    i32         bodySize   i16              propertiesSize
-    ┌──────┬─────┬─────┬──────┬──────────┬──────────┬────────────────┬────────────┐
-    │ size │ 0   │ 0   │ flag │ bodySize │ body     │ propertiesSize │ properties │   and the next message
-    └──────┴─────┴─────┴──────┴──────────┴──────────┴────────────────┴────────────┘
-
-`size` counts the whole message, itself included. A message has its own flag, body and properties; everything else is
-the record's, and its queue offset is the record's plus its place in the batch.
-
-Source of the layout: `MessageDecoder.encodeMessage` and `decodeMessage` of Apache RocketMQ 5.3.3.
-"""
+"""Inner batches in rows: one row for each message of a batch (store/inner_batch.py has the layout)."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..store import native
+from ..store.inner_batch import InnerMessage, NotABatchError, inner_messages
 from ..store.scan import Rows
 from ..store.sys_flag import COMPRESSED, INNER_BATCH
-
-HEADER = struct.Struct(">iiiii")
-PROPERTIES_SIZE = struct.Struct(">h")
-LEAST_SIZE = HEADER.size + PROPERTIES_SIZE.size
-assert LEAST_SIZE == 22
 
 ROWS_AT_ONCE = 16384  # limits what a batch of very many very small messages takes
 
 BatchIndexes = NDArray[np.int32] | None
 """The place of each message in its inner batch, -1 outside of one; None where all are outside."""
-
-
-class InnerMessage(NamedTuple):
-    """Where one message of a batch lies, as positions in the buffer that holds the record."""
-
-    size: int
-    flag: int
-    body_position: int
-    body_size: int
-    properties_position: int
-    properties_size: int
-
-
-class NotABatchError(ValueError):
-    """A body that does not consist of whole messages to its last byte."""
-
-
-def inner_messages(buffer: bytes | memoryview, position: int, stop: int) -> Iterator[InnerMessage]:
-    """The messages in bytes [position, stop). Raises NotABatchError at the first that is not whole."""
-    while position < stop:
-        if stop - position < LEAST_SIZE:
-            raise NotABatchError
-        size, _, _, flag, body_size = HEADER.unpack_from(buffer, position)
-        if not LEAST_SIZE <= size <= stop - position or not 0 <= body_size <= size - LEAST_SIZE:
-            raise NotABatchError
-        body_position = position + HEADER.size
-        properties_position = body_position + body_size + PROPERTIES_SIZE.size
-        (properties_size,) = PROPERTIES_SIZE.unpack_from(buffer, body_position + body_size)
-        if properties_size != size - LEAST_SIZE - body_size:
-            raise NotABatchError
-        yield InnerMessage(size, flag, body_position, body_size, properties_position, properties_size)
-        position += size
 
 
 def unwrap(piece: bytes | memoryview, rows: Rows) -> Iterator[tuple[Rows, BatchIndexes]]:

@@ -23,7 +23,7 @@ from . import native
 from .clock import Clock
 from .column_appends import ColumnAppends
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
-from .crc_property import put_crc_property
+from .crc_property import place_with_crc
 from .disk import Disk
 from .errors import DiskFullError, StoreClosedError, StorePoisonedError
 from .failed_sync import failed_sync_behind
@@ -34,6 +34,7 @@ from .log_files import LogFiles
 from .log_reader import LogReader
 from .meters import Latest
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
+from .properties import encode_inner_base
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE, PreparedRecord, encode_blank
 from .segment import AppendSegment, Segment
@@ -51,9 +52,6 @@ class LogStart:
     last_store_timestamp_ms: int
     queue_offsets: QueueOffsets
 
-
-HEAD_SIZE = 8
-"""Size and magic of a record."""
 
 Appended = tuple[int, int, int, int]
 """Queue offset, physical offset, store time in ms, bytes of the record."""
@@ -234,10 +232,13 @@ class CommitLog(ColumnAppends):
         if has_queue_entry(record.sys_flag):
             key = (record.topic, record.queue_id)
             queue_offset = self.queue_offsets.get(key, 0)
-            next_offsets[key] = queue_offset + 1
+            next_offsets[key] = queue_offset + (record.inner_count or 1)
         stop = start + record.size
         self._intent = (start, stop, next_offsets)
         mapping, properties_raw = segment.append_mapping(), record.properties_raw
+        if record.inner_count:
+            base = encode_inner_base(queue_offset)
+            properties_raw = base + properties_raw[len(base) :]
         aside: bytearray | None = None
         if self._settings.append_crc_property:
             aside, properties_raw = bytearray(record.size), properties_raw + EMPTY_CRC_PROPERTY
@@ -261,9 +262,7 @@ class CommitLog(ColumnAppends):
             properties_raw,
         )
         if aside is not None:
-            put_crc_property(aside)
-            mapping[position + HEAD_SIZE : position + record.size] = aside[HEAD_SIZE:]
-            mapping[position : position + HEAD_SIZE] = aside[:HEAD_SIZE]  # last: a half-written record is none
+            place_with_crc(mapping, position, aside)
         self.last_store_timestamp_ms = now_ms
         self.end = stop  # the commit point
         self.queue_offsets.update(next_offsets)

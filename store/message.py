@@ -101,6 +101,8 @@ class StoredMessage:
     prepared_transaction_offset: int
     properties_raw: bytes
     magic: int
+    batch_index: int | None = None
+    """Its place in the inner batch that its record is; None outside of one. Physical offset and this name a message."""
 
     def decompressed_body(self, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
         """The body as it was before compression; `body` itself if it is not compressed. Never more than `max_size`

@@ -26,6 +26,10 @@ MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
 MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
 
+INNER_COUNT = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+INNER_BASE_DIGITS = 19
+
 KEY_SEPARATOR = " "
 
 
@@ -52,6 +56,11 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         return text.encode()
     except UnicodeEncodeError as e:
         raise InvalidMessageError(f"a property cannot be written as UTF-8: {e}") from e
+
+
+def encode_inner_base(queue_offset: int) -> bytes:
+    """The property that says where in its queue an inner batch begins, always of the same size."""
+    return f"{INNER_BASE}{NAME_END}{queue_offset:0{INNER_BASE_DIGITS}d}{VALUE_END}".encode()
 
 
 def decode_properties(raw: bytes) -> dict[str, str]:

@@ -100,6 +100,8 @@ class PreparedRecord:
     properties_raw: bytes
     light_queues: tuple[str, ...] = ()
     """Light queues that list the record, too; their offsets are one more property, and `size` leaves room for it."""
+    inner_count: int = 0
+    """Messages of the inner batch that it is: its properties begin with room for INNER_BASE. 0: it is none."""
 
 
 def encode_blank(remaining: int) -> bytes:
@@ -119,8 +121,9 @@ def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag:
     return size
 
 
-def prepare(message: Message, settings: StoreSettings, segment_size: int) -> PreparedRecord:
-    """Check a message against every limit and encode its texts. Nothing is written.
+def prepare(message: Message, settings: StoreSettings, segment_size: int, *, inner_count: int = 0) -> PreparedRecord:
+    """Check a message against every limit and encode its texts. Nothing is written. `inner_count`: how many messages
+    the inner batch that it is has.
 
     A message without a queue id gets 0. Raises InvalidMessageError or the one of its children that names the limit.
     """
@@ -138,11 +141,15 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
             f"topic {topic!r}: the body has {len(body)} bytes, the limit is {settings.max_message_size} "
             "(max_message_size)"
         )
-    properties = _all_properties(message)
+    properties = checked_properties(message)
     light = _light_queues(message, properties, settings)
     if settings.append_crc_property:
         properties.pop(CRC_PROPERTY, None)  # that of another record; the append writes this one's
     properties_raw = props.encode_properties(properties)
+    if inner_count:
+        properties_raw = props.encode_inner_base(0) + properties_raw
+    elif props.INNER_COUNT in properties or props.INNER_BASE in properties:
+        raise InvalidMessageError(f"topic {topic!r}: the properties of inner batches are written by put_batch alone")
     properties_size = len(properties_raw) + light_offsets_max_size(len(light))
     if settings.append_crc_property:
         properties_size += CRC_PROPERTY_SIZE
@@ -159,8 +166,8 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
         sys_flag |= flags.BORN_HOST_V6
     if len(store_host) == HOST_V6_SIZE:
         sys_flag |= flags.STORE_HOST_V6
-    if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
-        raise InvalidMessageError(f"topic {topic!r}: inner batches cannot be put; put their messages")
+    if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP) and not inner_count:
+        raise InvalidMessageError(f"topic {topic!r}: inner batches cannot be put; put their messages with put_batch")
     magic = MAGIC_V1 if len(topic_raw) <= TOPIC_MAX_SIZE_V1 else MAGIC_V2
     size = record_size(len(topic_raw), len(body), properties_size, sys_flag, magic)
     if size > settings.max_message_size + RECORD_EXTRA_SIZE or size + BLANK_SIZE > segment_size:
@@ -185,6 +192,7 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int) -> Pre
         topic_raw,
         properties_raw,
         light,
+        inner_count,
     )
 
 
@@ -236,7 +244,8 @@ def _compressed(message: Message) -> tuple[bytes, int]:
     return compress(message.body, kind), message.sys_flag | kind.flags
 
 
-def _all_properties(message: Message) -> dict[str, str]:
+def checked_properties(message: Message) -> dict[str, str]:
+    """All properties as they are stored. Raises InvalidMessageError."""
     try:
         return message.all_properties()
     except (TypeError, ValueError) as e:
@@ -261,16 +270,17 @@ def is_safe_topic(topic: str) -> bool:
 
 def _check_integers(message: Message) -> None:
     if message.queue_id is not None:
-        _check_integer("queue_id", message.queue_id, 0, INT32_MAX)
-    _check_integer("flag", message.flag, ~INT32_MAX, INT32_MAX)
-    _check_integer("sys_flag", message.sys_flag, ~INT32_MAX, INT32_MAX)
-    _check_integer("reconsume_times", message.reconsume_times, ~INT32_MAX, INT32_MAX)
-    _check_integer("prepared_transaction_offset", message.prepared_transaction_offset, ~INT64_MAX, INT64_MAX)
+        check_integer_range("queue_id", message.queue_id, 0, INT32_MAX)
+    check_integer_range("flag", message.flag)
+    check_integer_range("sys_flag", message.sys_flag, ~INT32_MAX, INT32_MAX)
+    check_integer_range("reconsume_times", message.reconsume_times, ~INT32_MAX, INT32_MAX)
+    check_integer_range("prepared_transaction_offset", message.prepared_transaction_offset, ~INT64_MAX, INT64_MAX)
     if message.born_timestamp_ms is not None:
-        _check_integer("born_timestamp_ms", message.born_timestamp_ms, ~INT64_MAX, INT64_MAX)
+        check_integer_range("born_timestamp_ms", message.born_timestamp_ms, ~INT64_MAX, INT64_MAX)
 
 
-def _check_integer(name: str, value: object, low: int, high: int) -> None:
+def check_integer_range(name: str, value: object, low: int = ~INT32_MAX, high: int = INT32_MAX) -> None:
+    """Raise InvalidMessageError unless it is a whole number in [low, high]."""
     if not isinstance(value, int) or not low <= value <= high:
         raise InvalidMessageError(f"{name}={value!r}: expected a whole number from {low} to {high}")
 

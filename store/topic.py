@@ -43,6 +43,11 @@ class TopicPermission(enum.IntFlag):
 READ_WRITE = TopicPermission.READ | TopicPermission.WRITE
 
 
+QUEUE_TYPE = "queue.type"
+"""The attribute that says what a topic's queues hold (RocketMQ's `TopicAttributes.QUEUE_TYPE_ATTRIBUTE`)."""
+BATCH_QUEUE_TYPE = "BatchCQ"
+
+
 @dataclass(frozen=True, slots=True)
 class Topic:
     """The settings of one topic, as they were when this was asked for."""
@@ -66,6 +71,11 @@ class Topic:
     def queue_count(self) -> int:
         """Queues that there are for reads or writes: ids below this one can be put to."""
         return max(self.read_queue_count, self.write_queue_count)
+
+    @property
+    def holds_batches(self) -> bool:
+        """Whether its queues are batch consume queues: only inner batches are put to it."""
+        return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUE_TYPE
 
     @property
     def is_system(self) -> bool:

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -100,13 +101,13 @@ class GoldenSet:
 
     @cached_property
     def java_bounds(self) -> dict[Key, tuple[int, int]]:
-        """Bounds of the ordinary queues as RocketMQ read them; queues that hold nothing and never did are left out."""
-        lines = [line for line in self.java if line["type"] == "queue" and line["cqType"] == "SimpleCQ"]
+        """Bounds of the queues as RocketMQ read them; queues that hold nothing and never did are left out."""
+        lines = [line for line in self.java if line["type"] == "queue"]
         return {(q["topic"], q["queueId"]): (q["min"], q["max"]) for q in lines if q["max"] > 0}
 
     @cached_property
     def put_bounds(self) -> dict[Key, tuple[int, int]]:
-        """Bounds as the process that wrote the store saw them at its end."""
+        """Bounds of the ordinary queues as the process that wrote the store saw them at its end."""
         (summary,) = [line for line in self._lines("manifest.jsonl") if line["type"] == "summary"]
         lines = [line for line in summary["queues"] if line["cqType"] == "SimpleCQ"]
         return {(q["topic"], q["queueId"]): (q["min"], q["max"]) for q in lines if q["max"] > 0}
@@ -184,6 +185,13 @@ def _described(line: dict[str, Any]) -> dict[str, Any]:
 def described() -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Of a manifest's line, what `describe` says of a message."""
     return _described
+
+
+@pytest.fixture(scope="session")
+def records_of(support: Callable[[str], ModuleType]) -> Callable[..., list[StoredMessage]]:
+    """`records_of(view, messages)`: their records, after a look at whether inner batches came unwrapped and whole."""
+    found: Callable[..., list[StoredMessage]] = support("unwrapped").records_of
+    return found
 
 
 @pytest.fixture(scope="session")

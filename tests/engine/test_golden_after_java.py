@@ -9,6 +9,7 @@ import pytest
 
 import flightlog
 from flightlog.engine.evidence import LastWriter
+from flightlog.store.sys_flag import INNER_BATCH
 
 if TYPE_CHECKING:
     from tests.engine.conftest import GoldenSet
@@ -25,16 +26,18 @@ SEEING_LESS = {"clean-cqlag": 925, "preblank": 224}
 
 
 @pytest.mark.parametrize("name", AGREEING)
-def test_reads_what_rocketmq_read(name: str, golden_set: GetSet, describe: Described, described: Described) -> None:
+def test_reads_what_rocketmq_read(
+    name: str, golden_set: GetSet, describe: Described, described: Described, records_of: Callable[..., Any]
+) -> None:
     golden = golden_set(name)
     expected = {place: m for place, m in golden.java_read.items() if (place[0], place[1]) in golden.java_bounds}
     with flightlog.open_read_only(golden.after_java) as view:
         assert view.evidence.last_writer is LastWriter.ROCKETMQ_CLOSED
         assert view.queues() == golden.java_bounds
         read = {
-            (topic, queue_id, first + i): message
+            (topic, queue_id, message.queue_offset if message.sys_flag & INNER_BATCH else first + i): message
             for (topic, queue_id), (first, _) in view.queues().items()
-            for i, message in enumerate(view.read(topic, queue_id))
+            for i, message in enumerate(records_of(view, list(view.read(topic, queue_id))))
         }
     assert read.keys() == expected.keys()
     for place, message in read.items():

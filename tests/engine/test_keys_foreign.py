@@ -24,7 +24,7 @@ WRITABLE = (
     *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "clean-cqlag", "clean-crcflip"),
     *("cqext", "default-sizes", "delay-tx", "lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
 )
-READ_ONLY = ("abort-crcflip", "batch-bcq")
+READ_ONLY = ("abort-crcflip",)
 WITHOUT_INDEX = ("abort-cqlag", "clean-cqlag")
 SMALL_FILES = {"abort-late": 3, "abort-reopen": 7, "minoffset": 2, "rollover": 13}
 """Sets with more than one index file."""

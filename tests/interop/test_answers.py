@@ -28,10 +28,19 @@ pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
 FRESH = ("fresh-clean", "fresh-halted", "fresh-lagging", "fresh-late", "fresh-rolls", "fresh-long")
 GOLDEN = (
-    *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "cqext", "default-sizes", "delay-tx"),
+    *(
+        "abort",
+        "abort-cqlag",
+        "abort-late",
+        "abort-reopen",
+        "abort-torn",
+        "batch-bcq",
+        "cqext",
+        "default-sizes",
+        "delay-tx",
+    ),
     *("lmq", "minoffset", "propcrc", "rollover", "v1-clean", "v2-v6"),
 )
-READ_ONLY = ("batch-bcq",)  # flightlog does not write beside such features
 COMMITTED = ("rocketmq-collisions", "rocketmq-index-behind")
 WRITTEN = (
     *FRESH,
@@ -49,9 +58,7 @@ KEYS_MISSING = ("fresh-late", "rocketmq-index-behind")
 WHOLE_SECOND_MS = 1000
 
 
-BOTH_WAYS = [(name, "read") for name in (*FRESH, *GOLDEN, *READ_ONLY, *COMMITTED)] + [
-    (name, "write") for name in WRITTEN
-]
+BOTH_WAYS = [(name, "read") for name in (*FRESH, *GOLDEN, *COMMITTED)] + [(name, "write") for name in WRITTEN]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""From inner batches in the commit log to entries of batch queues.
+
+A record that is an inner batch, and says how many messages it has, gets one entry in the batch queue of its topic and
+queue id, at the queue offset that stands in the record. A record that is none gets no entry in a batch queue: nor does
+it from RocketMQ.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..store.inner_batch import inner_count
+from ..store.properties import decode_properties
+from ..store.queue_offsets import QueueKey
+from ..store.record import INT64_MAX, is_safe_topic
+from ..store.scan import Rows
+from ..store.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from .batch_unit import BATCH_UNIT_DTYPE, NOT_COMPACTED, BatchUnits
+from .queue_table import QueueTable
+
+if TYPE_CHECKING:
+    from .dispatch import DispatchCount, DispatchRules
+
+MAX_BASE = INT64_MAX >> 8
+"""No queue gets there; sums of what lies below it do not wrap around."""
+
+
+def batch_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, BatchUnits]:
+    """The entries of the inner batches in `rows`, by queue, in the order of the log."""
+    found: dict[QueueKey, list[tuple[int, ...]]] = {}
+    batches = rows[(rows["sys_flag"] & INNER_BATCH) != 0]
+    for row in batches.tolist():
+        if row[14] & TRANSACTION_MASK in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
+            continue
+        topic = bytes(piece[row[7] : row[7] + row[17]]).decode("utf-8", "replace")
+        properties_raw = bytes(piece[row[8] : row[8] + row[18]])
+        count = inner_count(decode_properties(properties_raw))
+        if row[1] < rules.deleted.below(topic):
+            continue
+        if not is_safe_topic(topic) or row[12] < 0 or not 0 <= row[2] < MAX_BASE or not count:
+            continue
+        tags_code = rules.tags_code(topic, properties_raw, row[4])
+        unit = (row[1], row[9], tags_code, row[4], row[2], count, NOT_COMPACTED, 0)
+        found.setdefault((topic, row[12]), []).append(unit)
+    return {key: np.array(units, BATCH_UNIT_DTYPE) for key, units in found.items()}
+
+
+def dispatch_batches(
+    piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount
+) -> None:
+    """Put the inner batches' entries into their queues. An entry that is there and equal is left alone."""
+    for key, units in batch_entries(piece, rows, rules).items():
+        queue = table.get_or_create_batch(key)
+        if queue is None:
+            continue
+        for unit in (units[i : i + 1] for i in range(len(units))):
+            base, physical_offset = int(unit["base"][0]), int(unit["physical_offset"][0])
+            if base > queue.end:
+                count.gaps.setdefault(key, queue.end)
+            count.starts[key] = min(count.starts.get(key, base), base)
+            count.ends[key] = base + int(unit["count"][0])
+            if len(queue.put_batches(unit)):
+                count.entries += 1
+                count.first_put = min(physical_offset, INT64_MAX if count.first_put is None else count.first_put)
