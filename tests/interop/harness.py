@@ -230,6 +230,11 @@ class RocketMq:
             with self._run("ask", {"jobs": Path(folder) / "jobs"}, timeout_s) as output:
                 return _answered(output)
 
+    def compress(self, folder: Path, timeout_s: float = RUN_LIMIT_S) -> None:
+        """RocketMQ's clients' compressors over the files of a folder; CompressProgram.java says which become which."""
+        with self._run("compress", {"folder": folder.absolute()}, timeout_s):
+            pass
+
     def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
         """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
         # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.

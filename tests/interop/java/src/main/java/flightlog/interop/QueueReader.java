@@ -68,7 +68,7 @@ final class QueueReader {
                     entry = entries.next();
                 }
                 LogRecord record = LogRecord.readOrNull(page.getMessageMapedList().get(i).getByteBuffer());
-                expected = queueOffset + 1;
+                expected = queueOffset + entry.getBatchNum();
                 if (record == null) {
                     problem(queueOffset, expected, "not a record");
                 } else {

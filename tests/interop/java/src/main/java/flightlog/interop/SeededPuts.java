@@ -9,6 +9,7 @@ import java.util.Random;
 import java.util.Set;
 import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.sysflag.MessageSysFlag;
@@ -25,6 +26,7 @@ import org.apache.rocketmq.common.sysflag.MessageSysFlag;
  *   <li>empty: bodies of length 0
  *   <li>noprops: messages without any property
  *   <li>batch: batches of 2 to 8
+ *   <li>inner: inner batches of 2 to 8, to the topic "batches"
  *   <li>types: prepared, committed and rolled back messages
  *   <li>delay: messages parked as a broker parks delayed ones
  *   <li>skewed: most bodies small, a few up to {@code bodyMax}
@@ -35,7 +37,7 @@ import org.apache.rocketmq.common.sysflag.MessageSysFlag;
 final class SeededPuts {
 
     private static final Set<String> FEATURES = Set.of(
-        "v2", "v6", "unicode", "empty", "noprops", "batch", "types", "delay", "skewed", "collide", "keys",
+        "v2", "v6", "unicode", "empty", "noprops", "batch", "inner", "types", "delay", "skewed", "collide", "keys",
         "light");
     private static final int[] LONG_TOPIC_LENGTHS = {127, 128, 150, 255};
     private static final int V1_TOPIC_LIMIT = 127;
@@ -43,6 +45,7 @@ final class SeededPuts {
         MessageSysFlag.TRANSACTION_PREPARED_TYPE,
         MessageSysFlag.TRANSACTION_COMMIT_TYPE,
         MessageSysFlag.TRANSACTION_ROLLBACK_TYPE};
+    private static final String BATCH_TOPIC = "batches";
     private static final String DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX";
     private static final int DELAY_LEVELS = 18;
     private static final long FIRST_BORN_MS = 1_700_000_000_000L;
@@ -99,7 +102,32 @@ final class SeededPuts {
         if (ordinaryLeft > 1 && draw("batch")) {
             return batch((int) Math.min(2 + random.nextInt(MAX_BATCH - 1), ordinaryLeft));
         }
+        if (ordinaryLeft > 1 && draw("inner")) {
+            return inner((int) Math.min(2 + random.nextInt(MAX_BATCH - 1), ordinaryLeft));
+        }
         return single();
+    }
+
+    /** One record that holds them all, as a broker makes it for a topic with batch consume queues. */
+    private Put inner(int size) {
+        MessageExtBrokerInner record = new MessageExtBrokerInner();
+        record.setTopic(BATCH_TOPIC);
+        record.setQueueId(random.nextInt(queues));
+        setCommon(record, features.contains("v6"));
+        List<Message> members = new ArrayList<>();
+        for (int i = 0; i < size; i++, number++) {
+            Message member = new Message(BATCH_TOPIC, body());
+            MessageAccessor.setProperties(member, properties.next(number));
+            member.setFlag(i);
+            members.add(member);
+        }
+        record.setBody(MessageDecoder.encodeMessages(members));
+        record.setSysFlag(record.getSysFlag() | MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG);
+        Map<String, String> own = new HashMap<>();
+        own.put("INNER_NUM", String.valueOf(size));
+        own.put("UNIQ_KEY", Words.uniqueKey(random));
+        MessageAccessor.setProperties(record, own);
+        return Put.single("inner", record);
     }
 
     private Put single() {
