@@ -50,7 +50,7 @@ def put_batches(store: MessageStore, seed: int, count: int) -> None:
 def check(store: MessageStore | ReadOnlyStore, messages: list[Line], records_of: Callable[..., Any]) -> None:
     """What RocketMQ found in the batch queues is what flightlog finds."""
     theirs = {(m["queueId"], m["cqOffset"]): m for m in messages if m["topic"] == "batches"}
-    ours = {}
+    ours: dict[tuple[int, int], Any] = {}
     for queue_id in range(4):
         read = list(store.read("batches", queue_id))
         assert [m.queue_offset for m in read] == list(range(len(read)))
