@@ -68,11 +68,13 @@ final class StoreSession implements AutoCloseable {
         }
         options.refuseUnknown();
         boolean abortFileBefore = abortFile(new File(config.getStorePathRootDir())).exists();
+        BrokerConfig broker = new BrokerConfig();
+        broker.setAutoDeleteUnusedStats(false); // there are none
         DefaultMessageStore store = new DefaultMessageStore(
             config,
             new BrokerStatsManager("interop", false),
             listener,
-            new BrokerConfig(),
+            broker,
             topics);
         if (!store.load()) {
             throw new NotLoadedException(config.getStorePathRootDir());
