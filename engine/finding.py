@@ -106,6 +106,10 @@ class Finder:
         while index < stop:
             units = queue.units(index, min(count, stop - index))
             if not len(units):
+                queue.skip_removed()
+                if index < queue.min_index:
+                    index = queue.min_index
+                    continue
                 raise missing_file(self._reader, key, index, queue.end)
             places = np.flatnonzero(valid_mask(units))
             if len(places):

@@ -26,7 +26,7 @@ from ..index.queue_table import QueueTable
 from ..store.clock import Clock, SystemClock
 from ..store.column_records import AppendResult
 from ..store.disk import Disk, RealDisk
-from ..store.errors import FlightlogError, ForkedStoreError, StoreClosedError
+from ..store.errors import FlightlogError, ForkedStoreError, StoreClosedError, UsageError
 from ..store.lock import watch_fork
 from ..store.message import Message, PutResult
 from ..store.settings import StoreSettings
@@ -245,9 +245,11 @@ class MessageStore(TopicWriting, ReadableStore):
         gone from the log is answered as OFFSET_TOO_SMALL by `get`.
 
         Raises DiskError if a file cannot be removed: what went before is gone, and the next round goes on. Raises
-        StorePoisonedError, StoreClosedError, ForkedStoreError.
+        UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.
         """
         self._check_usable()
+        if retention_hours is not None and (not isinstance(retention_hours, int) or retention_hours < 0):
+            raise UsageError(f"retention_hours={retention_hours!r}: expected a whole number of hours, 0 or more")
         hours = self.settings.retention_hours if retention_hours is None else retention_hours
         return self._upkeep.clean_up(hours, is_asked_for=True)
 

@@ -2,8 +2,7 @@
 
 The order, and what a cut in between leaves:
 
-    1  segments      oldest first, then the folder is synced: the log begins further on. Names of one folder reach the
-                     disk in order, so no hole can come up
+    1  segments      oldest first, the folder synced after each, so that no gap can come up: the log begins further on
     2  queues        begin behind the entries of what is gone, in memory. An entry that points before the log's start
                      is harmless: every open corrects the start of its queue
     3  progress page says so, synced: else recovery would miss what goes next, and read all of the log for it
@@ -119,12 +118,8 @@ class Retention:
             report.used_ratio, at_once = self._rule.used_ratio, due.at_once
             if not (is_asked_for or due.by_age):
                 hours = None
-        try:
-            if hours is not None:
-                self._remove_segments(hours, at_once, report)
-        finally:
-            if report.segments:
-                self._disk.sync_folder(report.segments[-1].parent)
+        if hours is not None:
+            self._remove_segments(hours, at_once, report)
         self._trim(report)
         report.min_physical_offset = self._log.reader.min_offset
         if report.segments or report.queue_files or report.index_files:
@@ -150,7 +145,8 @@ class Retention:
                 report.held = segment.path
                 if self._noted_hold != segment.path:
                     extra = {"path": str(self._path), "physical_offset": segment.base}
-                    log.warning("%s is to go, and a reader of this process holds it", segment.path, extra=extra)
+                    text = "%s is to go, and an iterator or a view of this process holds it: end it, or refresh it"
+                    log.warning(text, segment.path, extra=extra)
                 self._noted_hold = segment.path
                 return
             if report.segments and report.segments[-1].parent != segment.path.parent:

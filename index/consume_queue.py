@@ -197,11 +197,15 @@ class ConsumeQueue:
         """Nothing: whoever removes files of a queue that is open for writing has moved its start before."""
 
     def forget_removed(self) -> None:
-        """Begin behind the oldest files that another process has removed, unless all are gone. For views alone."""
+        """Begin behind the oldest files that another process has removed, if there are later ones. For views alone."""
         first, count = self._first_file_index, self._file_count
-        while count > 1 and not self._disk.exists(self.folder / segment_name(first * UNIT_SIZE)):
+        while count and not self._disk.exists(self.folder / segment_name(first * UNIT_SIZE)):
             first += self._file_entries
             count -= 1
+        if not count:
+            bases = (segment_base(entry.name) for entry in self._disk.list(self.folder))
+            if not any(base is not None and base >= first * UNIT_SIZE for base in bases):
+                return  # nothing is left: that is damage
         self._first_file_index, self._file_count = first, count
         self.min_index = max(self.min_index, min(first, self.end))
 

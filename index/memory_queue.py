@@ -57,6 +57,8 @@ class MemoryQueue:
         if index < self._split:
             here = min(count, self._split - index)
             parts.append(self._below.units(index, here))
+            if len(parts[0]) < here:
+                return parts[0]  # a file of the queue has gone
             index += here
             count -= here
         if count > 0 or not parts:

@@ -148,8 +148,8 @@ class CommitLog(ColumnAppends):
                 self._publish_end()
 
     def remove_oldest(self, segment: Segment) -> None:
-        """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk. The caller
-        syncs the folder. Raises DiskError, and the segment is listed again.
+        """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk, durably.
+        Raises DiskError, and the segment is listed again, or SyncFailedError.
 
         Whoever reads it now goes on reading it.
         """
@@ -164,6 +164,7 @@ class CommitLog(ColumnAppends):
             with self._append_lock:
                 self.reader.segments = [segment, *self.reader.segments]
             raise
+        self._disk.sync_folder(segment.path.parent)  # one by one: a segment that came back would leave a gap
 
     def restart_topic(self, topic: str, commit: Callable[[int], None]) -> None:
         """Let the queues of a topic begin at 0 again. `commit` is told from which physical offset on, before anything

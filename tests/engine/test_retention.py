@@ -15,7 +15,7 @@ import pytest
 import flightlog
 from flightlog import GetStatus, Message, MessageStore, StoreSettings
 from flightlog.store.disk import DiskSpace
-from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError
+from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, ManualClock
@@ -339,6 +339,13 @@ def test_the_service_cleans_up_by_itself(
         store.put(Message("t", b"1"))
         assert not store.verify().findings
     assert_clean(store.path)
+
+
+def test_an_asked_for_age_that_makes_no_sense(open_store: Callable[..., MessageStore]) -> None:
+    with open_store() as store:
+        for hours in (-1, 1.5, "3"):
+            with pytest.raises(UsageError, match="retention_hours="):
+                store.clean_up(hours)  # type: ignore[arg-type]
 
 
 def test_after_the_end_nothing_is_removed(open_store: Callable[..., MessageStore], clock: ManualClock) -> None:

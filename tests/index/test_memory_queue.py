@@ -150,3 +150,22 @@ def test_as_a_list(known: int, steps: list[Step], tmp_path_factory: pytest.TempP
             queue.truncate(at)
         assert (queue.min_index, queue.end) == (0, len(model))
         assert queue.units(0, len(model))["physical_offset"].tolist() == model
+
+
+def test_files_that_the_writer_removed_since_are_no_entries(tmp_path: Path) -> None:
+    """Nor do the entries behind them move up."""
+    queue = MemoryQueue(on_disk(tmp_path, 0, range(25)))
+    queue.put(25, units(*range(25, 40)))
+    for number in (0, 1):
+        (tmp_path / f"{number * ENTRIES * 20:020d}").unlink()
+    assert len(queue.units(5, 30)) == 0
+    assert queue.units(20, 10)["physical_offset"].tolist() == list(range(20, 30))
+    queue.skip_removed()
+    assert (queue.min_index, places(queue)) == (20, list(range(20, 40)))
+    (tmp_path / f"{2 * ENTRIES * 20:020d}").unlink()
+    queue.skip_removed()
+    assert queue.min_index == 20, "all are gone: that is none of retention's"
+    (tmp_path / f"{3 * ENTRIES * 20:020d}").touch()  # the writer goes on
+    queue.skip_removed()
+    assert (queue.min_index, places(queue)) == (25, list(range(25, 40)))
+    assert len(queue.units(20, 20)) == 0 and queue.units(25, 3)["physical_offset"].tolist() == [25, 26, 27]

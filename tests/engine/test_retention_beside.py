@@ -1,0 +1,118 @@
+"""Views beside a writer of another program that removes what is old, or what it does not need, in the middle of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog import GetStatus, StoreSettings
+from flightlog.store.disk import RealDisk, RealFile
+
+if TYPE_CHECKING:
+    from tests.conftest import Scale
+    from tests.engine.conftest import AssertClean
+
+WRITER = """
+import sys
+import flightlog
+
+settings = flightlog.StoreSettings(
+    segment_size=8192, queue_file_entries=10, index_slots=20, index_entries=20, flush_interval_ms=1
+)
+with flightlog.open(sys.argv[1], settings) as store:
+    for number in range(int(sys.argv[2])):
+        store.put(flightlog.Message("t", b"%06d" % number + bytes(300), queue_id=number % 2, keys=f"k-{number}"))
+        if number % 40 == 39:
+            store.clean_up(0)
+    print("done", flush=True)
+    sys.stdin.read()
+"""
+"""Puts, cleans up as it goes, and waits."""
+
+
+@pytest.mark.ci
+def test_a_view_beside_a_writer_of_another_process_that_cleans_up(
+    tmp_path: Path, scale: Scale, assert_clean: AssertClean
+) -> None:
+    """Whatever goes in the middle of whatever it does: it sees one stretch of what was put, and no error."""
+    path, count = tmp_path / "store", scale.pick(ci=600, full=20_000)
+    flightlog.open(path, StoreSettings(segment_size=8192, queue_file_entries=10)).close()
+    command = [sys.executable, "-P", "-c", WRITER, str(path), str(count)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdin is not None and writer.stdout is not None
+        ended = threading.Event()
+
+        def listen() -> None:
+            assert writer.stdout is not None and writer.stdout.readline() == "done\n"
+            ended.set()
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        try:
+            looks, is_last = 0, False
+            view = flightlog.open_read_only(path)
+            while not is_last and writer.poll() is None:
+                is_last = ended.is_set()
+                if looks % 5:
+                    view.refresh()
+                else:
+                    view.close()
+                    view = flightlog.open_read_only(path)
+                look_at(view, is_last)
+                looks += 1
+            assert is_last and view.verify().is_clean and view.queues()["t", 1][1] == count // 2
+            view.close()
+        finally:
+            writer.stdin.close()
+            writer.wait(60)
+            listener.join(60)
+    assert writer.returncode == 0
+    print(f"{looks} looks")
+    assert_clean(path)
+
+
+def look_at(view: flightlog.ReadOnlyStore, is_last: bool) -> None:
+    for queue_id in (0, 1):
+        found = numbers(list(view.read("t", queue_id)))
+        if found:
+            assert found == list(range(found[0], found[-1] + 1, 2))
+        assert found or not is_last
+        for number in found[:1] + found[-1:]:
+            messages = view.query("t", f"k-{number}").messages
+            assert numbers(messages) in ([], [number]), "the first may have gone meanwhile"
+        assert view.offset_at("t", queue_id, 0) <= view.queues().get(("t", queue_id), (0, 0))[1]
+        first = view.queues().get(("t", queue_id), (0, 0))[0]
+        if first:
+            assert view.get("t", queue_id, first - 1).status is GetStatus.OFFSET_TOO_SMALL
+
+
+def numbers(messages: list[Any]) -> list[int]:
+    return [int(message.body[:6]) for message in messages]
+
+
+def test_a_view_looks_again_when_a_prepared_segment_goes_in_the_middle_of_a_look(
+    golden_copy: Callable[[str], Path],
+) -> None:
+    """RocketMQ removes the empty segments that it has made ahead when it closes or recovers."""
+    root = golden_copy("abort") / "store"
+    with flightlog.open_read_only(root) as view:
+        expected = {key: list(view.read(*key)) for key in view.queues()}
+    gone: list[Path] = []
+
+    class RemovingDisk(RealDisk):
+        def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+            if path.parent.name == "commitlog" and not gone:
+                gone.append(max(path.parent.iterdir()))
+                gone[0].unlink()
+            return super().open(path, writable=writable, create=create)
+
+    with flightlog.open_read_only(root, disk=RemovingDisk()) as view:
+        assert {key: list(view.read(*key)) for key in view.queues()} == expected
+        assert view.segments[-1].base < int(gone[0].name)
