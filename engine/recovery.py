@@ -15,6 +15,8 @@ Where a queue then turns out to miss entries from before, the scan starts again 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from ..store.errors import CorruptRecordError
 from ..store.log_reader import LogReader
 from ..store.progress import Progress
 from ..store.queue_offsets import QueueKey
+from ..store.segment import Segment
 from .dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
 from .evidence import Evidence, LastWriter
 from .survey import Survey, survey
@@ -185,14 +188,37 @@ def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
     """Why the queues on disk are not those of the log; None if the last entry of each meets its record."""
     if table.unreadable:
         return table.unreadable[0]
-    for key, queue in table.items():
-        if queue.end > queue.min_index:
-            wrong = _entry_disagreement(reader, key, queue.end - 1, last_entry(queue))
-            if wrong is not None:
-                return wrong
-            if queue.extension is not None and has_lost_unit(queue, queue.end - 1):
-                return f"queue {key[0]} {key[1]}: its last entry {queue.end - 1} names no unit of its extension"
+    with _scattered_reads(reader) as expect:
+        for key, queue in table.items():
+            if queue.end > queue.min_index:
+                unit = last_entry(queue)
+                expect(unit)
+                wrong = _entry_disagreement(reader, key, queue.end - 1, unit)
+                if wrong is not None:
+                    return wrong
+                if queue.extension is not None and has_lost_unit(queue, queue.end - 1):
+                    return f"queue {key[0]} {key[1]}: its last entry {queue.end - 1} names no unit of its extension"
     return None
+
+
+@contextmanager
+def _scattered_reads(reader: LogReader) -> Iterator[Callable[[QueueUnit | None], None]]:
+    """Around looks at single records that lie all over the log; each is announced."""
+    segments: set[Segment] = set()
+
+    def expect(unit: QueueUnit | None) -> None:
+        segment = reader.segment_at(unit.physical_offset) if unit is not None else None
+        if segment is not None and segment not in segments:
+            with suppress(FileNotFoundError):  # the look itself will say so
+                segment.expect_scattered_reads(True)
+                segments.add(segment)
+
+    try:
+        yield expect
+    finally:
+        for segment in segments:
+            with suppress(FileNotFoundError):
+                segment.expect_scattered_reads(False)
 
 
 def _entry_disagreement(reader: LogReader, key: QueueKey, queue_offset: int, unit: QueueUnit | None) -> str | None:

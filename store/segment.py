@@ -87,6 +87,12 @@ class Segment:
                     mapping = self._mapping = self._open_for_read().map_for_read()
         return mapping
 
+    def expect_scattered_reads(self, are_scattered: bool) -> None:
+        """Whether the kernel is to read nothing ahead for reads through the mapping: each may bring in many mebibytes
+        else. Raises as `mapping` does."""
+        if hasattr(mmap, "MADV_RANDOM"):
+            self.mapping().madvise(mmap.MADV_RANDOM if are_scattered else mmap.MADV_NORMAL)
+
     def _open_for_read(self) -> DiskFile:
         self._check_open()
         if self._file is None:
