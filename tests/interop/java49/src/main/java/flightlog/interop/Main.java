@@ -21,7 +21,10 @@ import org.apache.rocketmq.store.SelectMappedBufferResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
-/** RocketMQ 4.9.8's store: write one, or open one. The lines are those of the programs for 5.3.3. */
+/**
+ * RocketMQ 4.9.8's store: write one, or open one. The lines are those of the programs for 5.3.3; options that those alone
+ * know mean nothing here.
+ */
 public final class Main {
 
     private static final int PAGE_MESSAGES = 1024;
@@ -59,7 +62,6 @@ public final class Main {
 
     private void write() throws Exception {
         boolean halt = options.flag("halt", false);
-        options.longNumber("lag", 0);
         OldPuts puts = new OldPuts(options, options.longNumber("count", 0));
         start();
         putAll(puts, "msg");
@@ -73,7 +75,6 @@ public final class Main {
 
     private void open() throws Exception {
         boolean queriesAll = options.text("keys", "none").equals("all");
-        options.flag("digest", false);
         OldPuts puts = new OldPuts(options, options.longNumber("append", 0));
         File abort = start();
         awaitDispatch();
@@ -98,7 +99,6 @@ public final class Main {
     /** Loads, recovers and starts the store; returns the place of its abort file. */
     private File start() throws Exception {
         MessageStoreConfig config = StoreConfig.from(options);
-        options.refuseUnknown();
         File abort = new File(config.getStorePathRootDir(), "abort");
         boolean abortFileBefore = abort.exists();
         store = new DefaultMessageStore(
