@@ -1,7 +1,7 @@
 """Settings from a RocketMQ broker's own file, `broker.conf`.
 
 RocketMQ keeps its default, silently, where it cannot read a value. Here that is an error that names file and line:
-whoever wrote `flushDiskType = SYNC` meant something.
+whoever wrote `flushDiskType = SYNC` meant something. Only blanks behind a value do not count here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +71,9 @@ NAMES: Mapping[str, str] = {
 OURS_ALONE = frozenset({"allocate_step_size", "index_flush_interval_ms", "accept_future_store_time"})
 """Settings that RocketMQ has none for."""
 
+BROKER_DEFAULTS: Mapping[str, Any] = {"retention_hours": 72}
+"""What a broker does unless it is told otherwise, and a store of flightlog only if it is told."""
+
 ADDRESS, PORT = "brokerIP1", "listenPort"
 ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
 READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
@@ -101,7 +104,8 @@ class BrokerConf:
 
 
 def read_broker_conf(path: str | os.PathLike[str], *, disk: Disk | None = None) -> BrokerConf:
-    """Read a broker's settings; what it leaves out keeps its default, which is RocketMQ's.
+    """Read a broker's settings. What the file leaves out has RocketMQ's default: so messages go after 72 hours
+    (`retention_hours`). A new topic without a number of queues gets 4, though: what RocketMQ's clients ask for.
 
     Where the file names no `brokerIP1`, RocketMQ asks the machine for its address; `store_host` keeps its default then.
     Raises InvalidSettingsError, with file and line, for what makes no sense, and for a file that is none.
@@ -153,11 +157,10 @@ class _Conf:
         self._mapped: set[str] = set()
 
     def convert(self) -> BrokerConf:
-        values: dict[str, Any] = {}
-        kinds = {field.name: str(field.type).removesuffix(" | None") for field in fields(StoreSettings)}
+        values = dict(BROKER_DEFAULTS)
         for ours, theirs in NAMES.items():
             if theirs in self._found:
-                self._put(values, ours, theirs, CONVERTERS.get(ours) or CONVERTERS[kinds[ours]])
+                self._put(values, ours, theirs)
         if ADDRESS in self._found or PORT in self._found:
             self._put_host(values)
         root, commit_log = self._text(ROOT), self._text(COMMIT_LOG)
@@ -185,10 +188,10 @@ class _Conf:
             ),
         )
 
-    def _put(self, values: dict[str, Any], ours: str, theirs: str, convert: Callable[[str], Any]) -> None:
+    def _put(self, values: dict[str, Any], ours: str, theirs: str) -> None:
         found = self._found[theirs]
         try:
-            values[ours] = convert(found.value.strip())
+            values[ours] = convert_value(ours, found.value)
             StoreSettings(**{ours: values[ours]})
         except (InvalidSettingsError, ValueError) as e:
             raise self._error(found, e) from e
@@ -222,6 +225,12 @@ class _Conf:
     def _error(self, found: Property, why: Exception) -> InvalidSettingsError:
         value = found.value if len(found.value) <= MAX_SHOWN else found.value[:MAX_SHOWN] + "..."
         return InvalidSettingsError(f"{self._path}, line {found.line}: {found.key} = {value!r}: {str(why)[:300]}")
+
+
+def convert_value(name: str, text: str) -> Any:
+    """RocketMQ's text for the setting that we call `name`. Raises ValueError with what was expected."""
+    kind = str(StoreSettings.__dataclass_fields__[name].type).removesuffix(" | None")
+    return (CONVERTERS.get(name) or CONVERTERS[kind])(text.strip())
 
 
 def _number(text: str) -> int:

@@ -70,7 +70,8 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         if not is_continued:
             yield first, "".join(parts)
             parts = []
-    if is_continued and any(parts):
+    # Of a backslash alone at the very end Java makes an empty key, unless two characters end its line.
+    if is_continued and (any(parts) or not text.endswith("\r\n")):
         yield first, "".join(parts)
 
 

@@ -198,8 +198,8 @@ class StoreSettings:
 
     @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str]) -> StoreSettings:
-        """The settings of a RocketMQ broker, from its `broker.conf`. `read_broker_conf` tells more: the store's folder,
-        and what was ignored.
+        """The settings of a RocketMQ broker, from its `broker.conf`. What is not there has RocketMQ's default: 72 for
+        `retention_hours`. `store.broker_conf.read_broker_conf` tells more: the store's folder, what was ignored.
 
         Raises InvalidSettingsError, with file and line, for what makes no sense.
         """

@@ -235,6 +235,11 @@ class RocketMq:
         with self._run("compress", {"folder": folder.absolute()}, timeout_s):
             pass
 
+    def settings(self, files: Path, dump: Path) -> list[Line]:
+        """What a broker makes of the files that are named in `files`. Writes all settings, as they are, to `dump`."""
+        with self._run("settings", {"files": files, "dump": dump}, RUN_LIMIT_S) as output:
+            return [line for line in _lines(output) if line["type"] == "conf"]
+
     def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
         """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
         # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.

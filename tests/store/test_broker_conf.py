@@ -105,7 +105,7 @@ def test_files_of_the_distribution(tmp_path: Path, name: str) -> None:
 
 def test_an_empty_file_gives_the_defaults(tmp_path: Path) -> None:
     for text in ("", "\n\n", "# nothing\n", "\\"):
-        assert read(tmp_path, text).settings == StoreSettings()
+        assert read(tmp_path, text).settings == StoreSettings(retention_hours=72)
 
 
 def test_everything_that_is_mapped_arrives(tmp_path: Path) -> None:
@@ -257,6 +257,9 @@ def test_a_file_as_large_as_may_be(tmp_path: Path) -> None:
         (b"a=\xe4\n", [("a", "ä")]),
         (b"a=1\\", [("a", "1")]),
         (b"\\\n\n\\\n#a\nb\\\n", [("b", "")]),
+        (b"a\n\\", [("a", ""), ("", "")]),
+        (b"a\n\\\n", [("a", ""), ("", "")]),
+        (b"a\n\\\r\n", [("a", "")]),
         (b"", []),
     ],
 )
@@ -286,4 +289,4 @@ def test_folders_of_the_commit_log(tmp_path: Path) -> None:
     elsewhere = read(tmp_path, "storePathRootDir=/store\nstorePathCommitLog=/disk1/log\n")
     assert elsewhere.settings.commit_log_folders == ("/disk1/log",)
     usual = read(tmp_path, "storePathRootDir=/store\nstorePathCommitLog=/store/commitlog\n")
-    assert usual.settings == StoreSettings()
+    assert usual.settings == StoreSettings(retention_hours=72)
