@@ -140,7 +140,8 @@ class Upkeep:
             try:
                 self._flush_queues()
             except DiskFullError as e:
-                log.warning("%s: the next flush says that the queues of %r are gone: %s", self._path, topic, e)
+                text = "%s: the next flush says that the queues of %r are gone: %s"
+                log.warning(text, self._path, topic, e, extra={"path": str(self._path), "topic": topic})
 
     def flush_queues(self) -> None:
         """Make queues durable, then say so: first the checkpoint, then the progress page."""

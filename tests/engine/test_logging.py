@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import errno
 import logging
 from collections.abc import Callable
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
 
 SMALL = StoreSettings(segment_size=16 << 10, queue_file_entries=50, key_index=False, flush_interval_ms=3_600_000)
-PACKAGE = Path(flightlog.__file__).parent
 
 
 class Lines:
@@ -180,29 +178,3 @@ def test_a_view_tells_what_it_found(closed: Path, lines: Lines) -> None:
     with flightlog.open_read_only(closed) as view:
         end = view.end_physical_offset
     lines.one("read_only", "INFO", path=str(closed), physical_offset=end, last_writer="FLIGHTLOG_CLOSED")
-
-
-def sources() -> list[Path]:
-    rooms = ("store", "index", "schedule", "engine", "spark")
-    return [path for room in rooms for path in (PACKAGE / room).rglob("*.py")]
-
-
-def test_nothing_prints_and_every_logger_has_a_name_of_ours() -> None:
-    names = set()
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call):
-                called = ast.unparse(node.func)
-                assert called != "print" or "packaging" in path.parts, f"{path}:{node.lineno}"
-                if called == "logging.getLogger":
-                    names.add(ast.literal_eval(node.args[0]))
-    assert names and all(name.startswith("flightlog.") for name in names)
-
-
-def test_every_line_has_fields() -> None:
-    for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in {
-                f"log.{level}" for level in ("debug", "info", "warning", "error", "exception", "log")
-            }:
-                assert any(keyword.arg == "extra" for keyword in node.keywords), f"{path}:{node.lineno}: give it fields"

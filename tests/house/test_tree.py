@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,3 +53,18 @@ def test_no_source_file_is_long(house: House) -> None:
         str(file): (house.root / file).read_bytes().count(b"\n") for file in house.sources(".py", ".c", ".h", ".java")
     }
     assert {file: lines for file, lines in lengths.items() if lines > LINES_MAX} == {}
+
+
+def test_what_the_library_tells_is_logged_with_fields_under_a_name_of_ours(house: House) -> None:
+    calls = {f"log.{level}" for level in ("debug", "info", "warning", "error", "exception", "log")}
+    for file in house.package_modules():
+        if file.parts[0] in ("tools", "__main__.py") or "packaging" in file.parts:  # programs
+            continue
+        for node in ast.walk(ast.parse((house.root / file).read_text())):
+            if isinstance(node, ast.Call):
+                called, where = ast.unparse(node.func), f"{file}:{node.lineno}"
+                assert called != "print", f"{where}: log it"
+                assert called != "logging.getLogger" or ast.literal_eval(node.args[0]).startswith("flightlog."), where
+                assert called not in calls or any(keyword.arg == "extra" for keyword in node.keywords), (
+                    f'{where}: give it fields, as in extra={{"path": str(path)}}'
+                )
