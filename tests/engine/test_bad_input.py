@@ -157,11 +157,11 @@ HARMS: dict[str, Harm] = {
         ("consumequeue/orders/1/00000000000000000000", "999 bytes"),
         restore("consumequeue/orders/1/00000000000000000000"),
     ),
-    "queues of another shape": Harm(
-        lambda path: (path / "batchconsumequeue" / "orders" / "0").mkdir(parents=True),
+    "compacted topics": Harm(
+        lambda path: (path / "compaction" / "compactionLog" / "orders").mkdir(parents=True),
         UnsupportedStoreError,
-        ("batchconsumequeue", "open_read_only", "let RocketMQ write it"),
-        lambda path, copy: shutil.rmtree(path / "batchconsumequeue"),
+        ("compaction", "open_read_only", "let RocketMQ write it"),
+        lambda path, copy: shutil.rmtree(path / "compaction"),
     ),
 }
 

@@ -105,10 +105,14 @@ class Query:
         return line["positions"]
 
     def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
-        """Physical offsets, newest first."""
+        """Physical offsets, newest first; that of an inner batch, which RocketMQ answers as one message, once."""
         found = store.query(self.topic, self.key, self.begin_ms, self.end_ms, ALL_ANSWERS)
         assert not found.has_more
-        return [message.physical_offset for message in found.messages]
+        places: list[int] = []
+        for message in found.messages:
+            if message.batch_index is None or places[-1:] != [message.physical_offset]:
+                places.append(message.physical_offset)
+        return places
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,6 @@ def opened(
 
 def test_bounds(opened: Opened) -> None:
     bounds = {queue: bounds for queue, bounds in opened.asked.bounds.items() if bounds != (0, 0)}
-    bounds = {queue: found for queue, found in bounds.items() if not queue[0].endswith("_bcq")}
     assert opened.store.queues() == bounds
 
 
