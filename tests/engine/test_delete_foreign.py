@@ -92,3 +92,25 @@ def test_after_a_kill_nobody_can_say(golden_copy: Callable[[str], Path], assert_
     delete_as_broker(path, max(known), known)
     assert max(known) in before and max(known) in topics(path)
     assert_clean(path)
+
+
+@pytest.mark.parametrize("name", ["batch-bcq", "cqext", "lmq"])
+def test_every_kind_of_queue_goes(name: str, golden_copy: Callable[[str], Path], assert_clean: AssertClean) -> None:
+    """Light queues list records of other topics, and keep them, as in RocketMQ."""
+    path = golden_copy(name) / "store"
+    with flightlog.open(path) as store:
+        before = {key: end for key, (first, end) in store.queues().items() if end > first}
+        light = {key for key in before if key[0].startswith("%LMQ%")}
+        for topic in store.topics():
+            store.delete_topic(topic)
+        assert {key for key, (first, end) in store.queues().items() if end > first} == light
+        kept = {key: [m.physical_offset for m in store.read(*key)] for key in light}
+    assert set(before) > light
+    for folder in ("consumequeue", "batchconsumequeue", "consumequeue_ext"):
+        left = {entry.name for entry in (path / folder).iterdir()} if (path / folder).exists() else set()
+        assert left == ({key[0] for key in light} if folder == "consumequeue" else set())
+        shutil.rmtree(path / folder, ignore_errors=True)
+    with flightlog.open(path) as store:
+        assert {key for key, (first, end) in store.queues().items() if end > first} == light
+        assert {key: [m.physical_offset for m in store.read(*key)] for key in light} == kept
+    assert_clean(path)
