@@ -195,7 +195,7 @@ def test_beside_puts_of_other_threads(tmp_path: Path, assert_clean: AssertClean)
         reader = threading.Thread(target=read)
         for thread in (*threads, reader):
             thread.start()
-        for _ in range(10):
+        while any(thread.is_alive() for thread in threads):
             with contextlib.suppress(TopicNotFoundError):
                 store.delete_topic("goes")
         for thread in threads:
