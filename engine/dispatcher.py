@@ -134,7 +134,7 @@ class Dispatcher:
             if index is not None and failure is None:
                 try:
                     index.put(keys)
-                except (DiskFullError, IndexFileGoneError) as e:
+                except (DiskFullError, TooManyFilesError, IndexFileGoneError) as e:
                     failure = e
                 except DiskError as e:
                     failure = self._index_failure = e

@@ -48,6 +48,8 @@ class BatchQueue:
         """Queue offset of the first message still there."""
         self.end = 0
         """One past the queue offset of the last message."""
+        self.seen_last: tuple[int, bytes] | None = None
+        """Nothing is read again anyway: every entry is in memory."""
 
     def load(self) -> None:
         """Read every entry. Raises SegmentLengthError for a file that is not `file_entries` long."""

@@ -24,11 +24,13 @@ from ..store.errors import SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from ..store.settings import PAGE_SIZE
 from .queue_extension import QueueExtension
+from .queue_look import NO_LOOK, PAGE_ENTRIES, QueueFileLook, look_into, no_entry_mask
 from .queue_sync import Unsynced, open_writable
 from .queue_unit import (
     FILLER,
     HIGHEST_EXTENSION_ADDRESS,
     UNIT_SIZE,
+    QueueUnit,
     Units,
     decode_units,
     filler_mask,
@@ -38,7 +40,6 @@ from .queue_unit import (
 )
 
 CHUNK_ENTRIES = 16_384
-PAGE_ENTRIES = PAGE_SIZE // UNIT_SIZE
 
 
 class ConsumeQueue:
@@ -55,7 +56,7 @@ class ConsumeQueue:
         self.extension = extension
         self._disk, self.folder, self._file_entries = disk, folder, file_entries
         self._unsynced = Unsynced() if unsynced is None else unsynced
-        self._last: tuple[int, bytes] | None = None
+        self.seen_last: tuple[int, bytes] | None = None
         """What `load` saw as the last entry, with its index, until the queue changes."""
         self._first_file_index = 0
         """First entry of the oldest file."""
@@ -90,58 +91,40 @@ class ConsumeQueue:
         self._first_file_index, self._file_count = bases[0], count
         files_end = bases[0] + count * self._file_entries
         self.min_index = bases[0]
-        first: Units | None = None
-        if thorough:
+        look = NO_LOOK if thorough and count > 1 else self._look_into(count - 1)
+        if thorough and not look.is_whole:
             self.end = self._find_end_thoroughly(files_end)
+            look = NO_LOOK
         else:
-            end, first = self._find_end_in(count - 1)
-            while end == 0 and count > 1:
+            while look.entries == 0 and count > 1:
                 count -= 1
-                end, first = self._find_end_in(count - 1)
-            self.end = bases[0] + (count - 1) * self._file_entries + end
+                look = self._look_into(count - 1)
+            self.end = bases[0] + (count - 1) * self._file_entries + look.entries
         if self.end > self.min_index:
-            if first is None or count > 1:
-                first = self.units(self.min_index, 1)
-            if not valid_mask(first).any():
+            first = look.first if count == 1 and len(look.first) else self.units(self.min_index, 1)
+            if not len(first) or not QueueUnit(*first[0].item()).is_valid:
                 self.min_index = search(self.units, valid_mask, self.min_index, self.end)
 
-    def _find_end_in(self, number: int) -> tuple[int, Units | None]:
-        """How many entries a file has, and its first entry if that was seen: by a look at what lies before its first
-        hole, else by a binary search."""
-        try:
-            file = self._disk.open(self._path(number))
-        except FileNotFoundError:
-            return 0, None
-        try:
-            file.will_poke()
-
-            def units(index: int, count: int) -> Units:
-                return decode_units(file.read(index * UNIT_SIZE, count * UNIT_SIZE))
-
-            high = min(-(-file.next_hole(0) // UNIT_SIZE), self._file_entries)
-            low = max(high - PAGE_ENTRIES, 0)
-            there = units(low, high - low)
-            is_past = there["size"] <= 0
-            if low and is_past[:1].all():
-                return search(units, lambda units: units["size"] <= 0, 0, low), None
-            count = int(is_past.argmax()) if is_past.any() else len(there)
-            if count:
-                index = self._first_file_index + number * self._file_entries + low + count - 1
-                self._last = (index, there[count - 1].tobytes())
-            return low + count, there[:1] if low == 0 else None
-        finally:
-            file.close()
+    def _look_into(self, number: int) -> QueueFileLook:
+        look = look_into(self._disk, self._path(number), self._file_entries)
+        if look.last is not None:
+            index = self._first_file_index + number * self._file_entries + look.entries - 1
+            self.seen_last = (index, look.last)
+        return look
 
     def _find_end_thoroughly(self, files_end: int) -> int:
         start = files_end - 3 * self._file_entries
-        while start > self._first_file_index and _is_no_entry(self.units(start - 1, 1)).any():
+        while start > self._first_file_index and no_entry_mask(self.units(start - 1, 1)).any():
             start -= self._file_entries  # the end lies further back
         start = max(self._first_file_index, start)
         while start < files_end:
             units = self.units(start, min(self._entries_before_hole(start), CHUNK_ENTRIES, files_end - start))
-            bad = _is_no_entry(units)
+            bad = no_entry_mask(units)
             if bad.any():
-                return start + int(np.argmax(bad))
+                count = int(np.argmax(bad))
+                if count:
+                    self.seen_last = (start + count - 1, units[count - 1].tobytes())
+                return start + count
             if not len(units):
                 return start  # a hole, or the file has gone meanwhile
             start += len(units)
@@ -211,9 +194,6 @@ class ConsumeQueue:
 
     def units(self, index: int, count: int) -> Units:
         """Entries [index, index + count) as they are on disk, cut at the end of the files or at a missing one."""
-        last = self._last
-        if last is not None and count == 1 and index == last[0]:
-            return decode_units(last[1])
         parts: list[bytes] = []
         first, file_count = -1, 0
         while first != self._first_file_index:  # the oldest file may go in between
@@ -228,6 +208,8 @@ class ConsumeQueue:
             except FileNotFoundError:
                 break
             try:
+                if here == 1:
+                    file.will_poke()
                 parts.append(file.read(at * UNIT_SIZE, here * UNIT_SIZE))
             finally:
                 file.close()
@@ -267,7 +249,7 @@ class ConsumeQueue:
         self.end = max(self.end, index + len(units))
 
     def _write(self, index: int, raw: bytes) -> None:
-        self._last = None
+        self.seen_last = None
         view = memoryview(raw)
         while view:
             number, at = divmod(index - self._first_file_index, self._file_entries)
@@ -309,7 +291,7 @@ class ConsumeQueue:
         """
         end = min(end, self.end)
         if end < self.end:
-            self._last = None
+            self.seen_last = None
             if self.extension is not None:
                 self.extension.end = None
         keep = -(-(end - self._first_file_index) // self._file_entries)
@@ -326,7 +308,7 @@ class ConsumeQueue:
         """
         self.min_index = self.end = 0
         self._first_file_index = self._file_count = 0
-        self._last = None
+        self.seen_last = None
         self._unsynced.forget(self.folder)
         for entry in self._disk.list(self.folder):
             if not entry.is_folder:
@@ -384,9 +366,3 @@ class ConsumeQueue:
 
     def _path(self, number: int) -> Path:
         return self.folder / segment_name((self._first_file_index + number * self._file_entries) * UNIT_SIZE)
-
-
-def _is_no_entry(units: Units) -> NDArray[np.bool_]:
-    """Which entries were never written, or are garbage. Filler counts as an entry."""
-    mask: NDArray[np.bool_] = (units["size"] <= 0) | (units["physical_offset"] < 0)
-    return mask

@@ -21,6 +21,7 @@ class MemoryQueue:
     def __init__(self, below: ConsumeQueue) -> None:
         self._below = below
         self._split = below.end
+        self.seen_last = below.seen_last
         self._tail = NO_UNITS
         self._tail_count = 0
         self.min_index = below.min_index
@@ -33,10 +34,13 @@ class MemoryQueue:
 
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds."""
+        if min_physical_offset <= 0:
+            return
         self.min_index = search_offset(self.units, min_physical_offset, self.min_index, self.end)
 
     def truncate(self, end: int) -> None:
         """Forget, in memory only, everything from entry `end` on."""
+        self.seen_last = None
         end = max(end, self.min_index)
         if end < self._split:
             self._split, self._tail_count = end, 0
@@ -78,6 +82,7 @@ class MemoryQueue:
         """Set the entries from `index` on, which become the last ones; a hole before them becomes filler."""
         if not len(units):
             return
+        self.seen_last = None
         if index < self.min_index or self.end == 0:
             # The first message of this queue that the log still has; perhaps the disk knows of later ones alone.
             self._split = self.min_index = self.end = index

@@ -23,7 +23,7 @@ from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
 from .queue_extension import EXTENSION_FOLDER, QueueExtension
 from .queue_sync import Unsynced
-from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, same_message
+from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, decode_unit, same_message
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
 
@@ -36,6 +36,8 @@ class Queue(Protocol):
 
     min_index: int
     end: int
+    seen_last: tuple[int, bytes] | None
+    """The last entry, with its index, as it was seen when the queue was loaded; None once the queue has changed."""
 
     def units(self, index: int, count: int) -> Units: ...
 
@@ -61,6 +63,9 @@ def last_entry(queue: Queue) -> QueueUnit | None:
     """The last entry of a queue; None for an empty one, and where its file has gone meanwhile."""
     if queue.end <= queue.min_index:
         return None
+    seen = queue.seen_last
+    if seen is not None and seen[0] == queue.end - 1:
+        return decode_unit(seen[1])
     units = queue.units(queue.end - 1, 1)
     return QueueUnit(*units[0].item()) if len(units) else None
 

@@ -24,8 +24,10 @@ READ_AHEAD_SIZE = 16 * MIB
 """What a kernel may bring in with it, which then looks as if something had been written there."""
 SMALL_FILES_SIZE = 256 << 10
 """Checkpoint, progress page, headers of index files, the configuration."""
-QUEUE_SIZE = 4096
-"""Bytes that are read for a queue: some of its entries."""
+QUEUE_SIZE = 5000
+"""Bytes that are read for a queue: a page of its entries, the first one, and its last record."""
+FETCHED_SIZE = 16 << 10
+"""Of the disk for a queue: the first and the last pages of its file, and those of its last record."""
 RECORD_PAGES_SIZE = 16 << 10
 """What comes into the page cache for the last record of a queue."""
 HISTORIES = (1, 4, 16)
@@ -40,7 +42,8 @@ INDEX_SIZE = 40 + 4 * 10_000 + 20 * 40_000
 
 def tell(what: str, cost: OpeningCost) -> None:
     print(
-        f"{what}: {cost.time_s:.2f} s, {cost.asked_size:,} bytes asked for, {cost.cached_log_size:,} bytes of a log of "
+        f"{what}: {cost.time_s:.2f} s, {cost.asked_size:,} bytes asked for, "
+        f"{cost.fetched_size:,} fetched, {cost.cached_log_size:,} bytes of a log of "
         f"{cost.log_size:,} fetched, {cost.queues} queues, {cost.records_scanned:,} records scanned"
     )
 
@@ -64,6 +67,7 @@ def test_a_closed_store_opens_without_reading_its_log(tmp_path: Path, scale: Sca
                 assert cost.cached_log_size < LOOK_BEHIND_SIZE + READ_AHEAD_SIZE + queues * RECORD_PAGES_SIZE
                 assert cost.asked_size < cost.log_size // 100
                 assert cost.cached_log_size < cost.log_size // 50
+                assert cost.fetched_size < LOOK_BEHIND_SIZE + queues * FETCHED_SIZE
             assert sum(end for _, end in store.queues().values()) == count
     assert assert_clean(tmp_path).records == count
 

@@ -127,3 +127,19 @@ def test_keys_are_put_again(rounds: int, disk: PowerDisk, assert_clean: AssertCl
             for i in range(12):
                 assert len(store.query("t", f"k{100 * number + i}").messages) == 1
     assert_clean(disk.root)
+
+
+@pytest.mark.parametrize("queues", [3, 70])
+def test_queues_synced_together_are_there_after_a_cut(queues: int, disk: PowerDisk, assert_clean: AssertClean) -> None:
+    """Files and every folder that is new: one by one, or from 64 on all at once."""
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put_many([Message(f"t{i % 7}", b"%d" % i, queue_id=i) for i in range(queues)])
+    store._upkeep.flush_queues()
+    store._upkeep.poison(InterruptedError("killed"))
+    store.close()
+    disk.cut(random.Random(queues), chance=0)
+    assert len(list((disk.root / "consumequeue").glob("*/*/*"))) == queues
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert store.recovery_report.records_scanned == 0
+        assert sum(end for _, end in store.queues().values()) == queues
+    assert_clean(disk.root)

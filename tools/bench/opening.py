@@ -24,6 +24,7 @@ QUEUES_A_TOPIC = 20
 BATCH = 5000
 BODY_SIZE = 100
 SEED = 1
+PROCESS_IO = Path("/proc/self/io")
 HELD_BACK_MS = 3_600_000
 """A flush interval that no test lives to see."""
 
@@ -35,6 +36,8 @@ class OpeningCost:
     time_s: float
     asked_size: int
     """By read calls."""
+    fetched_size: int
+    """That the kernel read from the disk for this process; 0 where it does not tell."""
     cached_log_size: int
     """Bytes of the commit log that came into the page cache."""
     log_size: int
@@ -86,6 +89,7 @@ def open_cold(
     forget(path)
     before = cached_size(path / COMMIT_LOG_FOLDER)
     disk = CountingDisk(may_write=for_writing)
+    fetched_before = _fetched_size()
     started_s = time.perf_counter()
     store: ReadOnlyStore | MessageStore
     if for_writing:
@@ -98,9 +102,18 @@ def open_cold(
     cost = OpeningCost(
         time_s,
         disk.read_size,
+        _fetched_size() - fetched_before,
         cached_size(path / COMMIT_LOG_FOLDER) - before,
         report.end,
         len(store.queues()),
         report.records_scanned,
     )
     return store, cost
+
+
+def _fetched_size() -> int:
+    try:
+        counters = PROCESS_IO.read_text()
+    except OSError:
+        return 0
+    return int(counters.split("\nread_bytes: ")[1].split()[0])
