@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -162,9 +163,11 @@ class ReadOnlyStore(ReadableStore):
         meanwhile."""
         self._check_usable()
         if self._is_same_session() and not self._has_deleted():
-            self._follow(self._evidence.readable_below)
-            self._let_go_of_what_is_due()
-            return
+            # A segment may be removed in the middle of it: then everything is looked at anew.
+            with suppress(FileNotFoundError):
+                self._follow(self._evidence.readable_below)
+                self._let_go_of_what_is_due()
+                return
         self._let_go_of_what_is_due()
         evidence = read_evidence(self._disk, self.path, tolerant=True, folders=self._folders)
         is_as_closed = evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED and not self._has_deleted()

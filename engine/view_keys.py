@@ -12,6 +12,7 @@ from pathlib import Path
 from ..index.index_folder import IndexFolder
 from ..index.memory_keys import MemoryKeys
 from ..store.disk import Disk
+from ..store.errors import SegmentGoneError
 from ..store.log_reader import LogReader
 from .evidence import Evidence, someone_holds_the_lock
 from .key_recovery import open_index_to_read, plan_keys
@@ -55,11 +56,17 @@ class ViewKeys:
                 self._resume = self._position = plan.resume
                 self._folder = folder
             if self._position < end:
-                try:
-                    for keys in keys_between(self._reader, self._position, end):
-                        self._memory.put(keys)
-                except BaseException:
-                    self._memory.truncate(self._position)  # the next query gathers them again, each once
-                    raise
+                start = self._position
+                while True:
+                    try:
+                        for keys in keys_between(self._reader, start, end):
+                            self._memory.put(keys)
+                        break
+                    except BaseException as e:
+                        self._memory.truncate(self._position)  # they are gathered again, each once
+                        kept = [s.base for s in self._reader.segments if s.base > start and self._disk.exists(s.path)]
+                        if not isinstance(e, SegmentGoneError) or not kept:
+                            raise
+                        start = kept[0]  # what was before has gone, and its keys with it
                 self._position = end
             return folder
