@@ -26,7 +26,10 @@ BY_LOWER_NAME = {name.lower(): name for name in WRITABLE} | ALIASES
 
 UNCOMMON = {
     name.encode()
-    for name in (props.WAIT, props.DELAY, *props.TIMER_PROPERTIES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET)
+    for name in (
+        *(props.WAIT, props.DELAY, *props.TIMER_PROPERTIES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET),
+        *(props.INNER_COUNT, props.INNER_BASE),
+    )
 }
 """Properties that a put looks at. Rows with one of them are put as messages."""
 

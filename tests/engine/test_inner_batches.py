@@ -275,6 +275,8 @@ def test_what_cannot_be_in_a_batch(tmp_path: Path) -> None:
             store.put_batch([Message("b", bytes(1 << 20))] * 5)
         with pytest.raises(InvalidMessageError, match="put_batch alone"):
             store.put(Message("t", b"x", properties={"INNER_NUM": "2"}))
+        with pytest.raises(InvalidMessageError, match="put_batch alone"):
+            store.append_columns("t", {"value": [b"x"], "properties": {"INNER_BASE": ["2"]}})
         assert store.queues() == {}
         assert store.verify().is_clean
 
