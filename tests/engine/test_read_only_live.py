@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,8 +38,10 @@ for _ in range(rounds):
                 store.put_many([flightlog.Message("t", body, queue_id=number % 3)])
                 number += 1
             print(number, flush=True)
+            if number % (rounds * count // 6) == 0:
+                sys.stdin.readline()
 """
-"""Prints how many puts have returned, after each."""
+"""Prints how many puts have returned, after each. Now and then it waits for a line, so that others keep up."""
 
 
 class Writer:
@@ -49,7 +51,7 @@ class Writer:
         self.total = rounds * count
         self.acknowledged = 0
         command = [sys.executable, "-P", "-c", WRITER, str(root), mode, str(rounds), str(count)]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
 
@@ -62,11 +64,21 @@ class Writer:
     def is_running(self) -> bool:
         return self._thread.is_alive()
 
+    def go_on(self) -> None:
+        """Past one of the places where it waits."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):  # it has come to its end
+            self._process.stdin.write("\n")
+            self._process.stdin.flush()
+
     def end(self) -> None:
         self._thread.join(120)
         assert self._process.wait(60) == 0
         assert self._process.stdout is not None
+        assert self._process.stdin is not None
         self._process.stdout.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         assert self.acknowledged == self.total
 
 
@@ -90,7 +102,7 @@ def test_beside_a_writer_in_another_process(
     (tmp_path / "commitlog").mkdir()
     writer = Writer(tmp_path, mode, rounds, count)
     seen: list[int] = []
-    verified = 0
+    verified = told = 0
     with ExitStack() as stack:
         view = stack.enter_context(flightlog.open_read_only(tmp_path))
         while writer.is_running:
@@ -104,6 +116,9 @@ def test_beside_a_writer_in_another_process(
                     if len(seen) % 5 == 0 and fresh.evidence.is_ours:
                         assert fresh.verify().findings == []
                         verified += 1
+            if len(set(seen)) > told:
+                told += 1
+                writer.go_on()
         writer.end()
         view.refresh()
         assert check(view, writer.total) == writer.total
