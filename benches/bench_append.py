@@ -1,4 +1,4 @@
-"""Appending: put, put_many and dispatch, and puts that wait for their sync."""
+"""Appending: put, put_many, append_columns and dispatch, and puts that wait for their sync."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flightlog.tools.bench.machine import this_machine
 from flightlog.tools.bench.pedantic import run_pedantic
 from flightlog.tools.bench.plan import SYNC_PUT, make_cases
 
-APPENDS = ("put", "put_many(256)", "dispatch", SYNC_PUT)
+APPENDS = ("put", "put_many(256)", "append_columns", "dispatch", SYNC_PUT)
 CASES = [case for case in make_cases() if case.name in APPENDS]
 
 

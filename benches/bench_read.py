@@ -1,4 +1,4 @@
-"""Reading: every message of a store, and opening a store whose writer was killed."""
+"""Reading: every message of a store, one by one and as Arrow batches, and opening a store whose writer was killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flightlog.tools.bench.case import Case
 from flightlog.tools.bench.pedantic import run_pedantic
 from flightlog.tools.bench.plan import make_cases
 
-CASES = [case for case in make_cases() if case.name in ("read", "recover")]
+CASES = [case for case in make_cases() if case.name in ("read", "read_batch", "recover")]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

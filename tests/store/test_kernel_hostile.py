@@ -8,10 +8,7 @@ import os
 import random
 import subprocess
 import sys
-import threading
-import time
 import zlib
-from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -342,43 +339,6 @@ def test_buffers_are_let_go() -> None:
         with pytest.raises(ValueError):
             native.walk(buffer, 0, 5000, 0, True, rows)
         buffer.close() if isinstance(buffer, mmap.mmap) else buffer.clear()  # BufferError if anything still holds it
-
-
-@pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("work", ["walk", "crc", "encode"])
-def test_other_threads_run_during_long_work(work: str) -> None:
-    """With a switch interval of minutes, only work that gives the GIL away lets this thread run in the midst of it."""
-    body = bytes(48 << 20)
-    data, rows = bytearray(len(body) + 200), np.zeros(1, FRAME_DTYPE)
-    size = encode(data, physical_offset=0, body=body)
-    jobs: dict[str, Callable[[], object]] = {
-        "walk": lambda: native.walk(data, 0, size, 0, True, rows),
-        "crc": lambda: native.masked_crc32(data),
-        "encode": lambda: encode(data, body=body),
-    }
-    spans: list[tuple[float, float]] = []
-    ticks: list[float] = []
-
-    def seen() -> bool:
-        return any(begin < tick < end for begin, end in spans for tick in ticks)
-
-    def run() -> None:
-        for _ in range(30):
-            if not seen():
-                begin = time.perf_counter()
-                jobs[work]()
-                spans.append((begin, time.perf_counter()))
-
-    before, thread = sys.getswitchinterval(), threading.Thread(target=run)
-    sys.setswitchinterval(600)
-    try:
-        thread.start()
-        while thread.is_alive():
-            ticks.append(time.perf_counter())
-            time.sleep(0.0002)
-    finally:
-        sys.setswitchinterval(before)
-    assert seen()
 
 
 def run_python(code: str, **environment: str) -> str:

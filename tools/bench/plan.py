@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...store import native
-from . import references, workloads
+from . import column_workloads, references, workloads
 from .case import Case, Prepare
 from .references import FALLOCATED, MEMCPY, ZEROED
 from .workloads import record_size
@@ -18,8 +18,10 @@ QUICK_PART = 20
 MEMORY_CASES: dict[str, tuple[Prepare, bool]] = {
     "put": (workloads.put, True),
     f"put_many({workloads.BATCH})": (workloads.put_many, True),
+    "append_columns": (column_workloads.append_columns, True),
     "dispatch": (workloads.dispatch, True),
     "read": (workloads.read, False),
+    **({"read_batch": (column_workloads.read_batch, False)} if column_workloads.can_read_batches() else {}),
     "recover": (workloads.recover, True),
 }
 SYNC_PUT = "put, sync"

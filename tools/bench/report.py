@@ -17,8 +17,10 @@ KERNEL_NAMES = {"c": "C", "pure": "pure", None: ""}
 NOTES = {
     MEMCPY: "the same bytes into a file mapping whose pages are there already, 256 KiB at a time: the limit",
     "put": "append alone, a call a message, async flush; dispatch is held back",
+    "append_columns": "append alone, 8,192 rows a call from numpy arrays, async flush",
     "dispatch": "from the log into the consume queues, in one go",
     "read": "every message as an object, its CRC checked, from the page cache",
+    "read_batch": "bodies and queue offsets of every message as Arrow columns, the rest checked as by read",
     "recover": "open after a kill with nothing synced or dispatched: everything is checked and dispatched anew",
     "Spark scan": "all columns into Spark's no-op sink, by the clock; planning included",
     FALLOCATED: "pwrite of one record, fdatasync; the file has its blocks by fallocate, as a segment has",

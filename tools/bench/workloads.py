@@ -58,7 +58,8 @@ def record_size(body_size: int) -> int:
 
 
 @contextmanager
-def _new_store(folder: Path, settings: StoreSettings) -> Iterator[MessageStore]:
+def new_store(folder: Path, settings: StoreSettings) -> Iterator[MessageStore]:
+    """An empty store that is gone afterwards."""
     path = folder / "store"
     try:
         with open_store(path, settings) as store:
@@ -73,13 +74,13 @@ def _batches(messages: Sequence[Message]) -> list[Sequence[Message]]:
 
 @contextmanager
 def put(folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    with _new_store(folder, ASYNC) as store:
+    with new_store(folder, ASYNC) as store:
         yield _puts(store, make_messages(body_size, count))
 
 
 @contextmanager
 def put_sync(folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    with _new_store(folder, SYNC) as store:
+    with new_store(folder, SYNC) as store:
         yield _puts(store, make_messages(body_size, count))
 
 
@@ -94,7 +95,7 @@ def _puts(store: MessageStore, messages: Sequence[Message]) -> Work:
 
 @contextmanager
 def put_many(folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    with _new_store(folder, ASYNC) as store:
+    with new_store(folder, ASYNC) as store:
         batches = _batches(make_messages(body_size, count))
 
         def work() -> None:
@@ -106,7 +107,7 @@ def put_many(folder: Path, body_size: int, count: int) -> Iterator[Work]:
 
 @contextmanager
 def dispatch(folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    with _new_store(folder, ASYNC) as store:
+    with new_store(folder, ASYNC) as store:
         for batch in _batches(make_messages(body_size, count)):
             store.put_many(batch)
         yield store.queues  # the first one to ask for queues waits until they are up to date
