@@ -15,12 +15,13 @@ import pyarrow as pa
 from ...index.queue_table import Queue
 from ...index.queue_unit import QueueUnit, Units, valid_mask
 from ...store import native
-from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.errors import CorruptQueueError, CorruptRecordError, UsageError
 from ...store.frame import FRAME_DTYPE
 from ...store.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.scan import Rows
 from ...store.segment import Segment
+from ...store.sys_flag import INNER_BATCH
 from ..entries import message_of, missing_file
 from .gathering import bytes_of, gather
 from .message_columns import MessageColumns
@@ -147,7 +148,7 @@ class BatchReader:
         rows = rows[:count]
         right = (rows["crc_ok"] != 0) & (rows["queue_id"] == self._key[1])
         right &= rows["queue_offset"] == np.arange(index, index + count)
-        right &= rows["topic_size"] == len(self._topic_raw)
+        right &= (rows["topic_size"] == len(self._topic_raw)) & (rows["sys_flag"] & INNER_BATCH == 0)
         rows = rows[: count if right.all() else int(right.argmin())]
         if len(rows):
             topics, _ = bytes_of(gather(view, rows["topic_position"], rows["topic_size"]))
@@ -163,6 +164,11 @@ class BatchReader:
             return e
         if message is None:
             return None
+        if message.batch_index is not None:
+            raise UsageError(
+                f"read_batch: entry {index} of {self._key[0]} {self._key[1]} is a message in an inner batch: use read, "
+                "which unwraps it"
+            )
         segment = self._reader.segment_at(unit.physical_offset)
         assert segment is not None
         view, rows = memoryview(segment.mapping()), np.empty(1, FRAME_DTYPE)

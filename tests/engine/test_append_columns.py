@@ -16,6 +16,7 @@ import flightlog
 from flightlog import Message, MessageStore, PutStatus, StoreSettings
 from flightlog.store.errors import (
     InvalidMessageError,
+    UsageError,
 )
 
 if TYPE_CHECKING:
@@ -314,3 +315,15 @@ def test_with_the_crc_property(tmp_path: Path, clock: ManualClock, assert_clean:
     pair.close()
     for path in pair.paths:
         assert_clean(path)
+
+
+def test_columns_beside_inner_batches(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path / "store", SMALL) as store:
+        store.put_batch([Message("b", b"one"), Message("b", b"two")])
+        for refused in (lambda: store.append_columns("b", {"value": [b"x"]}), lambda: store.read_batch("b")):
+            with pytest.raises(UsageError):
+                refused()
+        with pytest.raises(InvalidMessageError):
+            store.append_columns("t", {"value": [b"x"], "properties": {"INNER_NUM": ["2"]}})
+        assert [message.body for message in store.read("b")] == [b"one", b"two"]
+    assert_clean(tmp_path / "store")
