@@ -73,8 +73,8 @@ def says_a_wrong_status(patch: pytest.MonkeyPatch) -> None:
 def dispatches_an_entry_again(patch: pytest.MonkeyPatch) -> None:
     real = ConsumeQueue.put
 
-    def spoilt(self: ConsumeQueue, index: int, units: Any) -> None:
-        real(self, index, units)
+    def spoilt(self: ConsumeQueue, index: int, units: Any, *times: Any) -> None:
+        real(self, index, units, *times)
         if len(units) > 2:
             real(self, self.end, units[-1:])
 
