@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import signal
@@ -41,6 +42,8 @@ def run(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError(f"{folder}: not empty. Name a new or an empty folder for the demo")
+    # What recovery did is told below. Without a handler, Python would write its warning to stderr: a torn tail was cut.
+    logging.getLogger("flightlog").addHandler(logging.NullHandler())
     kernel = "C kernel" if native.NAME == "c" else "pure Python, no C kernel here"
     tell = Teller(f"The store: put, kill, recover, read ({kernel}). Everything stays below {folder}")
     acknowledged = _put_and_kill(tell, folder / OUR_STORE)
