@@ -50,7 +50,8 @@ class Seen:
 
     def add(self, view: flightlog.ReadOnlyStore) -> None:
         lines = self._mixed.read_all(view)
-        assert view.queues() == self._mixed.bounds(lines)
+        # RocketMQ makes the file of a new queue a moment before its first entry.
+        assert {queue: ends for queue, ends in view.queues().items() if ends[1]} == self._mixed.bounds(lines)
         self.pictures.append(lines)
 
     def check(self, written: list[Line]) -> None:

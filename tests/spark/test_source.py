@@ -172,7 +172,7 @@ def test_records_in_no_queue_are_shown_on_request(tmp_path: Path, load: Load) ->
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as opened:
         for body, sys_flag in flags.items():
             opened.put(Message("orders", body, sys_flag=sys_flag))
-        opened.put(Message("RMQ_SYS_TRANS_HALF_TOPIC", b"internal"))
+        opened.put(Message("rmq_sys_wheel_timer", b"internal"))
         opened.put(Message("%DLQ%group", b"dead"))
     plain = load(tmp_path / "store").select("value", "offset").collect()
     assert {bytes(row.value): row.offset for row in plain} == {b"plain": 0, b"committed": 1, b"dead": 0}
