@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 from typing import NamedTuple
 
-from ..index.dispatch import DispatchCount, DispatchRules
+from ..index.dispatch_rules import DispatchCount, DispatchRules
 from ..index.index_writer import FlushRound
 from ..index.key_entries import KeyEntries
 from ..index.key_index import KeyIndex

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..index.dispatch import DispatchCount, DispatchRules, dispatch
+from ..index.dispatch import dispatch
+from ..index.dispatch_rules import DispatchCount, DispatchRules
 from ..index.key_entries import KeyEntries, key_entries
 from ..index.queue_table import QueueTable, last_entry
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels

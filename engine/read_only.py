@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from ..index.dispatch import DispatchCount
+from ..index.dispatch_rules import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.deleted_topics import DeletedTopics, read_deleted
 from ..store.disk import Disk, RealDisk

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..index.dispatch import DispatchCount, DispatchRules
+from ..index.dispatch_rules import DispatchCount, DispatchRules
 from ..index.queue_table import QueueTable, has_lost_unit, last_entry
 from ..index.queue_unit import QueueUnit
 from ..store.errors import CorruptRecordError

@@ -18,10 +18,9 @@ from pathlib import Path
 import numpy as np
 
 from ..store.errors import CorruptLogError
-from ..store.frame import WalkEnd
+from ..store.frame import Rows, WalkEnd
 from ..store.log_reader import BAD_CRC, BAD_CRC_PROPERTY, WALK_END_TEXT, LogReader
 from ..store.salvage import next_intact
-from ..store.scan import Rows
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..index.consume_queue import ConsumeQueue
-from ..index.dispatch import DispatchRules, queue_entries
+from ..index.dispatch import queue_entries
+from ..index.dispatch_rules import DispatchRules
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
 from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE

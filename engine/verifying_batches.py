@@ -9,7 +9,7 @@ import numpy as np
 from ..index.batch_dispatch import batch_entries
 from ..index.batch_queue import BatchQueue
 from ..index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, same_batches
-from ..index.dispatch import DispatchRules
+from ..index.dispatch_rules import DispatchRules
 from ..index.queue_sync import Unsynced
 from ..index.queue_table import BATCH_QUEUE_FOLDER, QueueTable, list_queue_folders
 from ..store.disk import Disk

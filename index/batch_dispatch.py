@@ -7,21 +7,17 @@ it from RocketMQ.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from ..store.frame import Rows
 from ..store.inner_batch import inner_count
 from ..store.properties import decode_properties
 from ..store.queue_offsets import QueueKey
 from ..store.record import INT64_MAX, is_safe_topic
-from ..store.scan import Rows
 from ..store.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
 from .batch_unit import BATCH_UNIT_DTYPE, NOT_COMPACTED, BatchUnits
+from .dispatch_rules import DispatchCount, DispatchRules
 from .queue_table import QueueTable
-
-if TYPE_CHECKING:
-    from .dispatch import DispatchCount, DispatchRules
 
 MAX_BASE = INT64_MAX >> 8
 """No queue gets there; sums of what lies below it do not wrap around."""

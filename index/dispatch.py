@@ -7,53 +7,24 @@ each light queue that its properties name (store/light_queues.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import properties as props
-from ..store.deleted_topics import DeletedTopics
+from ..store.frame import Rows
 from ..store.light_queues import light_places
-from ..store.message import tags_code
 from ..store.queue_offsets import QueueKey
 from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
-from ..store.scan import Rows
 from ..store.sys_flag import INNER_BATCH, has_queue_entry
 from .batch_dispatch import dispatch_batches
 from .batch_queue import BatchQueue
+from .dispatch_rules import DispatchCount, DispatchRules
 from .queue_table import Queue, QueueTable, same_entries
 from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 
-DeliveryTime = Callable[[int, int], int]
-"""(delay level, store time in ms) -> delivery time in ms."""
-
 MAX_QUEUE_OFFSET = INT64_MAX // UNIT_SIZE - 1
 """A queue's files are named by a byte offset of 63 bits."""
-
-TAGS_MARK = f"{props.TAGS}{props.NAME_END}".encode()
-DELAY_MARK = f"{props.DELAY}{props.NAME_END}".encode()
-
-
-@dataclass
-class DispatchRules:
-    """How the third field of an entry comes about."""
-
-    schedule_topic: str
-    delivery_time_ms: DeliveryTime
-    deleted: DeletedTopics = field(default_factory=DeletedTopics)
-    """Whose records get no entry any more; their light queues keep theirs, as in RocketMQ."""
-
-    def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
-        """The hash of the tag; in the topic of parked messages the time of delivery."""
-        if topic == self.schedule_topic and DELAY_MARK in properties_raw:
-            level = props.decode_properties(properties_raw).get(props.DELAY, "0")
-            if level.isascii() and level.isdigit() and int(level) > 0:
-                return self.delivery_time_ms(int(level), store_timestamp_ms)
-        if TAGS_MARK not in properties_raw:
-            return 0
-        return tags_code(props.decode_properties(properties_raw).get(props.TAGS))
 
 
 @dataclass
@@ -102,24 +73,6 @@ def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -
                 light.units.append(unit)
                 light.store_timestamps_ms.append(row[4])
     return {key: entries for key, entries in found.items() if entries.indexes} if has_deleted else found
-
-
-@dataclass
-class DispatchCount:
-    """What a dispatch did."""
-
-    entries: int = 0
-    """Entries that were missing or wrong."""
-    first_put: int | None = None
-    """Physical offset of the first record whose entry was missing or wrong; None if none was."""
-    starts: dict[QueueKey, int] = field(default_factory=dict)
-    """The least queue offset seen, by queue."""
-    ends: dict[QueueKey, int] = field(default_factory=dict)
-    """One past the last queue offset seen, by queue."""
-    gaps: dict[QueueKey, int] = field(default_factory=dict)
-    """Queues whose first record came with a later queue offset than their end, and that end."""
-    impossible: list[tuple[int, int]] = field(default_factory=list)
-    """Physical offset and queue offset of records that cannot have that queue offset; they get no entry."""
 
 
 def dispatch(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store import properties as props
-from ..store.scan import Rows
+from ..store.frame import Rows
 from .key_hashes import hash_keys, hash_texts, places
 
 PAIR_END, SEPARATOR = ord(props.VALUE_END), ord(props.KEY_SEPARATOR)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store import properties as props
-from ..store.scan import Rows
+from ..store.frame import Rows
 from ..store.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from .key_columns import key_columns
 from .key_hashes import hash_key

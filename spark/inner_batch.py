@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store import native
+from ..store.frame import Rows
 from ..store.inner_batch import InnerMessage, NotABatchError, inner_messages
-from ..store.scan import Rows
 from ..store.sys_flag import COMPRESSED, INNER_BATCH
 
 ROWS_AT_ONCE = 16384  # limits what a batch of very many very small messages takes

@@ -19,10 +19,10 @@ from ..engine.columns.schema import find_column
 from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk, RealDisk
 from ..store.errors import CorruptRecordError, DamagedStoreError
-from ..store.frame import FRAME_DTYPE, WalkEnd
+from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
 from ..store.log_reader import WALK_END_TEXT
 from ..store.salvage import next_intact
-from ..store.scan import ROWS_A_PIECE, Rows, SegmentScan
+from ..store.scan import ROWS_A_PIECE, SegmentScan
 from ..store.segment import Segment
 from .inner_batch import unwrap
 from .options import OnCorrupt

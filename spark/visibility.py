@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.columns.gathering import gather
-from ..store.scan import Rows
+from ..store.frame import Rows
 from ..store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 
 INTERNAL_TOPICS = (

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import mmap
 import re
-from typing import TYPE_CHECKING
 
 from . import native
-
-if TYPE_CHECKING:
-    from .scan import Rows
+from .frame import Rows
 
 CRC_PROPERTY = "__CRC32#"
 DIGITS = 10

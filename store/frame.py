@@ -29,9 +29,10 @@ Source of the layout: `MessageExtEncoder` and `MessageDecoder` of Apache RocketM
 from __future__ import annotations
 
 import enum
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 MAGIC_V1: Final = 0xDAA320A7 - (1 << 32)
 """Magic of a record with one byte of topic length; signed, as every integer of the format."""
@@ -70,6 +71,9 @@ FRAME_DTYPE: Final = np.dtype(
 """One row a record, packed, little-endian. The C kernel writes these bytes: a change here is a change of `walk.h`."""
 
 assert FRAME_DTYPE.itemsize == 9 * 8 + 12 * 4 == 120
+
+Rows = NDArray[Any]
+"""Rows of FRAME_DTYPE; their positions count from the start of the piece that they came with."""
 
 
 class WalkEnd(enum.IntEnum):

@@ -10,17 +10,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from . import native
 from .crc_property import check_crc_properties
-from .frame import FRAME_DTYPE, WalkEnd
+from .frame import FRAME_DTYPE, Rows, WalkEnd
 
 ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
-
-Rows = NDArray[Any]
-"""Rows of FRAME_DTYPE; their positions count from the start of the piece that they came with."""
 
 PIECE_SIZE = 4 << 20
 ROWS_A_PIECE = 8192

@@ -16,10 +16,9 @@ from ...index.queue_table import Queue
 from ...index.queue_unit import QueueUnit, Units, valid_mask
 from ...store import native
 from ...store.errors import CorruptQueueError, CorruptRecordError, UsageError
-from ...store.frame import FRAME_DTYPE
+from ...store.frame import FRAME_DTYPE, Rows
 from ...store.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
-from ...store.scan import Rows
 from ...store.segment import Segment
 from ...store.sys_flag import INNER_BATCH
 from ..entries import message_of, missing_file

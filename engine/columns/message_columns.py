@@ -11,9 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...store import properties as props
+from ...store.frame import Rows
 from ...store.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
 from ...store.record import BORN_HOST_AT
-from ...store.scan import Rows
 from ...store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from .gathering import as_text, bytes_of, gather
 from .property_columns import PropertyColumns

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flightlog.index.dispatch import DispatchCount, DispatchRules, dispatch, queue_entries
+from flightlog.index.dispatch import dispatch, queue_entries
+from flightlog.index.dispatch_rules import DispatchCount, DispatchRules
 from flightlog.index.queue_table import QueueTable, find_file_entries, list_queue_folders
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from flightlog.store import native

@@ -1,0 +1,55 @@
+"""How a dispatch makes entries, and what it tells of what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..store import properties as props
+from ..store.deleted_topics import DeletedTopics
+from ..store.message import tags_code
+from ..store.queue_offsets import QueueKey
+
+DeliveryTime = Callable[[int, int], int]
+"""(delay level, store time in ms) -> delivery time in ms."""
+
+TAGS_MARK = f"{props.TAGS}{props.NAME_END}".encode()
+DELAY_MARK = f"{props.DELAY}{props.NAME_END}".encode()
+
+
+@dataclass
+class DispatchRules:
+    """How the third field of an entry comes about."""
+
+    schedule_topic: str
+    delivery_time_ms: DeliveryTime
+    deleted: DeletedTopics = field(default_factory=DeletedTopics)
+    """Whose records get no entry any more; their light queues keep theirs, as in RocketMQ."""
+
+    def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
+        """The hash of the tag; in the topic of parked messages the time of delivery."""
+        if topic == self.schedule_topic and DELAY_MARK in properties_raw:
+            level = props.decode_properties(properties_raw).get(props.DELAY, "0")
+            if level.isascii() and level.isdigit() and int(level) > 0:
+                return self.delivery_time_ms(int(level), store_timestamp_ms)
+        if TAGS_MARK not in properties_raw:
+            return 0
+        return tags_code(props.decode_properties(properties_raw).get(props.TAGS))
+
+
+@dataclass
+class DispatchCount:
+    """What a dispatch did."""
+
+    entries: int = 0
+    """Entries that were missing or wrong."""
+    first_put: int | None = None
+    """Physical offset of the first record whose entry was missing or wrong; None if none was."""
+    starts: dict[QueueKey, int] = field(default_factory=dict)
+    """The least queue offset seen, by queue."""
+    ends: dict[QueueKey, int] = field(default_factory=dict)
+    """One past the last queue offset seen, by queue."""
+    gaps: dict[QueueKey, int] = field(default_factory=dict)
+    """Queues whose first record came with a later queue offset than their end, and that end."""
+    impossible: list[tuple[int, int]] = field(default_factory=list)
+    """Physical offset and queue offset of records that cannot have that queue offset; they get no entry."""
