@@ -2,11 +2,15 @@
 
 - `disk`: a FaultyDisk (tests/support/disks.py), healed at the end of the test, so that nothing hangs.
 - `assert_clean`: how every test that wrote a store ends.
+- `in_child`: runs something in a forked child, so that a signal that ends it does not end pytest.
 - `Acknowledged`: what puts answered, to be looked for afterwards.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from tests.support.disks import FaultyDisk
 
     AssertClean = Callable[[Path], VerifyReport]
+    InChild = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
@@ -55,6 +60,28 @@ def assert_clean() -> AssertClean:
         return report
 
     return check
+
+
+@pytest.fixture(scope="session")
+def in_child() -> InChild:
+    """Run something in a forked child; it fails here if it fails there, or if a signal ends it: a store into a hole of
+    a full disk would be a SIGBUS."""
+
+    def run(do: Callable[[], object]) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                do()
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code == 0, f"the child ended with {code}; see its traceback"
+
+    return run
 
 
 class Acknowledged:

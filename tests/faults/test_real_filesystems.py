@@ -8,8 +8,6 @@ along.
 from __future__ import annotations
 
 import os
-import sys
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -23,26 +21,10 @@ from flightlog import FlushMode, StoreSettings
 from flightlog.store.errors import DiskError, DiskFullError
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean
+    from tests.faults.conftest import Acknowledged, AssertClean, InChild
 
 NOBODY = 65534
 Mounted = Callable[..., AbstractContextManager[Path]]
-
-
-def in_child(do: Callable[[], object]) -> None:
-    """Run `do` in a forked child; it fails here if it fails there, or if a signal ends it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            do()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert code == 0, f"the child ended with {code}; see its traceback"
 
 
 def take_all_room(ballast: Path) -> None:
@@ -78,6 +60,7 @@ def test_a_file_system_that_runs_full(
     mounted: Mounted,
     acknowledged: Acknowledged,
     assert_clean: AssertClean,
+    in_child: InChild,
 ) -> None:
     settings = StoreSettings(
         segment_size=256 << 10,
@@ -135,7 +118,7 @@ def test_a_file_system_that_runs_full(
 
 @pytest.mark.ci
 def test_a_killed_writer_on_a_full_file_system(
-    mounted: Mounted, acknowledged: Acknowledged, assert_clean: AssertClean
+    mounted: Mounted, acknowledged: Acknowledged, assert_clean: AssertClean, in_child: InChild
 ) -> None:
     """Opening it for writing says that there is no room; reading works; with room it recovers, and nothing is lost."""
     settings = StoreSettings(segment_size=256 << 10, queue_file_entries=1000, flush_interval_ms=60_000)
@@ -182,7 +165,7 @@ def test_a_read_only_mount(mounted: Mounted, acknowledged: Acknowledged, assert_
 
 
 @pytest.mark.usefixtures("mounted")  # root alone may become somebody else
-def test_folders_without_permission(acknowledged: Acknowledged, assert_clean: AssertClean) -> None:
+def test_folders_without_permission(acknowledged: Acknowledged, assert_clean: AssertClean, in_child: InChild) -> None:
     """As another user: what may be read is read, what may not says so by name and path."""
     with flightlog_folder() as folder:
         with flightlog.open(folder / "store", StoreSettings.small()) as store:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
 import random
-import sys
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +17,7 @@ from flightlog import FlightlogError, FlushMode, Message, MessageStore, StoreSet
 from flightlog.store.errors import DiskFullError, StorePoisonedError
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
+    from tests.faults.conftest import AssertClean, InChild
     from tests.support.disks import FaultyDisk
     from tests.support.power import PowerDisk
 
@@ -159,22 +156,6 @@ def test_queue_files_that_came_back_out_of_order_are_made_anew(
     assert_clean(tmp_path / "store")
 
 
-def in_child(do: Callable[[], object]) -> None:
-    """Run `do` in a forked child: a store into a hole of a full disk would be a SIGBUS."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            do()
-        except BaseException:
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert code == 0, f"the child ended with {code}; see its traceback"
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
 def test_retention_makes_room_on_a_full_file_system(
@@ -182,6 +163,7 @@ def test_retention_makes_room_on_a_full_file_system(
     tmp_path: Path,
     support: Callable[[str], ModuleType],
     assert_clean: AssertClean,
+    in_child: InChild,
 ) -> None:
     """Filled until it refuses, then retention removes the oldest, and it takes messages again: by itself."""
     mounts = support("mounts")
