@@ -26,7 +26,6 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-from flightlog.store.progress import BOOT, PAGE, progress_path
 
 if TYPE_CHECKING:
     from tests.conftest import Scale
@@ -117,7 +116,7 @@ class Campaign:
     """Orders to one program of writers, and what came of them."""
 
     def __init__(self, mounts: ModuleType, folder: Path, mode: FlushMode, seed: int, *, lies: bool = False) -> None:
-        self._disk = mounts.Ext4(folder, IMAGE_SIZE)
+        self._disk, self._boot_anew = mounts.Ext4(folder, IMAGE_SIZE), mounts.boot_anew
         self._mode, self._seed, self._lies = mode, seed, lies
         self.sites: Counter[str] = Counter()
         self.unreached = 0
@@ -171,7 +170,7 @@ class Campaign:
         with self._disk as place:
             path = place / "store"
             if order["end"] == "cut":
-                _boot_anew(path)
+                self._boot_anew(path)
             if not (path / "commitlog").exists():
                 assert not known.must
                 return
@@ -201,15 +200,6 @@ class Campaign:
             f"{self._mode.name}, seed {self._seed}: {self.cuts} cuts, {self.kills} kills, {self.acknowledged} messages "
             f"that had to be there, {self.checks} checks, {self.unreached} ended before; {dict(self.sites)}"
         )
-
-
-def _boot_anew(store: Path) -> None:
-    """The machine was not off: the progress page must be told that its boot is over."""
-    page = progress_path(store)
-    if page.exists() and page.stat().st_size >= PAGE.size:
-        with page.open("r+b") as file:
-            file.seek(BOOT * 8)
-            file.write((1).to_bytes(8, "little"))
 
 
 @contextmanager

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.store.progress import BOOT, PAGE, progress_path
+
 
 def needs_root() -> None:
     """Skips where nothing can be mounted."""
@@ -45,6 +47,15 @@ class Ext4:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         # A test that failed may hold files open: let the place go all the same.
         _run("umount", *(["-l"] if kind else []), str(self.place))
+
+
+def boot_anew(store: Path) -> None:
+    """After a power cut that left the machine on: the progress page must be told that its boot is over."""
+    page = progress_path(store)
+    if page.exists() and page.stat().st_size >= PAGE.size:
+        with page.open("r+b") as file:
+            file.seek(BOOT * 8)
+            file.write((1).to_bytes(8, "little"))
 
 
 def _run(*command: str) -> None:
