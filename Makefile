@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test check bench clean
+.PHONY: help venv demo test check bench fuzz clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo 'make test    the test suite in several processes; more with PYTEST_ARGS="-k name --full"'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks so far'
+	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
 	@echo 'make venv    $(VENV) with everything that the targets above need'
 	@echo 'make clean   remove $(VENV) and everything that was built'
 
@@ -71,7 +72,13 @@ check: $(VENV)/.all .dev/flightlog
 bench: $(VENV)/.all
 	$(PY) -m flightlog.tools.bench
 
+# SECONDS are those of all targets together; FUZZ="walk crc" names some of them. What was found stays in .fuzz/found.
+SECONDS ?= 600
+JOBS ?= 1
+fuzz: $(VENV)/.all
+	$(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
+
 clean:
-	rm -rf $(VENV) .dev build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .dev .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f store/native/*.so

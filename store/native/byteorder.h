@@ -1,7 +1,11 @@
-/* Loads and stores of the log's big-endian integers at any alignment, and of the rows' little-endian ones. */
+/*
+ * Loads and stores at any alignment: of the log's big-endian integers, of the rows' little-endian ones, and of columns
+ * in the byte order of this host.
+ */
 #ifndef FLIGHTLOG_BYTEORDER_H
 #define FLIGHTLOG_BYTEORDER_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -35,6 +39,14 @@ static inline int32_t load32_once(const uint8_t *at) {
 }
 static inline int64_t load64_once(const uint8_t *at) {
     return (int64_t)big64(((const volatile struct shared64 *)at)->value);
+}
+
+/* Number i of a column, in the byte order of this host. */
+static inline int32_t column32_once(const uint8_t *column, size_t i) {
+    return (int32_t)((const volatile struct shared32 *)(column + 4 * i))->value;
+}
+static inline int64_t column64_once(const uint8_t *column, size_t i) {
+    return (int64_t)((const volatile struct shared64 *)(column + 8 * i))->value;
 }
 
 static inline void store16(uint8_t *at, int16_t value) {

@@ -5,16 +5,8 @@
 
 #include "byteorder.h"
 
-static int32_t number32(const uint8_t *column, size_t i) {
-    return (int32_t)((const volatile struct shared32 *)(column + 4 * i))->value;
-}
-
-static int64_t number64(const uint8_t *column, size_t i) {
-    return (int64_t)((const volatile struct shared64 *)(column + 8 * i))->value;
-}
-
 int range_at(const struct ranges *ranges, size_t i, struct bytes *found) {
-    const int64_t start = number64(ranges->starts, i), size = number64(ranges->sizes, i);
+    const int64_t start = column64_once(ranges->starts, i), size = column64_once(ranges->sizes, i);
     if (start < 0 || size < 0 || (uint64_t)size > ranges->data.size) return 0;
     if ((uint64_t)start > ranges->data.size - (uint64_t)size) return 0;
     /* An empty buffer may come without an address, to which nothing may be added. */
@@ -54,10 +46,10 @@ static int32_t record_at(const struct record_columns *columns, size_t i, struct 
         *refusal = "properties lie outside of their buffer";
         return 0;
     }
-    record->queue_id = number32(columns->queue_ids, i);
-    record->flag = number32(columns->flags, i);
-    record->queue_offset = number64(columns->queue_offsets, i);
-    record->born_timestamp_ms = number64(columns->born_timestamps, i);
+    record->queue_id = column32_once(columns->queue_ids, i);
+    record->flag = column32_once(columns->flags, i);
+    record->queue_offset = column64_once(columns->queue_offsets, i);
+    record->born_timestamp_ms = column64_once(columns->born_timestamps, i);
     return record_size(record, refusal);
 }
 

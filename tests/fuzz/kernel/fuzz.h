@@ -1,0 +1,92 @@
+/* What the fuzz targets share: the input taken piece by piece, exactly sized copies, and checks that end the process. */
+#ifndef FLIGHTLOG_FUZZ_H
+#define FLIGHTLOG_FUZZ_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "crc32.h"
+#include "encode.h"
+#include "record.h"
+#include "walk.h"
+
+/* What must hold. The fuzzer keeps the input for which it did not. */
+#define CHECK(condition)                                                                    \
+    do {                                                                                    \
+        if (!(condition)) {                                                                 \
+            fprintf(stderr, "%s:%d: does not hold: %s\n", __FILE__, __LINE__, #condition);  \
+            abort();                                                                        \
+        }                                                                                   \
+    } while (0)
+
+int LLVMFuzzerInitialize(int *count, char ***arguments);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Defined here, not in a file of its own: every target is one file. */
+__attribute__((weak)) int LLVMFuzzerInitialize(int *count, char ***arguments) {
+    (void)count, (void)arguments;
+    crc32_prepare();
+    return 0;
+}
+
+/* ---- the input, from its front; zeros once it is used up ---- */
+
+struct source {
+    const uint8_t *data;
+    size_t size;
+};
+
+static inline size_t take_into(struct source *source, uint8_t *to, size_t size) {
+    const size_t taken = size < source->size ? size : source->size;
+    if (taken > 0) memcpy(to, source->data, taken);
+    if (size > taken) memset(to + taken, 0, size - taken);
+    source->data += taken;
+    source->size -= taken;
+    return taken;
+}
+
+static inline uint64_t take(struct source *source, size_t bytes) {
+    uint8_t little_endian[8] = {0};
+    take_into(source, little_endian, bytes);
+    uint64_t value = 0;
+    for (size_t i = 0; i < bytes; i++) value |= (uint64_t)little_endian[i] << 8 * i;
+    return value;
+}
+
+/* ---- memory of exactly so many bytes, so that the first one beyond is seen; free() it ---- */
+
+static inline uint8_t *exactly(size_t size) {
+    uint8_t *room = malloc(size);
+    if (room == NULL) abort();
+    return room;
+}
+
+static inline struct bytes copy_of(const uint8_t *data, size_t size) {
+    uint8_t *copy = exactly(size);
+    if (size > 0) memcpy(copy, data, size);
+    return (struct bytes){copy, size};
+}
+
+static inline struct bytes take_bytes(struct source *source, size_t size) {
+    uint8_t *copy = exactly(size);
+    take_into(source, copy, size);
+    return (struct bytes){copy, size};
+}
+
+static inline struct bytes take_rest(struct source *source) { return take_bytes(source, source->size); }
+
+static inline void drop(struct bytes bytes) { free((void *)(uintptr_t)bytes.data); }
+
+/* ---- the CRC by its definition, bit by bit ---- */
+
+static inline uint32_t plain_masked_crc32(const uint8_t *data, size_t size) {
+    uint32_t crc = ~0u;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= data[i];
+        for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320u : 0);
+    }
+    return ~crc & 0x7FFFFFFFu;
+}
+
+#endif
