@@ -7,7 +7,8 @@ damaged or not dispatched. What is scanned is said in the report.
     flightlog, closed    nothing, if every queue's last entry meets its record; else everything
     flightlog, killed    where queues were last synced
     RocketMQ, closed     the segment of the highest queue entry (as RocketMQ 5.3)
-    RocketMQ, killed     the newest segment whose first record is older than the checkpoint (as RocketMQ)
+    RocketMQ, killed     the newest segment whose first record is older than the checkpoint by two minutes (RocketMQ
+                         takes the checkpoint at its word, which is ahead of its queues)
 
 Where a queue then turns out to miss entries from before, the scan starts again further back.
 """
@@ -37,6 +38,12 @@ TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys
 
 CLOSED_CLEANLY = "closed cleanly, every queue's last entry meets its record"
 """Why nothing is scanned: then no queue needs to be looked at again."""
+
+
+ROCKETMQ_QUEUES_LAG_MS = 120_000
+"""RocketMQ syncs its queues each minute (`flushConsumeQueueThoroughInterval`), and notes in its checkpoint each second
+how far they are in the page cache. After a power cut its queues lack what came since, and a quiet one has no later
+record that would show the gap. Twice the interval, for what a round takes."""
 
 
 @dataclass
@@ -167,7 +174,7 @@ def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tupl
             return reader.min_offset, wrong
         return _segment_of_highest_entry(reader, table), "the segment of the highest queue entry"
     if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and table.items() and not table.unreadable:
-        return _segment_before_checkpoint(reader, evidence), "the newest segment that begins before the checkpoint"
+        return _segment_before_checkpoint(reader, evidence), "the newest segment that begins well before the checkpoint"
     return reader.min_offset, "nothing says that less would do"
 
 
@@ -254,7 +261,7 @@ def _segment_before_checkpoint(reader: LogReader, evidence: Evidence) -> int:
         return reader.min_offset
     for segment in reversed(reader.segments):
         for _, rows in reader.scan(segment, 0, segment.size, check_crc=False, mapped=False):
-            if 0 < int(rows["store_timestamp_ms"][0]) <= checkpoint.min_timestamp_ms:
+            if 0 < int(rows["store_timestamp_ms"][0]) <= checkpoint.min_timestamp_ms - ROCKETMQ_QUEUES_LAG_MS:
                 return segment.base
             break
     return reader.min_offset
