@@ -12,13 +12,18 @@ import pytest
 from flightlog.store.progress import BOOT, PAGE, progress_path
 
 
+def why_none() -> str | None:
+    """Why nothing can be mounted here; None if it can."""
+    if os.geteuid() != 0:
+        return "only root may mount a file system"
+    missing = [program for program in ("mkfs.ext4", "mount", "umount") if shutil.which(program) is None]
+    return f"{missing[0]} is not here" if missing else None
+
+
 def needs_root() -> None:
     """Skips where nothing can be mounted."""
-    if os.geteuid() != 0:
-        pytest.skip("only root may mount a file system")
-    for program in ("mkfs.ext4", "mount", "umount"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not here")
+    if reason := why_none():
+        pytest.skip(reason)
 
 
 class Ext4:

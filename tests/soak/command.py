@@ -1,0 +1,103 @@
+"""The command line of the soak: how long, from which seed, and the summary."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import random
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from flightlog.tools.bar import Bar
+from flightlog.tools.output import Output
+from flightlog.tools.program import EXIT_FINDINGS, run_program
+from flightlog.tools.words import count_text, seconds_text
+from tests.soak.campaign import Soak
+from tests.soak.episodes import FIRST
+from tests.soak.ledger import Finding
+from tests.support.mounts import why_none
+
+TOLD_EVERY_S = 60
+
+
+class Progress:
+    """A bar on a terminal, else a line every minute, on stderr."""
+
+    def __init__(self, soak: Soak, limit_s: float) -> None:
+        self._soak, self._limit_s = soak, limit_s
+        self.started_s = self._told_s = time.monotonic()
+
+    @property
+    def passed_s(self) -> float:
+        return time.monotonic() - self.started_s
+
+    def is_over(self, episodes: int) -> bool:
+        """Asked after every episode. One of each kind comes first, however long that takes."""
+        if time.monotonic() - self._told_s > TOLD_EVERY_S and not sys.stderr.isatty():
+            self._told_s = time.monotonic()
+            counts, acknowledged = self._soak.counts, self._soak.ledger.acknowledged
+            said = ", ".join(f"{counts[name]} {name}" for name in ("episodes", "kills", "cuts", "full disks"))
+            print(f"soak: {seconds_text(self.passed_s)}: {said}, {acknowledged} messages", file=sys.stderr, flush=True)
+        return episodes >= len(FIRST) and self.passed_s >= self._limit_s
+
+    def bar(self) -> Bar:
+        return Bar("soak", max(round(self._limit_s), 1), lambda: round(self.passed_s))
+
+
+def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tuple[str, str]]:
+    counts, ledger = soak.counts, soak.ledger
+    return [
+        ("duration", seconds_text(passed_s)),
+        ("seed", str(seed)),
+        ("episodes", f"{counts['episodes']} ({counts['ended before']} had ended before their end came)"),
+        ("messages acknowledged", f"{ledger.acknowledged}"),
+        ("messages refused", f"in {count_text(ledger.refusals, 'answer')}, none of them stored"),
+        ("checks of acknowledged messages", f"{counts['checks']}"),
+        ("kills", f"{counts['kills']}"),
+        ("power cuts", f"{counts['cuts']}"),
+        ("clean closes", f"{counts['closes']}"),
+        ("full disks", f"{counts['full disks']}"),
+        ("cleanings", f"{ledger.cleanings}"),
+        ("topics deleted", f"{ledger.deletions}"),
+        ("views", f"{counts['views']} opened, {counts['looks']} looks, {counts['read']} messages read"),
+        ("queries by key", f"{counts['queries']}"),
+        ("sightings held to", f"{ledger.sightings}"),
+        ("findings", f"{findings}"),
+    ]
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
+    reason = why_none()
+    print(f"soak: seed {seed}, {arguments.minutes:g} minutes", file=sys.stderr)
+    if reason is not None:
+        print(f"soak: kills alone, neither power cuts nor full disks: {reason}", file=sys.stderr)
+    folder = Path(tempfile.mkdtemp(prefix="flightlog-soak-"))
+    logging.basicConfig(filename=folder / "log", level=logging.WARNING)
+    findings = 0
+    with Soak(folder, seed, can_mount=reason is None, lies=arguments.lies) as soak:
+        progress = Progress(soak, arguments.minutes * 60)
+        try:
+            with progress.bar():
+                soak.run(until=progress.is_over)
+        except Finding as e:
+            findings = 1
+            print(f"soak: FOUND, seed {seed}: {e}", *e.__notes__, sep="\n  ", file=sys.stderr)
+            print(f"soak: store, ledger, episodes and logs are kept in {folder}", file=sys.stderr)
+        passed_s = progress.passed_s
+    Output().facts(_summary(soak, passed_s, seed, findings))
+    if findings:
+        return EXIT_FINDINGS
+    shutil.rmtree(folder)
+    return 0
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="make soak")
+    parser.add_argument("--minutes", type=float, default=60)
+    parser.add_argument("--seed", type=int, help="of an earlier run, to have its episodes again")
+    parser.add_argument("--lies", action="store_true", help="writers whose syncs do nothing: they must be found out")
+    return run_program(lambda: _run(parser.parse_args(arguments)))
