@@ -89,6 +89,7 @@ class ReadOnlyStore(ReadableStore):
         self._table = self._load_table()
         self._table.drop_deleted(self._deleted)
         self._survey, self.report = self._recover()
+        self._queues_begin_at = self._reader.min_offset
         found = self._survey
         self._queues = QueueReader(self._reader, self._table, GetLimits.of(self._settings), lambda: found.end)
         self._finder = Finder(self._reader, self._table, lambda: found.end)
@@ -178,6 +179,7 @@ class ReadOnlyStore(ReadableStore):
         self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
+        self._queues_begin_at = reopened._queues_begin_at
         self._hold.move(self._reader.min_offset)
 
     def _all_topics(self) -> dict[str, Topic]:
@@ -218,6 +220,8 @@ class ReadOnlyStore(ReadableStore):
             first += 1
         if first:
             reader.segments = segments[first:]
+        if reader.min_offset > self._queues_begin_at:  # also where `_follow` has found the log to begin further on
+            self._queues_begin_at = reader.min_offset
             for _, queue in self._table.items():
                 queue.skip_removed()
                 queue.set_min_offset(reader.min_offset)

@@ -99,6 +99,52 @@ def look_at(view: flightlog.ReadOnlyStore, is_last: bool) -> None:
                 assert 2 * now.queues()["t", queue_id][0] + queue_id > max(missing)
 
 
+STEP_BY_STEP = """
+import sys
+import flightlog
+
+settings = flightlog.StoreSettings(segment_size=8192, queue_file_entries=10, index_slots=20, index_entries=20)
+with flightlog.open(sys.argv[1], settings) as store:
+    for word in sys.stdin:
+        if word == "put\\n":
+            store.put_many(flightlog.Message("t", b"x" * 700) for _ in range(50))
+            store.put_batch([flightlog.Message("batches", b"x" * 700)] * 3)
+        else:
+            store.flush()
+            store.queues()
+            store.clean_up(0)
+        print("did it", flush=True)
+"""
+
+
+def test_a_refresh_that_finds_new_messages_and_old_ones_gone_moves_both_ends_of_its_queues(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    command = [sys.executable, "-P", "-c", STEP_BY_STEP, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+
+        def have(*words: str) -> None:
+            assert writer.stdin is not None and writer.stdout is not None
+            for word in words:
+                writer.stdin.write(f"{word}\n")
+                writer.stdin.flush()
+                assert writer.stdout.readline() == "did it\n"
+
+        have("put")
+        with flightlog.open_read_only(path) as view:
+            assert view.queues() == {("t", 0): (0, 50), ("batches", 0): (0, 3)}
+            have("clean", "put")
+            view.refresh()
+            with flightlog.open_read_only(path) as another:
+                assert view.queues() == another.queues() and another.queues()["t", 0][0] > 0
+            assert view.get("t", 0, 0).status is GetStatus.OFFSET_TOO_SMALL
+            have("put", "clean", "put")
+            view.refresh()
+            with flightlog.open_read_only(path) as another:
+                assert view.queues() == another.queues() and another.queues()["batches", 0][0] > 0
+            assert view.get("batches", 0, 0).status is GetStatus.OFFSET_TOO_SMALL
+            assert view.verify().is_clean
+
+
 def numbers(messages: list[Any]) -> list[int]:
     return [int(message.body[:6]) for message in messages]
 
