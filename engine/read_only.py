@@ -91,7 +91,11 @@ class ReadOnlyStore(ReadableStore):
         self._survey, self.report = self._recover()
         self._queues_begin_at = self._reader.min_offset
         found = self._survey
-        self._queues = QueueReader(self._reader, self._table, GetLimits.of(self._settings), lambda: found.end)
+        limits, known = GetLimits.of(self._settings), self._deleted
+        self._queues = QueueReader(
+            *(self._reader, self._table, limits, lambda: found.end),
+            lambda topic: self._read_deleted()[0].below(topic) > known.below(topic),
+        )
         self._finder = Finder(self._reader, self._table, lambda: found.end)
         keys = ViewKeys(disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end)
         self._keys = KeyQuery(self._reader, keys, self._deleted)

@@ -54,11 +54,18 @@ class QueueReader:
     """Reads queues of one table and messages of one log. Safe from many threads."""
 
     def __init__(
-        self, reader: LogReader, table: QueueTable, limits: GetLimits, readable_end: Callable[[], int]
+        self,
+        reader: LogReader,
+        table: QueueTable,
+        limits: GetLimits,
+        readable_end: Callable[[], int],
+        was_deleted: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self._reader, self._table, self._limits = reader, table, limits
         self._readable_end = readable_end
         """Physical offset up to which the log may be read now."""
+        self._was_deleted = was_deleted
+        """Whether another process has deleted this topic since the table was read."""
         self._holds = Holds.of(reader.folder)
         self.corrupt_skipped = 0
         """Messages that `on_corrupt="skip"` has left out so far."""
@@ -237,6 +244,8 @@ class QueueReader:
                 if queue.min_index > index:
                     index = queue.min_index
                     continue
+                if self._was_deleted(key[0]):
+                    return
                 if on_corrupt == "raise":
                     raise missing_file(self._reader, key, index, queue.end)
                 behind = min(queue.next_file_index(index), queue.end)
@@ -252,6 +261,8 @@ class QueueReader:
                     if decompress and message is not None:
                         message = message.decompressed()
                 except (CorruptRecordError, CorruptQueueError, CorruptBodyError):
+                    if self._was_deleted(key[0]):  # and perhaps made anew: these are that one's entries, or none yet
+                        return
                     if on_corrupt == "raise":
                         raise
                     self.corrupt_skipped += 1

@@ -1,0 +1,63 @@
+"""A view that reads a topic while the writer deletes it: the topic ends there, and nothing counts as damage."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import Message, MessageStore, StoreSettings
+from flightlog.store.errors import CorruptQueueError
+
+if TYPE_CHECKING:
+    from tests.engine.conftest import AssertClean
+
+SETTINGS = StoreSettings.small(queue_file_entries=10)
+
+
+def put(store: MessageStore, topic: str, first: int, count: int) -> None:
+    store.put_many([Message(topic, b"%d" % number) for number in range(first, first + count)])
+
+
+def numbers(view: flightlog.ReadOnlyStore, topic: str) -> list[int]:
+    return [int(message.body) for message in view.read(topic)]
+
+
+@pytest.mark.parametrize("made_anew", [0, 5, 35, 2000])
+@pytest.mark.parametrize("on_corrupt", ["raise", "skip"])
+def test_what_is_read_ends_where_the_topic_did(
+    on_corrupt: str, made_anew: int, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        for topic in ("stays", "goes"):
+            put(store, topic, 0, 1000)  # more than an iterator fetches at a time
+        store.queues()
+        with flightlog.open_read_only(tmp_path) as view:
+            begun = view.read("goes")
+            found = [next(begun).body for _ in range(3)]
+            store.delete_topic("goes")
+            put(store, "goes", 5000, made_anew)
+            store.queues()
+            found += [message.body for message in begun]
+            old = [int(body) for body in found if int(body) < 5000]
+            assert old == list(range(len(old))) and len(found) <= 1000
+            assert set(numbers(view, "goes")) <= set(range(5000, 5000 + made_anew))
+            assert numbers(view, "stays") == list(range(1000))
+            assert view.corrupt_skipped == 0
+            view.refresh()
+            assert numbers(view, "goes") == list(range(5000, 5000 + made_anew))
+    assert_clean(tmp_path)
+
+
+def test_queue_files_that_somebody_else_removed_are_damage(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        put(store, "t", 0, 30)
+        put(store, "deleted before", 0, 1)
+        store.delete_topic("deleted before")
+    with flightlog.open_read_only(tmp_path) as view:
+        shutil.rmtree(tmp_path / "consumequeue" / "t")
+        with pytest.raises(CorruptQueueError, match="no queue file"):
+            numbers(view, "t")
