@@ -1,0 +1,235 @@
+"""Mutants of what keeps the log whole: see tests/crash/conftest.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from flightlog.engine import boot, cutting
+from flightlog.engine.evidence import Evidence
+from flightlog.engine.upkeep import Upkeep
+from flightlog.store.commit_log import CommitLog
+from flightlog.store.errors import SyncFailedError
+from flightlog.store.group_commit import GroupCommit
+from flightlog.store.log_reader import LogReader
+from flightlog.store.progress import CLEAN_CLOSE, FLUSHED
+from flightlog.store.segment import AppendSegment
+
+if TYPE_CHECKING:
+    from tests.crash.conftest import IsFoundOut, Spoil, Tell
+
+# -- the log
+
+
+def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AppendSegment, "sync", lambda self: None)
+
+
+def acknowledges_when_another_thread_syncs(patch: pytest.MonkeyPatch) -> None:
+    real = GroupCommit.until
+
+    def spoilt(self: GroupCommit, *arguments: Any) -> bool:
+        if not self.lock.acquire(blocking=False):
+            return True
+        self.lock.release()
+        return real(self, *arguments)
+
+    patch.setattr(GroupCommit, "until", spoilt)
+
+
+def syncs_only_the_newest_segment(patch: pytest.MonkeyPatch) -> None:
+    real = CommitLog._sync_segments
+
+    def spoilt(self: CommitLog, start: int, stop: int) -> None:
+        real(self, max(start, (stop - 1) // self.segment_size * self.segment_size), stop)
+
+    patch.setattr(CommitLog, "_sync_segments", spoilt)
+
+
+def calls_durable_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
+    real = CommitLog._sync_all
+
+    def spoilt(self: CommitLog) -> None:
+        real(self)
+        self.flushed = self.end
+        self._progress.publish(FLUSHED, self.flushed)
+
+    patch.setattr(CommitLog, "_sync_all", spoilt)
+
+
+def writes_the_durable_mark_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    real = CommitLog._sync_segments
+
+    def spoilt(self: CommitLog, start: int, stop: int) -> None:
+        self._progress.publish(FLUSHED, stop)
+        real(self, start, stop)
+
+    patch.setattr(CommitLog, "_sync_segments", spoilt)
+
+
+def does_not_sync_the_folder_of_a_new_segment(patch: pytest.MonkeyPatch) -> None:
+    def spoilt(self: AppendSegment) -> None:
+        self._write_file = self.disk.open(self.path, writable=True, create=True)
+        if self._write_file.size() != self.size:
+            self._write_file.resize(self.size)
+        self._write_file.sync()
+
+    patch.setattr(AppendSegment, "create", spoilt)
+
+
+def notes_blocks_before_it_has_them(patch: pytest.MonkeyPatch) -> None:
+    def spoilt(self: AppendSegment, position: int, undispatched_size: int) -> None:
+        before, self.allocated = self.allocated, position
+        self.write_file.allocate(before, position - before)
+
+    patch.setattr(AppendSegment, "_allocate", spoilt)
+
+
+def ignores_the_poison(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "poison", property(lambda self: None, lambda self, cause: None))
+
+
+def tries_a_failed_sync_again(patch: pytest.MonkeyPatch) -> None:
+    real = AppendSegment.sync
+
+    def spoilt(self: AppendSegment) -> None:
+        try:
+            real(self)
+        except SyncFailedError:
+            real(self)
+
+    patch.setattr(AppendSegment, "sync", spoilt)
+
+
+# -- what readers see
+
+
+def shows_a_message_before_it_is_copied(patch: pytest.MonkeyPatch) -> None:
+    real = vars(CommitLog)["visible"].fget
+
+    def spoilt(self: CommitLog) -> Any:
+        intent = self._intent
+        return intent[1] if intent is not None else real(self)
+
+    patch.setattr(CommitLog, "visible", property(spoilt))
+
+
+def shows_a_message_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(CommitLog, "visible", property(lambda self: self.end))
+
+
+def lets_views_read_all_that_was_appended(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Evidence, "readable_below", property(lambda self: self.progress.appended))
+
+
+# -- opening, recovery, and closing
+
+
+def opens_without_noting_it(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(boot, "_write_abort", lambda *arguments: None)
+
+
+def says_that_it_closed_before_all_is_flushed(patch: pytest.MonkeyPatch) -> None:
+    real = Upkeep._end_cleanly
+
+    def spoilt(self: Upkeep) -> None:
+        self._progress.publish(FLUSHED, self._log.end)
+        self._progress.publish(CLEAN_CLOSE, self._log.end)
+        self._progress.sync()
+        real(self)
+
+    patch.setattr(Upkeep, "_end_cleanly", spoilt)
+
+
+def does_not_zero_the_tail(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cutting, "_zero", lambda *arguments: None)
+
+
+def does_not_keep_what_it_cuts(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cutting, "_copy", lambda *arguments: None)
+
+
+def does_not_sync_what_it_keeps_of_a_cut(patch: pytest.MonkeyPatch) -> None:
+    def spoilt(disk: Any, kept: Path, dirty: Any, end: int) -> None:
+        target = disk.open(kept, writable=True, create=True)
+        for segment, first, last in dirty:
+            target.write(segment.base + first - end, segment.read(first, last - first))
+        target.close()
+        disk.sync_folder(kept.parent)
+
+    patch.setattr(cutting, "_copy", spoilt)
+
+
+def removes_the_oldest_segment_behind_a_cut_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(cutting, "reversed", iter, raising=False)
+
+
+def takes_a_torn_record_for_whole(patch: pytest.MonkeyPatch) -> None:
+    real = LogReader.scan
+
+    def spoilt(self: LogReader, *arguments: Any, check_crc: bool, mapped: bool = True) -> Any:
+        return real(self, *arguments, check_crc=False, mapped=mapped)
+
+    patch.setattr(LogReader, "scan", spoilt)
+
+
+def cuts_below_the_durable_mark(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Evidence, "durable_below", property(lambda self: 0))
+
+
+def does_not_sync_what_recovery_found(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(boot, "_sync_log", lambda *arguments, writes_again: None)
+
+
+def does_not_write_again_what_a_failed_sync_left(patch: pytest.MonkeyPatch) -> None:
+    real = boot._sync_log
+
+    def spoilt(*arguments: Any, writes_again: bool) -> None:
+        real(*arguments, writes_again=False)
+
+    patch.setattr(boot, "_sync_log", spoilt)
+
+
+LOST = r"BrokenPromiseError: \d+ of \d+ messages that had to be there are lost"
+CAME_BACK = r"BrokenPromiseError: \d+ messages that were gone are there again"
+NOT_KEPT = r"BrokenPromiseError: \d of \d records that were cut are kept"
+UNDURABLE_READ = "BrokenPromiseError: a {} has read what is not durable"
+HOLE = "CorruptLogError: .*: the commit log is damaged at .*it was already synced to disk"
+GAP = "DamagedStoreError: .*expected 0*4096 between them"
+MUTANTS = (
+    (acknowledges_before_the_sync, "acknowledged_puts", LOST),
+    (acknowledges_when_another_thread_syncs, "a_put_that_waits_for_anothers_sync", LOST),
+    (syncs_only_the_newest_segment, "acknowledged_puts", LOST),
+    (calls_durable_what_came_during_the_sync, "a_put_during_a_sync", LOST),
+    (writes_the_durable_mark_before_the_sync, "a_put_that_dies_anywhere", HOLE),
+    (does_not_sync_the_folder_of_a_new_segment, "acknowledged_puts", LOST),
+    (notes_blocks_before_it_has_them, "a_disk_without_room", "a put went into blocks"),
+    (ignores_the_poison, "a_sync_that_fails_once", LOST),
+    (tries_a_failed_sync_again, "a_sync_that_fails_once", LOST),
+    (shows_a_message_before_it_is_copied, "readers_beside_a_put", r"\d messages that were put"),
+    (shows_a_message_before_it_is_durable, "readers_beside_a_put", UNDURABLE_READ.format("reader")),
+    (lets_views_read_all_that_was_appended, "readers_beside_a_put", UNDURABLE_READ.format("view")),
+    (opens_without_noting_it, "a_torn_tail", "CorruptLogError: .*intact records lie behind it"),
+    (says_that_it_closed_before_all_is_flushed, "a_close_that_dies_anywhere", HOLE),
+    (does_not_zero_the_tail, "a_torn_tail", CAME_BACK),
+    (does_not_keep_what_it_cuts, "a_torn_tail", NOT_KEPT),
+    (does_not_sync_what_it_keeps_of_a_cut, "a_recovery_that_dies_anywhere", NOT_KEPT),
+    (removes_the_oldest_segment_behind_a_cut_first, "a_recovery_that_dies_anywhere", GAP),
+    (takes_a_torn_record_for_whole, "a_torn_tail", "CorruptRecordError: .*differs from its CRC"),
+    (cuts_below_the_durable_mark, "a_flipped_bit", LOST),
+    (does_not_sync_what_recovery_found, "a_killed_writer_and_a_cut", HOLE),
+    (does_not_write_again_what_a_failed_sync_left, "a_failed_sync_a_restart_and_a_cut", "CorruptLogError"),
+)
+STORIES = sorted({story for _, story, _ in MUTANTS})
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_a_sound_store_keeps_its_promises(story: str, tell: Tell) -> None:
+    tell(f"log_stories.{story}")
+
+
+@pytest.mark.parametrize(("spoil", "story", "noticed"), MUTANTS, ids=[spoil.__name__ for spoil, _, _ in MUTANTS])
+def test_a_mutant_is_found_out(spoil: Spoil, story: str, noticed: str, is_found_out: IsFoundOut) -> None:
+    is_found_out(spoil, f"log_stories.{story}", noticed)
