@@ -81,7 +81,7 @@ class ReadOnlyStore(ReadableStore):
         disk, path = self._disk, self.path
         self._evidence: Evidence = read_evidence(disk, path, tolerant=True, folders=self._folders)
         self._reader = LogReader(disk, self._evidence.files, check_crc_property=self._settings.check_crc_property)
-        self._deleted, self._deleted_problem = self._read_deleted()
+        self._deleted, self._deleted_problem = _read_deleted(self._disk, self.path)
         self._deleted_as_read = self._deleted.to_json()
         if self._deleted_problem is None:
             self._deleted_problem = self._note_foreign_deletions()
@@ -94,17 +94,11 @@ class ReadOnlyStore(ReadableStore):
         limits, known = GetLimits.of(self._settings), self._deleted
         self._queues = QueueReader(
             *(self._reader, self._table, limits, lambda: found.end),
-            lambda topic: self._read_deleted()[0].below(topic) > known.below(topic),
+            lambda topic: _read_deleted(disk, path)[0].below(topic) > known.below(topic),
         )
         self._finder = Finder(self._reader, self._table, lambda: found.end)
         keys = ViewKeys(disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end)
         self._keys = KeyQuery(self._reader, keys, self._deleted)
-
-    def _read_deleted(self) -> tuple[DeletedTopics, str | None]:
-        try:
-            return read_deleted(self._disk, self.path), None
-        except ConfigFileError as e:
-            return DeletedTopics(), str(e)
 
     def _note_foreign_deletions(self) -> str | None:
         try:
@@ -115,7 +109,7 @@ class ReadOnlyStore(ReadableStore):
 
     def _has_deleted(self) -> bool:
         """Whether a topic was deleted since the last look."""
-        return self._read_deleted()[0].to_json() != self._deleted_as_read
+        return _read_deleted(self._disk, self.path)[0].to_json() != self._deleted_as_read
 
     def _load_table(self) -> QueueTable:
         entries = find_file_entries(self._disk, self.path) or DEFAULT_QUEUE_FILE_ENTRIES
@@ -309,6 +303,14 @@ class ReadOnlyStore(ReadableStore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _read_deleted(disk: Disk, root: Path) -> tuple[DeletedTopics, str | None]:
+    """What was deleted, or why that cannot be told."""
+    try:
+        return read_deleted(disk, root), None
+    except ConfigFileError as e:
+        return DeletedTopics(), str(e)
 
 
 def open_read_only(

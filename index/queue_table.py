@@ -71,11 +71,13 @@ def last_entry(queue: Queue) -> QueueUnit | None:
 
 
 def _begins_before(queue: Queue, physical_offset: int) -> bool:
-    """Whether a queue has no entries, or some of records before `physical_offset`."""
+    """Whether a queue has no entries, or some of records before `physical_offset`, or is just being removed."""
     if queue.end == 0:
         return True
-    ends = [queue.units(queue.end - 1, 1), queue.units(queue.min_index, min(1, queue.end - queue.min_index))]
-    return any(len(units) and int(units["physical_offset"][0]) < physical_offset for units in ends)
+    ends = [queue.units(queue.end - 1, 1)]
+    if queue.min_index < queue.end:
+        ends.append(queue.units(queue.min_index, 1))
+    return any(not len(units) or int(units["physical_offset"][0]) < physical_offset for units in ends)
 
 
 BATCH_QUEUE_FOLDER = "batchconsumequeue"

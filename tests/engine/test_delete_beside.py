@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +11,9 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
+from flightlog.store.disk import RealDisk, RealFile
 from flightlog.store.errors import CorruptQueueError
+from flightlog.store.holds import Holds
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -50,6 +53,57 @@ def test_what_is_read_ends_where_the_topic_did(
             view.refresh()
             assert numbers(view, "goes") == list(range(5000, 5000 + made_anew))
     assert_clean(tmp_path)
+
+
+class RemovingDisk(RealDisk):
+    """Removes a folder when a file in it is opened for the n-th time: a writer that deletes its topic at that
+    moment."""
+
+    def __init__(self, folder: Path, nth: int) -> None:
+        self._folder, self._left = folder, nth
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        if self._folder in path.parents:
+            self._left -= 1
+            if self._left == 0:
+                shutil.rmtree(self._folder)
+        return super().open(path, writable=writable, create=create)
+
+
+@pytest.mark.parametrize("nth", range(1, 9))
+def test_a_view_that_is_opened_while_queue_files_of_a_deleted_topic_go(
+    nth: int, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    path, aside = tmp_path / "store", tmp_path / "aside"
+    with flightlog.open(path, SETTINGS) as store:
+        for topic in ("stays", "goes"):
+            put(store, topic, 0, 30)
+        store.queues()
+        queues = path / "consumequeue" / "goes"
+        shutil.copytree(queues, aside)
+        store.delete_topic("goes")
+        shutil.copytree(aside, queues)  # the deletion is noted, and its queues are yet to go
+        with flightlog.open_read_only(path, disk=RemovingDisk(queues, nth)) as view:
+            assert numbers(view, "goes") == [] and numbers(view, "stays") == list(range(30))
+    assert_clean(path)
+
+
+def test_a_refresh_after_a_deletion_holds_no_more_of_the_log_than_the_view(tmp_path: Path) -> None:
+    """What is read anew must not outlive its use: retention would wait for it."""
+    with flightlog.open(tmp_path, StoreSettings.small(segment_size=8192)) as store:
+        put(store, "goes", 0, 1)
+        put(store, "stays", 0, 1000)
+        with flightlog.open_read_only(tmp_path) as view:
+            store.delete_topic("goes")
+            view.refresh()
+            gc.disable()
+            try:
+                put(store, "stays", 1000, 10)
+                store.delete_topic("stays")
+                view.refresh()
+                assert len(Holds.of(tmp_path / "commitlog")._offsets) == 1
+            finally:
+                gc.enable()
 
 
 def test_queue_files_that_somebody_else_removed_are_damage(tmp_path: Path) -> None:

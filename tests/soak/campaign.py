@@ -84,10 +84,16 @@ class Soak:
                 self._live(episode)
             except BaseException as e:
                 e.add_note(f"episode {number} of seed {self._seed}: {episode}")
-                if self._place.store.exists():
-                    shutil.copytree(self._place.store, self._folder / "store", dirs_exist_ok=True)
+                self._keep(e)
                 raise
             number += 1
+
+    def _keep(self, error: BaseException) -> None:
+        try:
+            if self._place.store.exists():
+                shutil.copytree(self._place.store, self._folder / "store")
+        except OSError as e:  # such as a disk whose power is still off
+            error.add_note(f"of the store not everything could be copied: {str(e)[:300]}")
 
     def _live(self, episode: Episode) -> None:
         told = self._write(episode)
