@@ -20,7 +20,7 @@ SITES = {
     "boot": 40,
     "close": 30,
 }
-"""Site (see tests/support/cut_writer.py) -> among how many of its visits one is chosen for an end."""
+"""Site (see tests/support/cut_fate.py) -> among how many of its visits one is chosen for an end."""
 STEPS_MAX = 3000
 """Calls of a thread whose end does not come: its site was visited too rarely."""
 Kind = tuple[str, bool]

@@ -2,7 +2,7 @@
 
 Whatever returns is said at once, as a line of JSON (see ledger.py); what must be known if the writer dies in the middle
 of a call is said before it. An acknowledgement that comes while the file system goes down says nothing, see
-`Writer._comes_too_late` in tests/support/cut_writer.py: the same rule holds here, for every call.
+`Worker._comes_too_late` in tests/support/cut_work.py: the same rule holds here, for every call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError,
 from tests.soak.checker import OWN
 from tests.soak.ledger import DURABLE, STORED, VISIBLE
 from tests.soak.telling import Head, body_of, digest_of
-from tests.support.cut_writer import Fate, say
+from tests.support.cut_fate import Fate
+from tests.support.cut_work import say
 
 CLEAN_BATCH_COUNT = 3
 SHARED, BATCHES = "shared", "batches"

@@ -20,7 +20,7 @@ import flightlog
 from flightlog.store.errors import FlightlogError, SegmentGoneError, StoreNotFoundError
 from tests.soak.checker import OWN
 from tests.soak.telling import Head, told_by
-from tests.support.cut_writer import say
+from tests.support.cut_work import say
 
 PAUSE_S = 0.03
 Queue = tuple[str, int]

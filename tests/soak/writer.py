@@ -20,7 +20,8 @@ import flightlog
 from flightlog.store.errors import DiskError, StorePoisonedError
 from flightlog.store.segment import AppendSegment
 from tests.soak.mix import BATCHES, CLEAN_BATCH_COUNT, OF_BATCHES, Mix
-from tests.support.cut_writer import Fate, FatedDisk, say
+from tests.support.cut_fate import Fate, FatedDisk
+from tests.support.cut_work import say
 
 THREADS = 4
 GEOMETRY: dict[str, Any] = {
