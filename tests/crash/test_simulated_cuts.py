@@ -1,0 +1,53 @@
+"""The power fails, on a disk in memory: at every sync of many lives of stores, and at many other moments.
+
+Each life is run once and recorded; every cut leaves another part of what was not synced, and each image that is opened
+again counts as one (tests/support/simulated_cuts.py). What was acknowledged as durable is there, once, in order, whole;
+nothing else is there; queues have no holes; keys answer; the store verifies itself. The parts of a seed have different
+lives, so they can run beside each other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from flightlog.store.progress import FLUSHED, ProgressPage
+from flightlog.store.segment import AppendSegment
+
+SEED = int(os.environ["FLIGHTLOG_SEED"])
+MUTANT_CUTS = 400
+
+Spoil = Callable[[pytest.MonkeyPatch], None]
+
+
+def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(AppendSegment, "sync", lambda segment: None)
+
+
+def notes_the_log_as_flushed_before_it_is(patch: pytest.MonkeyPatch) -> None:
+    real = ProgressPage.publish
+
+    def spoilt(self: ProgressPage, word: int, value: int) -> None:
+        real(self, word, value + 300 if word == FLUSHED else value)
+
+    patch.setattr(ProgressPage, "publish", spoilt)
+
+
+MUTANTS = (acknowledges_before_the_sync, notes_the_log_as_flushed_before_it_is)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_the_campaign_finds_out_a_store_that(
+    mutant: Spoil, support: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    campaign = support("simulated_cuts").Campaign(tmp_path, SEED)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(support("simulated_cuts").CutError) as raised:
+        mutant(patch)
+        campaign.run(MUTANT_CUTS)
+    print(f"after {campaign.cuts} cuts: {raised.value}")
+    support("simulated_cuts").Campaign(tmp_path, SEED).run(max(campaign.cuts, 1))
