@@ -7,9 +7,13 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from .device import device_name
+
 MOUNTS = Path("/proc/self/mountinfo")
 CPU_INFO = Path("/proc/cpuinfo")
 IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.glusterfs", "lustre"})
+LAYERED = frozenset({"overlay", "aufs"})
 
 
 @dataclass(frozen=True)
@@ -23,21 +27,34 @@ class Machine:
     python: str
     file_system: str
     """Type of the file system of the bench's folder, or 'unknown'."""
+    device: str = ""
+    """The block device under it, where it has one."""
 
     @property
     def is_in_memory(self) -> bool:
         """Whether a sync in the folder syncs nothing."""
         return self.file_system in IN_MEMORY
 
+    @property
+    def warnings(self) -> list[str]:
+        """What makes figures of this file system mean less than they seem to."""
+        found = []
+        if self.file_system in NETWORK:
+            found.append(f"{self.file_system} is a network mount: measured is the network, and who else uses it")
+        if self.file_system in LAYERED:
+            found.append(f"{self.file_system} hides the file system that does the work: name a folder on a volume")
+        return found
+
     def __str__(self) -> str:
-        return f"{self.cpus} x {self.cpu}, {self.kernel}, Python {self.python}, {self.file_system}"
+        place = f"{self.file_system} on {self.device}" if self.device else self.file_system
+        return f"{self.cpus} x {self.cpu}, {self.kernel}, Python {self.python}, {place}"
 
 
 def this_machine(folder: Path) -> Machine:
     """The machine as seen from `folder`."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     kernel = f"{platform.system()} {platform.release()}"
-    return Machine(cpus, _cpu(), kernel, platform.python_version(), file_system(folder))
+    return Machine(cpus, _cpu(), kernel, platform.python_version(), file_system(folder), device_name(folder))
 
 
 def _cpu() -> str:

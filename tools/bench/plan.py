@@ -22,8 +22,11 @@ MEMORY_CASES: dict[str, tuple[Prepare, bool]] = {
     "dispatch": (workloads.dispatch, True),
     "read": (workloads.read, False),
     **({"read_batch": (column_workloads.read_batch, False)} if column_workloads.can_read_batches() else {}),
+    "query": (workloads.query, False),
     "recover": (workloads.recover, True),
 }
+SUBJECT_CASES = {"read": ("read", "read_batch"), "query": ("query",), "recover": ("recover",), "scan": ()}
+"""A subject of the command line -> its cases. Every run has its memcpy."""
 SYNC_PUT = "put, sync"
 
 
@@ -37,8 +40,10 @@ def make_cases(
     body_sizes: Iterable[int] = BODY_SIZES,
     kernels: Iterable[str] | None = None,
     quick: bool = False,
+    subject: str | None = None,
 ) -> list[Case]:
-    """The cases of a run: at each body size the references, then every workload over every twin."""
+    """The cases of a run: at each body size the references, then every workload over every twin; or those of one
+    subject and its reference."""
     kernels = tuple(kernels or native.available())
     sync_count = SYNC_COUNT // (QUICK_PART if quick else 1)
     cases = []
@@ -56,4 +61,6 @@ def make_cases(
             Case(SYNC_PUT, body_size, size, sync_count, workloads.put_sync, kernel, against=FALLOCATED, needs_disk=True)
             for kernel in kernels
         ]
-    return cases
+    if subject is None:
+        return cases
+    return [case for case in cases if case.name in (MEMCPY, *SUBJECT_CASES[subject])]

@@ -21,6 +21,7 @@ NOTES = {
     "dispatch": "from the log into the consume queues, in one go",
     "read": "every message as an object, its CRC checked, from the page cache",
     "read_batch": "bodies and queue offsets of every message as Arrow columns, the rest checked as by read",
+    "query": "a message by its key, keys in random order, from the page cache",
     "recover": "open after a kill with nothing synced or dispatched: everything is checked and dispatched anew",
     "Spark scan": "all columns into Spark's no-op sink, by the clock; planning included",
     FALLOCATED: "pwrite of one record, fdatasync; the file has its blocks by fallocate, as a segment has",

@@ -26,6 +26,13 @@ ROUNDS = 5
 QUICK_ROUNDS = 2
 SPARK_START_S = 20
 """About what it takes to start Spark and its workers, for the estimate."""
+SUBJECTS = {
+    "read": "Every message of a store, one by one and as Arrow batches.",
+    "query": "Messages by their key, one at a time.",
+    "recover": "Opening a store whose writer was killed with everything unsynced.",
+    "scan": "All columns of a store into Spark.",
+}
+"""Name -> what is measured; each is a part of the whole run."""
 ROOM = 3
 """The folder must have so many times the bytes of the largest round free."""
 
@@ -40,6 +47,8 @@ class Options:
     folder: Path | None = None
     """Whose file system is measured; a folder of our own is made in it, and removed."""
     as_json: bool = False
+    subject: str | None = None
+    """One of SUBJECTS; None: all of it."""
 
 
 def run(options: Options) -> int:
@@ -64,7 +73,8 @@ def run(options: Options) -> int:
 
 def _measure_all(options: Options, rounds: int, folder: Path) -> tuple[list[Result], Machine]:
     machine = this_machine(folder)
-    cases = [case for case in make_cases(quick=options.quick) if not (case.needs_disk and machine.is_in_memory)]
+    cases = make_cases(quick=options.quick, subject=options.subject)
+    cases = [case for case in cases if not (case.needs_disk and machine.is_in_memory)]
     _say(f"{machine}; kernels: {', '.join(native.available())}")
     if machine.is_in_memory:
         _say(f"{folder} is on {machine.file_system}: no sync figures from there; name a disk's folder with --folder")

@@ -4,6 +4,7 @@
     put_many(256)    256 messages a call, async flush
     dispatch         from the log into the consume queues; the two above leave it to the flush service, held back here
     read             every message of every queue, body copied and checked, from the page cache
+    query            a message by its key, keys drawn at random, from the page cache
     recover          open a store whose writer was killed before it had synced or dispatched anything
     put, sync        one message a call, each acknowledged after its own fdatasync, one thread
 
@@ -124,6 +125,20 @@ def read(folder: Path, body_size: int, count: int) -> Iterator[Work]:
                     found += len(message.body)
             if found != body_size * count:
                 raise RuntimeError(f"read {found} bytes of bodies, expected {body_size * count}")
+
+        yield work
+
+
+@contextmanager
+def query(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    keys = [str(message.keys) for message in make_messages(body_size, count)]
+    random.Random(SEED).shuffle(keys)
+    with open_read_only(kept_store(folder, body_size, count)) as view:
+
+        def work() -> None:
+            for key in keys:
+                if len(view.query(TOPIC, key).messages) != 1:
+                    raise RuntimeError(f"{key} was not found once")
 
         yield work
 

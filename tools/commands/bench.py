@@ -1,4 +1,4 @@
-"""`flightlog bench`: the bench harness of `tools/bench/`."""
+"""`flightlog bench`: how fast this store is here, beside the machine's limits, its peers, and RocketMQ itself."""
 
 from __future__ import annotations
 
@@ -7,22 +7,140 @@ from typing import Annotated
 
 import typer
 
-from ..bench.run import Options, run
+from ..bench.run import SUBJECTS, Options, run
+from ..bench.versus import BODY_SIZES, THREADS, VersusOptions
+from ..bench.versus import run as run_versus
+
+bench = typer.Typer(
+    name="bench",
+    help="Measure this store beside what the machine can do at best, beside its peers, and beside RocketMQ itself.",
+    no_args_is_help=False,
+)
+
+Quick = Annotated[bool, typer.Option("--quick", help="A smoke test: seconds, and figures that mean little.")]
+Rounds = Annotated[int | None, typer.Option(help="How often each is measured; the median counts.", show_default="5")]
+Folder = Annotated[
+    Path | None, typer.Option(help="Measure in this folder's file system.", show_default="temporary", readable=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of the table.")]
+BodySizes = Annotated[
+    list[int] | None, typer.Option("--body-size", help="Bytes; may be repeated.", show_default="100 1024")
+]
+Versus = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Peers on the same messages: sqlite3, lmdb, rocksdict, diskcache, persist-queue, litequeue, all (that are "
+        "installed), rocketmq=FOLDER_OF_JARS. Commas or repetitions."
+    ),
+]
+Seconds = Annotated[float | None, typer.Option(help="About how long all of it may take.", show_default="60; quick 10")]
+Save = Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON, for --compare.")]
+Csv = Annotated[Path | None, typer.Option(help="Write the figures to this file as CSV.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw throughput and latencies into this file (.png, .svg, .pdf).")]
+Compare = Annotated[Path | None, typer.Option(help="Show the change since a run of this machine that --save kept.")]
 
 
-def bench(
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A twentieth of the messages, two rounds: a smoke test.")
-    ] = False,
-    rounds: Annotated[
-        int | None, typer.Option(help="How often each case is measured; the median counts.", show_default="5")
-    ] = None,
+@bench.callback(invoke_without_command=True)
+def everything(
+    context: typer.Context,
+    quick: Quick = False,
+    rounds: Rounds = None,
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark scan out.")] = False,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Measure in this folder's file system.", show_default="temporary", readable=False),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object instead of the table.")] = False,
+    folder: Folder = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Measure put, read, recovery and Spark scan beside what this machine can do at best."""
-    raise typer.Exit(run(Options(quick, rounds, no_spark, folder, as_json)))
+    """Measure this store beside what the machine can do at best, beside its peers, and beside RocketMQ itself.
+
+    Without a subject: put, read, recovery, query and Spark scan in turn, each beside its limit.
+    """
+    if context.invoked_subcommand is None:
+        raise typer.Exit(run(Options(quick, rounds, no_spark, folder, as_json)))
+
+
+@bench.command()
+def flush(
+    quick: Quick = False,
+    rounds: Rounds = None,
+    body_size: BodySizes = None,
+    threads: Annotated[
+        list[int] | None, typer.Option(help="How many threads put at once, under sync flush.", show_default="8 64")
+    ] = None,
+    versus: Versus = None,
+    seconds: Seconds = None,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Save = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    compare: Compare = None,
+) -> None:
+    """What a sync costs, and what brings the cost down: threads, batches, columns."""
+    raise typer.Exit(
+        run_versus(
+            VersusOptions(
+                body_sizes=body_size or BODY_SIZES,
+                threads=THREADS if threads is None else threads,
+                versus=versus or (),
+                quick=quick,
+                rounds=rounds,
+                budget_s=seconds,
+                folder=folder,
+                as_json=as_json,
+                save=save,
+                csv=csv,
+                plot=plot,
+                compare=compare,
+            )
+        )
+    )
+
+
+@bench.command()
+def append(
+    quick: Quick = False,
+    rounds: Rounds = None,
+    body_size: BodySizes = None,
+    rate: Annotated[
+        int | None,
+        typer.Option(help="Put so many messages a second, evenly spaced; a call's time counts from when it was due."),
+    ] = None,
+    versus: Versus = None,
+    seconds: Seconds = None,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Save = None,
+    csv: Csv = None,
+    plot: Plot = None,
+    compare: Compare = None,
+) -> None:
+    """How fast messages are taken without a sync, over both twins of the kernel."""
+    raise typer.Exit(
+        run_versus(
+            VersusOptions(
+                body_sizes=body_size or BODY_SIZES,
+                rate=rate,
+                versus=versus or (),
+                quick=quick,
+                rounds=rounds,
+                budget_s=seconds,
+                folder=folder,
+                as_json=as_json,
+                save=save,
+                csv=csv,
+                plot=plot,
+                compare=compare,
+                flush=False,
+            )
+        )
+    )
+
+
+def _subject(name: str, text: str) -> None:
+    def one(quick: Quick = False, rounds: Rounds = None, folder: Folder = None, as_json: AsJson = False) -> None:
+        raise typer.Exit(run(Options(quick, rounds, name != "scan", folder, as_json, subject=name)))
+
+    bench.command(name, help=text)(one)
+
+
+for _name, _text in SUBJECTS.items():
+    _subject(_name, _text)

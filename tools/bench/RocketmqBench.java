@@ -1,0 +1,272 @@
+import java.io.BufferedOutputStream;
+import java.io.BufferedReader;
+import java.io.DataOutputStream;
+import java.io.File;
+import java.io.FileOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.net.InetSocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Random;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.stream.Stream;
+import org.apache.rocketmq.common.BrokerConfig;
+import org.apache.rocketmq.common.message.Message;
+import org.apache.rocketmq.common.message.MessageAccessor;
+import org.apache.rocketmq.common.message.MessageDecoder;
+import org.apache.rocketmq.common.message.MessageExtBatch;
+import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.config.FlushDiskType;
+import org.apache.rocketmq.store.config.MessageStoreConfig;
+import org.apache.rocketmq.store.stats.BrokerStatsManager;
+
+/**
+ * RocketMQ's store at its defaults, asked line by line: {@code warm FOLDER COUNT} or {@code put FOLDER FLUSH
+ * mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS RATE LATENCIES|-}. Every answer is a line of JSON.
+ */
+public final class RocketmqBench {
+
+    private static final String TOPIC = "bench";
+    private static final InetSocketAddress HOST = new InetSocketAddress("127.0.0.1", 10911);
+    private static final long SPIN_NS = 200_000;
+    private static final int WARM_BODY_SIZE = 1024;
+    private static final PrintStream ANSWERS = System.out;
+
+    public static void main(String[] arguments) {
+        System.setOut(System.err);
+        try {
+            answer();
+            System.exit(0); // the store leaves threads behind that are no daemons
+        } catch (Throwable error) {
+            error.printStackTrace();
+            System.exit(1);
+        }
+    }
+
+    private static void answer() throws Exception {
+        BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String order = orders.readLine(); order != null; order = orders.readLine()) {
+            String[] words = order.split(" ");
+            if (words[0].equals("warm")) {
+                Round round = new Round(
+                    words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, "-");
+                round.run();
+                deleteAll(Path.of(words[1]));
+            } else {
+                ANSWERS.println(new Round(
+                    words[1], words[2], words[3].equals("pool"), Integer.parseInt(words[4]), Integer.parseInt(words[5]),
+                    Integer.parseInt(words[6]), Integer.parseInt(words[7]), Integer.parseInt(words[8]),
+                    Long.parseLong(words[9]), words[10]).run());
+                ANSWERS.flush();
+                continue;
+            }
+            ANSWERS.println("{}");
+            ANSWERS.flush();
+        }
+    }
+
+    private static void deleteAll(Path folder) throws Exception {
+        try (Stream<Path> paths = Files.walk(folder)) {
+            for (Path path : (Iterable<Path>) paths.sorted(Comparator.reverseOrder())::iterator) {
+                Files.delete(path);
+            }
+        }
+    }
+
+    /** One fresh store, filled by one load. */
+    private static final class Round {
+        private final String folder;
+        private final String flush;
+        private final boolean hasPool;
+        private final int queues;
+        private final int batch;
+        private final int threads;
+        private final int calls;
+        private final long rate;
+        private final String latencyFile;
+        private final byte[] body;
+        private DefaultMessageStore store;
+
+        Round(String folder, String flush, boolean hasPool, int bodySize, int queues, int batch, int threads, int calls,
+              long rate, String latencyFile) {
+            this.folder = folder;
+            this.flush = flush;
+            this.hasPool = hasPool;
+            this.queues = queues;
+            this.batch = batch;
+            this.threads = threads;
+            this.calls = calls;
+            this.rate = rate;
+            this.latencyFile = latencyFile;
+            this.body = new byte[bodySize];
+            new Random(1).nextBytes(body);
+        }
+
+        String run() throws Exception {
+            MessageExtBrokerInner[] messages = new MessageExtBrokerInner[calls];
+            for (int i = 0; i < calls; i++) {
+                messages[i] = batch == 1 ? single(i) : batched(i);
+            }
+            store = open();
+            try {
+                long[] latenciesNs = new long[latencyFile.equals("-") ? 0 : calls];
+                long deviceBefore = deviceSize();
+                long startedNs = System.nanoTime();
+                if (threads == 1) {
+                    put(messages, 0, latenciesNs);
+                } else {
+                    putInThreads(messages, latenciesNs);
+                }
+                long putNs = System.nanoTime() - startedNs;
+                while (store.dispatchBehindBytes() > 0) {
+                    Thread.sleep(1);
+                }
+                long drainedNs = System.nanoTime() - startedNs;
+                long deviceAfter = deviceSize();
+                write(latenciesNs);
+                String deviceSize = deviceBefore < 0 ? "null" : Long.toString(deviceAfter - deviceBefore);
+                return "{\"put_ns\": " + putNs + ", \"drained_ns\": " + drainedNs + ", \"device_size\": " + deviceSize + "}";
+            } finally {
+                store.shutdown();
+                store.destroy();
+                store = null;
+                System.gc(); // the pool's memory goes when its buffers are collected
+            }
+        }
+
+        private DefaultMessageStore open() throws Exception {
+            MessageStoreConfig config = new MessageStoreConfig();
+            config.setStorePathRootDir(folder);
+            config.setStorePathCommitLog(folder + File.separator + "commitlog");
+            config.setFlushDiskType(FlushDiskType.valueOf(flush));
+            config.setTransientStorePoolEnable(hasPool);
+            config.setTransientStorePoolSize(2); // for five, its default, of 1 GiB each, few machines have the memory
+            config.setHaListenPort(0);
+            config.setCleanFileForciblyEnable(false);
+            BrokerConfig broker = new BrokerConfig();
+            DefaultMessageStore opened = new DefaultMessageStore(
+                config, new BrokerStatsManager("bench", false), (a, b, c, d, e, f, g) -> { }, broker,
+                new ConcurrentHashMap<>());
+            if (!opened.load()) {
+                throw new IllegalStateException(folder + " was not loaded");
+            }
+            opened.start();
+            return opened;
+        }
+
+        private MessageExtBrokerInner single(int number) {
+            MessageExtBrokerInner message = new MessageExtBrokerInner();
+            message.setTopic(TOPIC);
+            message.setBody(body);
+            message.setTags("tag");
+            message.setKeys(String.format("key-%08d", number));
+            message.setQueueId(number % queues);
+            message.setBornTimestamp(System.currentTimeMillis());
+            message.setBornHost(HOST);
+            message.setStoreHost(HOST);
+            message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+            message.setTagsCode("tag".hashCode());
+            return message;
+        }
+
+        private MessageExtBatch batched(int call) {
+            List<Message> members = new ArrayList<>();
+            for (int i = 0; i < batch; i++) {
+                Message member = new Message(TOPIC, "tag", String.format("key-%08d", call * batch + i), body);
+                member.setWaitStoreMsgOK(true);
+                members.add(member);
+            }
+            MessageExtBatch envelope = new MessageExtBatch();
+            envelope.setTopic(TOPIC);
+            envelope.setQueueId(call % queues);
+            envelope.setBornTimestamp(System.currentTimeMillis());
+            envelope.setBornHost(HOST);
+            envelope.setStoreHost(HOST);
+            MessageAccessor.setProperties(envelope, new HashMap<>());
+            envelope.setBody(MessageDecoder.encodeMessages(members));
+            return envelope;
+        }
+
+        private void putInThreads(MessageExtBrokerInner[] messages, long[] latenciesNs) throws Exception {
+            List<Thread> workers = new ArrayList<>();
+            List<Throwable> errors = java.util.Collections.synchronizedList(new ArrayList<>());
+            for (int i = 0; i < threads; i++) {
+                int first = i;
+                Thread worker = new Thread(() -> put(messages, first, latenciesNs));
+                worker.setUncaughtExceptionHandler((thread, error) -> errors.add(error));
+                workers.add(worker);
+            }
+            workers.forEach(Thread::start);
+            for (Thread worker : workers) {
+                worker.join();
+            }
+            if (!errors.isEmpty()) {
+                throw new IllegalStateException(errors.get(0));
+            }
+        }
+
+        /** Every {@code threads}-th message from {@code first} on. */
+        private void put(MessageExtBrokerInner[] messages, int first, long[] latenciesNs) {
+            double pauseNs = rate > 0 ? 1e9 * batch / rate : 0;
+            long beganNs = System.nanoTime();
+            for (int i = first; i < messages.length; i += threads) {
+                long fromNs = System.nanoTime();
+                if (rate > 0) {
+                    long dueNs = beganNs + (long) (pauseNs * i);
+                    waitUntil(dueNs);
+                    fromNs = dueNs;
+                }
+                PutMessageResult result = messages[i] instanceof MessageExtBatch
+                    ? store.putMessages((MessageExtBatch) messages[i])
+                    : store.putMessage(messages[i]);
+                if (latenciesNs.length > 0) {
+                    latenciesNs[i] = System.nanoTime() - fromNs;
+                }
+                if (!result.isOk()) {
+                    throw new IllegalStateException("put " + i + " gave " + result.getPutMessageStatus());
+                }
+            }
+        }
+
+        private static void waitUntil(long dueNs) {
+            for (long aheadNs = dueNs - System.nanoTime(); aheadNs > 0; aheadNs = dueNs - System.nanoTime()) {
+                if (aheadNs > SPIN_NS) {
+                    java.util.concurrent.locks.LockSupport.parkNanos(aheadNs - SPIN_NS);
+                }
+            }
+        }
+
+        private void write(long[] latenciesNs) throws Exception {
+            if (latenciesNs.length == 0) {
+                return;
+            }
+            try (DataOutputStream out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(latencyFile)))) {
+                for (long latencyNs : latenciesNs) {
+                    out.writeLong(latencyNs);
+                }
+            }
+        }
+
+        /** Bytes that the device under the folder has taken; -1 where it does not tell. */
+        private long deviceSize() {
+            try {
+                Object device = Files.getAttribute(Path.of(folder).getParent(), "unix:dev");
+                long number = (Long) device;
+                long major = (number >> 8) & 0xfff;
+                long minor = (number & 0xff) | ((number >> 12) & 0xfff00);
+                String stat = Files.readString(Path.of("/sys/dev/block/" + major + ":" + minor + "/stat"));
+                return Long.parseLong(stat.trim().split("\\s+")[6]) * 512;
+            } catch (java.io.IOException | RuntimeException error) {
+                return -1;
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+"""Runs loads beside each other: how many messages each may put, then round by round, so that what else the machine does
+hits all of them alike."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import device
+from .drive import drive
+from .load import Load, Outcome, Round
+from .rocketmq import RocketmqProcess, is_rocketmq
+from .rows import make_rows
+from .workloads import record_size
+from .writers import opened
+
+PILOT_CALLS = 8
+PILOT_S = 0.05
+SIZE_MAX = 400 << 20
+"""Bytes of records that one round writes at most."""
+CALLS_MIN = 20
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A load and how many calls each of its rounds makes."""
+
+    load: Load
+    calls: int
+    round_s: float
+    """Seconds that such a round takes by the pilot, opening and preparing left out."""
+
+    @property
+    def count(self) -> int:
+        """Messages."""
+        return self.calls * self.load.batch
+
+    @property
+    def size(self) -> int:
+        """Bytes of records."""
+        return self.count * record_size(self.load.body_size)
+
+
+class Contest:
+    """Everybody's rounds in one folder."""
+
+    def __init__(self, folder: Path, rocketmq: RocketmqProcess | None = None) -> None:
+        self._folder = folder
+        self._rocketmq = rocketmq
+
+    def weigh(self, load: Load, round_s: float) -> Entry:
+        """How many calls fill `round_s` seconds, by a pilot that also warms the writer up."""
+        if load.rate is not None:
+            return Entry(load, max(round(load.rate * round_s / load.batch), CALLS_MIN), round_s)
+        calls = PILOT_CALLS * load.threads
+        most = max(SIZE_MAX // (record_size(load.body_size) * load.batch), CALLS_MIN)
+        while True:
+            took_s = self.run(load, calls).drained_s
+            if took_s >= PILOT_S or calls >= most:
+                break
+            calls = min(calls * 4, most)
+        each_s = took_s / calls
+        calls = max(min(round(round_s / each_s), most), CALLS_MIN * load.threads)
+        return Entry(load, calls, calls * each_s)
+
+    def run(self, load: Load, calls: int, *, stamps: bool = False) -> Round:
+        """One round in a folder of its own, which is gone afterwards."""
+        place = self._folder / "round"
+        place.mkdir()
+        try:
+            if is_rocketmq(load):
+                assert self._rocketmq is not None
+                return self._rocketmq.run(place, load, calls, stamps=stamps)
+            return _run(place, load, calls, stamps)
+        finally:
+            shutil.rmtree(place)
+
+    def measure(self, entries: Sequence[Entry], rounds: int, done: Callable[[], None]) -> list[Outcome]:
+        """`rounds` rounds of all, and one more in which every call is timed on its own; `done` is called after each."""
+        outcomes = [Outcome(entry.load, record_size(entry.load.body_size)) for entry in entries]
+        for number in range(rounds + 1):
+            for entry, outcome in zip(entries, outcomes, strict=True):
+                is_last = number == rounds
+                found = self.run(entry.load, entry.calls, stamps=is_last)
+                if is_last:
+                    outcome.stamped = found
+                else:
+                    outcome.rounds.append(found)
+                done()
+        return outcomes
+
+
+def _run(place: Path, load: Load, calls: int, stamps: bool) -> Round:
+    with opened(place, load, calls * load.batch * record_size(load.body_size)) as session:
+        units = session.units(make_rows(load.body_size, calls * load.batch))
+        rate = load.rate / load.batch if load.rate else None
+        if not load.sync:
+            os.sync()  # what earlier rounds left to write is not charged to this one
+        before = device.written_size(place)
+        started_s = time.perf_counter()
+        latencies_ns = drive(session.puts(), units, calls, rate=rate, stamps=stamps)
+        put_s = time.perf_counter() - started_s
+        session.drain()
+        drained_s = time.perf_counter() - started_s
+        after = device.written_size(place)
+    size = None if before is None or after is None else after - before
+    return Round(calls * load.batch, drained_s, put_s, latencies_ns, size)

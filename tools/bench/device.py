@@ -1,0 +1,51 @@
+"""The disk under a folder: its name, what it has written, and whether its syncs can be believed."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+SECTOR_SIZE = 512
+SECTORS_WRITTEN = 6
+"""Field of the kernel's block/stat file."""
+BLOCK_DEVICES = Path("/sys/dev/block")
+SYNCS_TRIED = 20
+IMPLAUSIBLE_SYNC_S = 10e-6
+"""No device takes a block and confirms it in less: either it has a cache that outlives a power cut, or it lies."""
+
+
+def device_name(folder: Path) -> str:
+    """Such as `vda`; empty where the file system has no device of its own."""
+    place = _device(folder)
+    return place.resolve().name if place.exists() else ""
+
+
+def written_size(folder: Path) -> int | None:
+    """Bytes that the device has taken since it came up, from everybody; None where it does not tell."""
+    try:
+        return int((_device(folder) / "stat").read_text().split()[SECTORS_WRITTEN]) * SECTOR_SIZE
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def sync_time_s(folder: Path) -> float:
+    """The quickest of a few writes of a block with their fdatasync."""
+    path = folder / "sync-probe"
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        quickest_s = float("inf")
+        for number in range(SYNCS_TRIED):
+            os.pwrite(descriptor, number.to_bytes(1, "little") * 4096, 0)
+            started_s = time.perf_counter()
+            os.fdatasync(descriptor)
+            quickest_s = min(quickest_s, time.perf_counter() - started_s)
+    finally:
+        os.close(descriptor)
+        path.unlink()
+    return quickest_s
+
+
+def _device(folder: Path) -> Path:
+    number = folder.stat().st_dev
+    return BLOCK_DEVICES / f"{os.major(number)}:{os.minor(number)}"

@@ -1,0 +1,90 @@
+"""Outcomes as JSON and CSV, and a comparison with an earlier run of the same machine."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ...store.errors import UsageError
+from ..output import Column, Output
+from .load import PERCENTILES, Load, Outcome
+from .machine import Machine
+from .telling import figure, reference_of
+
+COLUMNS = (
+    *("writer", "mode", "sync", "body_size", "batch", "columns", "threads", "rate", "record_size", "messages"),
+    *("per_message_s", "messages_per_s", "spread", "p50_ns", "p99_ns", "p99.9_ns", "max_ns"),
+    *("device_bytes_per_byte", "part_of_reference"),
+)
+
+
+def as_object(outcomes: Sequence[Outcome], machine: Machine) -> dict[str, Any]:
+    """What `--json` prints and `--save` keeps; JSON has no NaN, so what was not measured is null."""
+    return {"machine": asdict(machine), "outcomes": [_as_row(outcome, outcomes) for outcome in outcomes]}
+
+
+def _as_row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    load, reference = outcome.load, reference_of(outcome, outcomes)
+    percentiles = {f"p{percentile:g}_ns": outcome.latency_ns(percentile) for percentile in PERCENTILES}
+    latencies = percentiles | {"max_ns": outcome.latency_ns(100)}
+    return {
+        **asdict(load),
+        "mode": load.mode,
+        "record_size": outcome.record_size,
+        "messages": outcome.rounds[0].count,
+        "drained_s": [round_.drained_s for round_ in outcome.rounds],
+        "put_s": [round_.put_s for round_ in outcome.rounds],
+        "per_message_s": outcome.per_message_s,
+        "messages_per_s": 1 / outcome.per_message_s,
+        "spread": outcome.spread,
+        **{name: None if value != value else value for name, value in latencies.items()},
+        "device_bytes_per_byte": outcome.device_bytes_per_byte,
+        "part_of_reference": None if reference is None else reference.per_message_s / outcome.per_message_s,
+    }
+
+
+def save_json(path: Path, found: dict[str, Any]) -> None:
+    path.write_text(json.dumps(found, indent=2) + "\n")
+
+
+def save_csv(path: Path, found: dict[str, Any]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(found["outcomes"])
+
+
+def load_earlier(path: Path, machine: Machine) -> dict[tuple[Any, ...], float]:
+    """Seconds a message by load, of a run that `--save` kept. Raises UsageError for what is none, or is of another
+    machine: figures of two machines say nothing about a change."""
+    try:
+        found = json.loads(path.read_text())
+        earlier_machine, rows = Machine(**found["machine"]), found["outcomes"]
+        earlier = {_identity(row): float(row["per_message_s"]) for row in rows}
+    except (OSError, UnicodeDecodeError, ValueError, TypeError, KeyError) as e:
+        raise UsageError(f"--compare {path}: no run that --save has kept ({e})") from e
+    if earlier_machine != machine:
+        raise UsageError(f"--compare {path}: measured on another machine ({earlier_machine}), this one is {machine}")
+    return earlier
+
+
+def _identity(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in Load.__dataclass_fields__)
+
+
+def show_change(outcomes: Sequence[Outcome], earlier: dict[tuple[Any, ...], float], output: Output) -> None:
+    """How fast each load is beside the earlier run; 1.0 is as fast."""
+    rows = []
+    for outcome in outcomes:
+        before_s = earlier.get(_identity(asdict(outcome.load)))
+        if before_s is not None:
+            rows.append([str(outcome.load), figure(before_s * 1e6), figure(outcome.per_message_s * 1e6)])
+            rows[-1].append(f"{before_s / outcome.per_message_s:.2f}x")
+    columns = [Column("load"), Column("µs before", True), Column("µs now", True), Column("as fast", True)]
+    output.table("Beside the earlier run", columns, rows)
+    if not rows:
+        output.line("The earlier run has none of these loads.")

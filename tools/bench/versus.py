@@ -1,0 +1,175 @@
+"""One comparison of writers: says what it is about to do, does it, tells what came of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...store.errors import UsageError
+from ..bar import Bar
+from ..output import Output
+from ..words import seconds_text, size_text
+from . import device, plots, saving, telling
+from .contest import Contest, Entry
+from .load import Load, Outcome
+from .load_plan import append_loads, flush_loads, read_versus
+from .machine import Machine, this_machine
+from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, is_rocketmq
+
+BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
+ROUNDS, QUICK_ROUNDS = 5, 2
+ROUND_MIN_S = 0.03
+OWN_ROUND_OVERHEAD_S = 0.1
+ROCKETMQ_ROUND_OVERHEAD_S = 4.0
+"""Its clean shutdown waits for seconds."""
+BODY_SIZES = (100, 1024)
+THREADS = (8, 64)
+ROOM_MIN = 2 << 30
+"""Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
+
+
+@dataclass(frozen=True)
+class VersusOptions:
+    """What the command line says."""
+
+    body_sizes: Sequence[int] = BODY_SIZES
+    threads: Sequence[int] = THREADS
+    versus: Sequence[str] = ()
+    rate: int | None = None
+    """Messages a second; only without syncs."""
+    quick: bool = False
+    rounds: int | None = None
+    budget_s: float | None = None
+    folder: Path | None = None
+    as_json: bool = False
+    save: Path | None = None
+    csv: Path | None = None
+    plot: Path | None = None
+    compare: Path | None = None
+    flush: bool = field(default=True, kw_only=True)
+    """Both flush modes, or the async one alone."""
+
+
+def run(options: VersusOptions) -> int:
+    """Measure and print. Raises UsageError for wrong options, before anything is written."""
+    _check(options)
+    peers, jars = read_versus(options.versus)
+    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
+    try:
+        machine = this_machine(folder)
+        earlier = saving.load_earlier(options.compare, machine) if options.compare else None
+        loads = _loads(options, peers, machine, folder)
+        outcomes = _measure(options, loads, jars, machine, folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    found = saving.as_object(outcomes, machine)
+    if options.save:
+        saving.save_json(options.save, found)
+    if options.csv:
+        saving.save_csv(options.csv, found)
+    if options.plot:
+        plots.draw(outcomes, machine, options.plot)
+    if options.as_json:
+        print(json.dumps(found, indent=2))
+        return 0
+    output = Output()
+    telling.show(outcomes, output)
+    if earlier is not None:
+        saving.show_change(outcomes, earlier, output)
+    return 0
+
+
+def _check(options: VersusOptions) -> None:
+    numbers = {
+        "--body-size": options.body_sizes,
+        "--threads": options.threads,
+        "--rounds": [] if options.rounds is None else [options.rounds],
+        "--rate": [] if options.rate is None else [options.rate],
+    }
+    for name, values in numbers.items():
+        for value in values:
+            if value < 1:
+                raise UsageError(f"{name} {value}: expected at least 1")
+    if options.budget_s is not None and options.budget_s <= 0:
+        raise UsageError(f"--seconds {options.budget_s:g}: expected more than 0")
+    if options.folder is not None and not options.folder.is_dir():
+        raise UsageError(f"--folder {options.folder}: no such folder")
+    for name, path in {"--save": options.save, "--csv": options.csv}.items():
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"{name} {path}: there is no folder {path.parent}")
+    if options.plot is not None:
+        plots.check_plot(options.plot)
+
+
+def _loads(options: VersusOptions, peers: Sequence[str], machine: Machine, folder: Path) -> list[Load]:
+    _say(str(machine))
+    for warning in machine.warnings:
+        _say(f"warning: {warning}")
+    if not options.flush:
+        return append_loads(options.body_sizes, peers, options.rate)
+    if machine.is_in_memory:
+        raise UsageError(
+            f"{folder.parent} is on {machine.file_system}, where a sync syncs nothing: "
+            "name a disk's folder with --folder"
+        )
+    sync_s = device.sync_time_s(folder)
+    if sync_s < device.IMPLAUSIBLE_SYNC_S:
+        _say(
+            f"warning: this device confirms a write in {sync_s * 1e6:.1f} µs, which no disk does: it keeps its cache "
+            "over a power cut, or it does not sync at all"
+        )
+    return flush_loads(options.body_sizes, options.threads, peers)
+
+
+def _measure(
+    options: VersusOptions, loads: Sequence[Load], jars: Path | None, machine: Machine, folder: Path
+) -> list[Outcome]:
+    free = shutil.disk_usage(folder).free
+    if free < ROOM_MIN:
+        raise UsageError(
+            f"{folder.parent}: {size_text(free)} free, expected {size_text(ROOM_MIN)}. Name another --folder"
+        )
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    budget_s = options.budget_s or (QUICK_BUDGET_S if options.quick else BUDGET_S)
+    round_s = max(budget_s / (len(loads) * (rounds + 1)) - OWN_ROUND_OVERHEAD_S, ROUND_MIN_S)
+    with ExitStack() as running:
+        rocketmq = None
+        if jars is not None:
+            with Bar("warming RocketMQ up"):
+                warm_count = QUICK_WARM_COUNT if options.quick else WARM_COUNT
+                rocketmq = running.enter_context(RocketmqProcess(jars, folder, warm_count))
+        contest = Contest(folder, rocketmq)
+        with Bar("trying out", len(loads)) as bar:
+            entries = []
+            for load in loads:
+                entries.append(contest.weigh(load, round_s))
+                bar.done += 1
+        _say(_announcement(entries, rounds, folder))
+        with Bar("measuring", len(entries) * (rounds + 1)) as bar:
+
+            def done() -> None:
+                bar.done += 1
+
+            return contest.measure(entries, rounds, done)
+
+
+def _announcement(entries: Sequence[Entry], rounds: int, folder: Path) -> str:
+    overhead_s = sum(
+        ROCKETMQ_ROUND_OVERHEAD_S if is_rocketmq(entry.load) else OWN_ROUND_OVERHEAD_S for entry in entries
+    )
+    whole_s = (rounds + 1) * (sum(entry.round_s for entry in entries) + overhead_s)
+    size = (rounds + 1) * sum(entry.size for entry in entries)
+    return (
+        f"{len(entries)} loads, {rounds} rounds and one for latencies: about {seconds_text(whole_s)}, "
+        f"writing about {size_text(size)} below {folder.parent}"
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

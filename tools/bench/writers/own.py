@@ -1,0 +1,61 @@
+"""This store at its defaults: segments of 1 GiB, every service at work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....engine.message_store import MessageStore, open_store
+from ....store.message import Message
+from ....store.settings import FlushMode, StoreSettings
+from ..drive import Put
+from ..load import Load
+from ..rows import TAG, TOPIC, Row
+from .session import parts
+
+
+class OwnSession:
+    def __init__(self, folder: Path, load: Load) -> None:
+        self._load = load
+        mode = FlushMode.SYNC if load.sync else FlushMode.ASYNC
+        self._store: MessageStore = open_store(folder / "store", StoreSettings(flush_mode=mode))
+
+    def units(self, rows: Sequence[Row]) -> Sequence[Any]:
+        if self._load.columns:
+            return [_columns(part) for part in parts(rows, self._load.batch)]
+        messages = [Message(TOPIC, row.body, TAG, row.key, queue_id=row.queue_id) for row in rows]
+        if self._load.batch == 1:
+            return messages
+        return [messages[i : i + self._load.batch] for i in range(0, len(messages), self._load.batch)]
+
+    def puts(self) -> Sequence[Put]:
+        return [self._put()] * self._load.threads
+
+    def _put(self) -> Put:
+        if self._load.columns:
+            append = self._store.append_columns
+            return lambda columns: append(TOPIC, columns)
+        return self._store.put if self._load.batch == 1 else self._store.put_many
+
+    def drain(self) -> None:
+        self._store.queues()  # waits until they are up to date
+
+    def close(self) -> None:
+        self._store.close()
+
+
+def _columns(rows: Sequence[Row]) -> dict[str, Any]:
+    bodies = np.frombuffer(b"".join(row.body for row in rows), np.uint8).reshape(len(rows), -1)
+    return {
+        "body": bodies,
+        "tags": TAG,
+        "keys": np.array([row.key for row in rows], "S"),
+        "queue_id": np.array([row.queue_id for row in rows]),
+    }
+
+
+def open_session(writer: str, folder: Path, load: Load, size: int) -> OwnSession:
+    return OwnSession(folder, load)

@@ -1,0 +1,32 @@
+"""What the harness asks of a writer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from ..drive import Put
+from ..rows import Row
+
+
+class Session(Protocol):
+    """One open store of somebody."""
+
+    def units(self, rows: Sequence[Row]) -> Sequence[Any]:
+        """What its `put` takes, made before the clock starts: one a call."""
+        ...
+
+    def puts(self) -> Sequence[Put]:
+        """The function to call, one for each thread of the load."""
+        ...
+
+    def drain(self) -> None:
+        """Return when everything that was put can be read."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def parts(rows: Sequence[Row], batch: int) -> list[Sequence[Row]]:
+    """The rows of each call."""
+    return [rows[i : i + batch] for i in range(0, len(rows), batch)]
