@@ -59,11 +59,11 @@ class Contest:
         calls = PILOT_CALLS * load.threads
         most = max(SIZE_MAX // (record_size(load.body_size) * load.batch), CALLS_MIN)
         while True:
-            took_s = self.run(load, calls).drained_s
-            if took_s >= PILOT_S or calls >= most:
+            found = self.run(load, calls)
+            if found.put_s >= PILOT_S or calls >= most:
                 break
             calls = min(calls * 4, most)
-        each_s = took_s / calls
+        each_s = found.drained_s / calls
         calls = max(min(round(round_s / each_s), most), CALLS_MIN * load.threads)
         return Entry(load, calls, calls * each_s)
 

@@ -1,0 +1,255 @@
+"""`flightlog bench flush` and `append`: every writer does as asked, and what is told follows from its rounds."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from flightlog import open_read_only
+from flightlog.store.errors import UsageError
+from flightlog.tools.bench import device, plots, saving, telling
+from flightlog.tools.bench.contest import Contest
+from flightlog.tools.bench.drive import drive
+from flightlog.tools.bench.load import Load, Outcome, Round
+from flightlog.tools.bench.load_plan import append_loads, flush_loads, read_versus
+from flightlog.tools.bench.machine import Machine, this_machine
+from flightlog.tools.bench.rows import QUEUES, TOPIC, make_rows
+from flightlog.tools.bench.writers import MEMCPY, OWN, PEERS, RAW_LOOP, REFERENCES, opened, own_writers
+
+if TYPE_CHECKING:
+    from tests.tools.conftest import Finished
+
+    Cli = Callable[..., Finished]
+
+MACHINE = Machine(2, "a cpu", "Linux 6", "3.12", "ext4", "sda")
+LOADS = sorted(
+    {*flush_loads([100], [3], list(PEERS)), *append_loads([100], list(PEERS), None), *append_loads([100], [], 5000)},
+    key=str,
+)
+
+
+@pytest.mark.parametrize("load", LOADS, ids=str)
+def test_a_load_runs_and_leaves_nothing(load: Load, tmp_path: Path) -> None:
+    load = dataclasses.replace(load, batch=min(load.batch, 20))
+    found = Contest(tmp_path).run(load, 6, stamps=True)
+    assert found.count == 6 * load.batch
+    assert 0 < found.put_s <= found.drained_s
+    assert found.latencies_ns.shape == (6,) and (found.latencies_ns > 0).all()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("writer", own_writers())
+def test_this_store_holds_what_was_put(writer: str, columns: bool, tmp_path: Path) -> None:
+    load = Load(writer, False, 100, batch=10, columns=columns)
+    rows = make_rows(100, 40)
+    with opened(tmp_path, load, 0) as session:
+        drive(session.puts(), session.units(rows), 4, rate=None, stamps=False)
+        session.drain()
+    with open_read_only(tmp_path / "store") as view:
+        found = [message for i in range(QUEUES) for message in view.read(TOPIC, i)]
+        assert view.verify().is_clean
+    assert sorted((m.keys[0], m.queue_id, m.body) for m in found) == [(r.key, r.queue_id, r.body) for r in rows]
+
+
+def test_threads_share_the_calls() -> None:
+    called: list[tuple[int, int]] = []
+
+    def put_of(number: int) -> Callable[[int], None]:
+        return lambda unit: called.append((number, unit))
+
+    latencies_ns = drive([put_of(0), put_of(1), put_of(2)], range(6), 14, rate=None, stamps=True)
+    assert len(latencies_ns) == 14
+    assert sorted(unit for number, unit in called if number == 1) == [1, 1, 1, 4, 4]
+    assert [number for number, _ in called].count(0) == 5
+
+
+def test_an_error_of_a_thread_is_told_when_all_have_ended() -> None:
+    ended = threading.Semaphore(0)
+
+    def fails(unit: int) -> None:
+        raise OSError("disk on fire")
+
+    with pytest.raises(OSError, match="disk on fire"):
+        drive([fails, lambda unit: ended.release()], [1, 2], 10, rate=None, stamps=False)
+    assert all(ended.acquire(timeout=60) for _ in range(5))
+
+
+def test_a_stall_is_charged_to_all_that_had_to_wait_behind_it() -> None:
+    calls = itertools.count()
+
+    def stalls_once(unit: int) -> None:
+        if next(calls) == 0:
+            time.sleep(0.1)
+
+    latencies_ns = drive([stalls_once], [1], 60, rate=1000, stamps=False)
+    due_ms = np.arange(60)
+    assert (latencies_ns / 1e6 >= 100 - due_ms - 1e-3).all()
+
+
+def test_the_device_is_known(tmp_path: Path) -> None:
+    machine = this_machine(tmp_path)
+    if machine.is_in_memory:
+        pytest.skip("no device under a file system in memory")
+    assert device.sync_time_s(tmp_path) > 0
+    assert not list(tmp_path.iterdir())
+    if machine.device:
+        assert machine.device in str(machine)
+        assert (device.written_size(tmp_path) or 0) > 0
+
+
+@pytest.mark.parametrize(
+    ("file_system", "warns"), [("nfs4", "network"), ("overlay", "hides"), ("ext4", ""), ("tmpfs", "")]
+)
+def test_file_systems_that_tell_little_are_named(file_system: str, warns: str) -> None:
+    found = Machine(1, "cpu", "kernel", "3", file_system).warnings
+    assert len(found) == bool(warns) and all(warns in warning for warning in found)
+
+
+def outcome(load: Load, per_message_us: Sequence[float], latencies_us: Sequence[float] = ()) -> Outcome:
+    none = np.empty(0, np.int64)
+    rounds = [Round(1000, us * 1e-3, us * 1e-3, none, 2_000_000) for us in per_message_us]
+    return Outcome(load, 1000, rounds, Round(1000, 1, 1, (np.array(latencies_us) * 1000).astype(np.int64)))
+
+
+OUTCOMES = [
+    outcome(Load(MEMCPY, False, 100, 256), [0.1]),
+    outcome(Load(OWN, False, 100), [2, 1, 4], [1, 2, 300]),
+    outcome(Load(OWN, False, 100, 256), [1]),
+    outcome(Load(RAW_LOOP, True, 100), [40]),
+    outcome(Load(OWN, True, 100), [50], [40] * 99 + [1000]),
+    outcome(Load(OWN, True, 100, threads=8), [10]),
+    outcome(Load("sqlite3", False, 100), [20]),
+    outcome(Load("lmdb", False, 100), [4]),
+    outcome(Load("lmdb", True, 100), [100]),
+]
+
+
+def test_what_rounds_mean() -> None:
+    own = OUTCOMES[1]
+    assert own.per_message_s == pytest.approx(2e-6)
+    assert own.spread == pytest.approx(1.5)
+    assert own.latency_ns(50) == pytest.approx(2000)
+    assert own.device_bytes_per_byte is None, "an async writer's bytes come when they like"
+    assert OUTCOMES[4].device_bytes_per_byte == pytest.approx(2.0)
+    assert np.isnan(OUTCOMES[0].latency_ns(99))
+
+
+def test_sync_is_measured_against_the_raw_loop_and_async_against_memcpy() -> None:
+    found = [telling.reference_of(o, OUTCOMES) for o in OUTCOMES]
+    assert found[1] is OUTCOMES[0]
+    assert found[4] is OUTCOMES[3]
+    assert [reference is None for reference in found] == [o.load.writer in REFERENCES for o in OUTCOMES]
+
+
+def test_the_closing_sentences() -> None:
+    cost, rival = telling.sentences(OUTCOMES)
+    assert cost == (
+        "Sync costs you 25x here, because each put waits 50 µs for the device to confirm it; "
+        "8 threads bring it to 5x of an async put."
+    )
+    assert rival == "Beside the fastest peer this store writes: async, 2x lmdb; sync, 2x lmdb."
+    assert telling.sentences(OUTCOMES[:2]) == [], "nothing to compare"
+
+
+def test_a_run_is_kept_and_compared_with_one_of_the_same_machine(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from flightlog.tools.output import Output
+
+    kept, table = tmp_path / "run.json", tmp_path / "run.csv"
+    found = saving.as_object(OUTCOMES, MACHINE)
+    saving.save_json(kept, found)
+    saving.save_csv(table, found)
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == saving.COLUMNS
+    assert [row["writer"] for row in rows] == [o.load.writer for o in OUTCOMES]
+    assert float(rows[1]["messages_per_s"]) == pytest.approx(500_000)
+
+    earlier = saving.load_earlier(kept, MACHINE)
+    faster = [outcome(OUTCOMES[1].load, [1])]
+    saving.show_change(faster, earlier, Output())
+    assert "2.00x" in capsys.readouterr().out
+    saving.show_change([outcome(Load(OWN, True, 7), [1])], earlier, Output())
+    assert "none of these loads" in capsys.readouterr().out
+
+    other = Machine(64, "a cpu", "Linux 6", "3.12", "ext4", "sda")
+    with pytest.raises(UsageError, match="measured on another machine"):
+        saving.load_earlier(kept, other)
+    for text in ("", "[]", "{}", json.dumps({"machine": {}, "outcomes": []}), '{"machine": {"cpus": 1}}'):
+        kept.write_text(text)
+        with pytest.raises(UsageError, match="no run that --save has kept"):
+            saving.load_earlier(kept, MACHINE)
+
+
+@pytest.mark.parametrize("suffix", plots.SUFFIXES)
+def test_a_plot_is_drawn(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"plot{suffix}"
+    plots.draw(OUTCOMES, MACHINE, path)
+    magic = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
+    assert path.read_bytes().startswith(magic)
+
+
+def test_peers_are_named_one_by_one_or_all() -> None:
+    assert read_versus(()) == ([], None)
+    assert read_versus(["lmdb,sqlite3", "lmdb"]) == (["lmdb", "sqlite3"], None)
+    assert "sqlite3" in read_versus(["all"])[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("flush", "--versus", "kafka"), "--versus kafka: no such peer"),
+        (("flush", "--versus", "rocketmq"), "--versus rocketmq: name its jars"),
+        (("append", "--versus", "rocketmq=/proc"), "--versus rocketmq=/proc: no rocketmq-store"),
+        (("append", "--rate", "0"), "--rate 0: expected at least 1"),
+        (("flush", "--body-size", "0"), "--body-size 0"),
+        (("flush", "--seconds", "0"), "--seconds 0"),
+        (("flush", "--plot", "plot.txt"), "--plot plot.txt: expected a name that ends in"),
+        (("flush", "--plot", "/no/folder/plot.png"), "--plot /no/folder/plot.png: there is no folder"),
+        (("append", "--save", "/no/folder/run.json"), "--save /no/folder/run.json: there is no folder"),
+        (("append", "--compare", "/no/run.json"), "--compare /no/run.json: no run that --save has kept"),
+        (("flush", "--folder", "/no/folder"), "--folder /no/folder: no such folder"),
+    ],
+)
+def test_wrong_calls(cli: Cli, arguments: tuple[str, ...], says: str) -> None:
+    finished = cli("bench", *arguments)
+    assert (finished.code, finished.out) == (2, "")
+    assert says in finished.err.splitlines()[-1]
+
+
+def test_sync_figures_of_a_file_system_in_memory_are_refused(cli: Cli) -> None:
+    finished = cli("bench", "flush", "--folder", "/dev/shm")
+    assert finished.code == 2
+    assert "a sync syncs nothing" in finished.err
+    assert not list(Path("/dev/shm").glob("flightlog-bench-*"))
+
+
+@pytest.mark.ci
+def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
+    kept, table, plot = tmp_path / "run.json", tmp_path / "run.csv", tmp_path / "run.png"
+    small = ("--quick", "--rounds", "1", "--seconds", "1", "--body-size", "100", "--folder", tmp_path)
+    files = ("--save", kept, "--csv", table, "--plot", plot)
+    finished = cli("bench", "flush", *small, "--threads", "2", "--versus", "sqlite3", *files)
+    assert finished.code == 0, finished.err
+    assert "writing about" in finished.err
+    assert "Sync costs you" in finished.out and "Beside the fastest peer" in finished.out
+    found: list[dict[str, Any]] = json.loads(kept.read_text())["outcomes"]
+    assert {row["writer"] for row in found} == {MEMCPY, RAW_LOOP, OWN, "sqlite3"}
+    assert plot.stat().st_size and table.stat().st_size
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.png"]
+
+    finished = cli("bench", "flush", *small, "--threads", "2", "--compare", kept, "--json")
+    assert finished.code == 0, finished.err
+    assert json.loads(finished.out)["machine"]["cpus"] > 0
