@@ -1,0 +1,42 @@
+"""`flightlog bench --versus rocketmq=FOLDER`: RocketMQ's own store writes the messages of the bench in every way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flightlog.tools.bench.contest import Contest
+from flightlog.tools.bench.load import Load
+from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
+
+if TYPE_CHECKING:
+    from tests.interop.harness import RocketMq
+
+LOADS = (
+    Load(MAPPED, False, 100),
+    Load(MAPPED, False, 100, batch=8),
+    Load(MAPPED, False, 100, rate=2_000),
+    Load(MAPPED, True, 100),
+    Load(MAPPED, True, 100, threads=4),
+    Load(POOL, False, 100),
+)
+CALLS = 40
+
+
+@pytest.mark.ci
+def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Path) -> None:
+    jars = interop.JAVA_FOLDER / "target" / "dependency"
+    check_jars(jars)
+    with RocketmqProcess(jars, tmp_path, warm_count=1_000) as process:
+        contest = Contest(tmp_path, process)
+        for load in LOADS:
+            found = contest.run(load, CALLS, stamps=True)
+            assert found.count == CALLS * load.batch, load
+            assert 0 < found.put_s <= found.drained_s, load
+            assert found.latencies_ns.shape == (CALLS,) and (found.latencies_ns > 0).all(), load
+        (tmp_path / "in-the-way").touch()
+        with pytest.raises(RocketmqEndedError, match="in-the-way"):
+            process.run(tmp_path / "in-the-way", LOADS[0], 1, stamps=False)
