@@ -14,11 +14,25 @@ from flightlog.store.commit_log import CommitLog
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.group_commit import GroupCommit
 from flightlog.store.log_reader import LogReader
-from flightlog.store.progress import CLEAN_CLOSE, FLUSHED
+from flightlog.store.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
 from flightlog.store.segment import AppendSegment
 
 if TYPE_CHECKING:
     from tests.crash.conftest import IsFoundOut, Spoil, Tell
+
+
+class Lax:
+    """A disk, or a file, that passes over one kind of call, of its own or of the files that it opens."""
+
+    def __init__(self, real: Any, *names: str) -> None:
+        self._real, self._names = real, names
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name) if name not in self._names else lambda *arguments: None
+
+    def open(self, *arguments: Any, **how: Any) -> Any:
+        return Lax(self._real.open(*arguments, **how), *self._names)
+
 
 # -- the log
 
@@ -69,14 +83,24 @@ def writes_the_durable_mark_before_the_sync(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CommitLog, "_sync_segments", spoilt)
 
 
-def does_not_sync_the_folder_of_a_new_segment(patch: pytest.MonkeyPatch) -> None:
+def _makes_segments(patch: pytest.MonkeyPatch, without: str) -> None:
+    real = AppendSegment.create
+
     def spoilt(self: AppendSegment) -> None:
-        self._write_file = self.disk.open(self.path, writable=True, create=True)
-        if self._write_file.size() != self.size:
-            self._write_file.resize(self.size)
-        self._write_file.sync()
+        disk, self.disk = self.disk, Lax(self.disk, without)
+        real(self)
+        self.disk = disk
+        self.finish_appends()
 
     patch.setattr(AppendSegment, "create", spoilt)
+
+
+def does_not_sync_the_folder_of_a_new_segment(patch: pytest.MonkeyPatch) -> None:
+    _makes_segments(patch, "sync_folder")
+
+
+def does_not_sync_the_length_of_a_new_segment(patch: pytest.MonkeyPatch) -> None:
+    _makes_segments(patch, "sync")
 
 
 def notes_blocks_before_it_has_them(patch: pytest.MonkeyPatch) -> None:
@@ -131,6 +155,40 @@ def opens_without_noting_it(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(boot, "_write_abort", lambda *arguments: None)
 
 
+def _notes_its_opening(patch: pytest.MonkeyPatch, without: str) -> None:
+    real = boot._write_abort
+    patch.setattr(boot, "_write_abort", lambda disk, *arguments: real(Lax(disk, without), *arguments))
+
+
+def does_not_sync_the_abort_file(patch: pytest.MonkeyPatch) -> None:
+    _notes_its_opening(patch, "sync")
+
+
+def does_not_sync_the_name_of_the_abort_file(patch: pytest.MonkeyPatch) -> None:
+    _notes_its_opening(patch, "sync_folder")
+
+
+def does_not_sync_the_name_of_the_progress_page(patch: pytest.MonkeyPatch) -> None:
+    real = ProgressPage.__init__
+
+    def spoilt(self: ProgressPage, disk: Any, root: Path) -> None:
+        real(self, Lax(disk, "sync_folder"), root)
+        self._file = self._file._real  # type: ignore[attr-defined]
+
+    patch.setattr(ProgressPage, "__init__", spoilt)
+
+
+def begins_with_a_progress_page_that_is_not_synced(patch: pytest.MonkeyPatch) -> None:
+    real = ProgressPage.begin
+
+    def spoilt(self: ProgressPage, words: Progress) -> None:
+        file, self._file = self._file, Lax(self._file, "sync")
+        real(self, words)
+        self._file = file
+
+    patch.setattr(ProgressPage, "begin", spoilt)
+
+
 def says_that_it_closed_before_all_is_flushed(patch: pytest.MonkeyPatch) -> None:
     real = Upkeep._end_cleanly
 
@@ -152,14 +210,17 @@ def does_not_keep_what_it_cuts(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_sync_what_it_keeps_of_a_cut(patch: pytest.MonkeyPatch) -> None:
-    def spoilt(disk: Any, kept: Path, dirty: Any, end: int) -> None:
-        target = disk.open(kept, writable=True, create=True)
-        for segment, first, last in dirty:
-            target.write(segment.base + first - end, segment.read(first, last - first))
-        target.close()
-        disk.sync_folder(kept.parent)
+    real = cutting._copy
+
+    def spoilt(disk: Any, *arguments: Any) -> None:
+        real(Lax(disk, "sync"), *arguments)
 
     patch.setattr(cutting, "_copy", spoilt)
+
+
+def does_not_sync_each_removal_behind_a_cut(patch: pytest.MonkeyPatch) -> None:
+    real = cutting.cut_tail
+    patch.setattr(boot, "cut_tail", lambda disk, *arguments: real(Lax(disk, "sync_folder"), *arguments))
 
 
 def removes_the_oldest_segment_behind_a_cut_first(patch: pytest.MonkeyPatch) -> None:
@@ -183,6 +244,15 @@ def does_not_sync_what_recovery_found(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(boot, "_sync_log", lambda *arguments, writes_again: None)
 
 
+def does_not_sync_the_folder_of_segments_that_it_found(patch: pytest.MonkeyPatch) -> None:
+    real = boot._sync_log
+
+    def spoilt(disk: Any, *arguments: Any, **how: Any) -> None:
+        real(Lax(disk, "sync_folder"), *arguments, **how)
+
+    patch.setattr(boot, "_sync_log", spoilt)
+
+
 def does_not_write_again_what_a_failed_sync_left(patch: pytest.MonkeyPatch) -> None:
     real = boot._sync_log
 
@@ -197,7 +267,9 @@ CAME_BACK = r"BrokenPromiseError: \d+ messages that were gone are there again"
 NOT_KEPT = r"BrokenPromiseError: \d of \d records that were cut are kept"
 UNDURABLE_READ = "BrokenPromiseError: a {} has read what is not durable"
 HOLE = "CorruptLogError: .*: the commit log is damaged at .*it was already synced to disk"
-GAP = "DamagedStoreError: .*expected 0*4096 between them"
+TAKEN_FOR_ROCKETMQS = "CorruptLogError: .*intact records lie behind it"
+TOO_SHORT = "SegmentLengthError: .*: 0 bytes long, expected 4096"
+GAP = r"DamagedStoreError: .*expected \d+ between them"
 MUTANTS = (
     (acknowledges_before_the_sync, "acknowledged_puts", LOST),
     (acknowledges_when_another_thread_syncs, "a_put_that_waits_for_anothers_sync", LOST),
@@ -205,21 +277,28 @@ MUTANTS = (
     (calls_durable_what_came_during_the_sync, "a_put_during_a_sync", LOST),
     (writes_the_durable_mark_before_the_sync, "a_put_that_dies_anywhere", HOLE),
     (does_not_sync_the_folder_of_a_new_segment, "acknowledged_puts", LOST),
+    (does_not_sync_the_length_of_a_new_segment, "segments_that_reach_the_disk_out_of_order", TOO_SHORT),
     (notes_blocks_before_it_has_them, "a_disk_without_room", "a put went into blocks"),
     (ignores_the_poison, "a_sync_that_fails_once", LOST),
     (tries_a_failed_sync_again, "a_sync_that_fails_once", LOST),
     (shows_a_message_before_it_is_copied, "readers_beside_a_put", r"\d messages that were put"),
     (shows_a_message_before_it_is_durable, "readers_beside_a_put", UNDURABLE_READ.format("reader")),
     (lets_views_read_all_that_was_appended, "readers_beside_a_put", UNDURABLE_READ.format("view")),
-    (opens_without_noting_it, "a_torn_tail", "CorruptLogError: .*intact records lie behind it"),
+    (opens_without_noting_it, "a_torn_tail", TAKEN_FOR_ROCKETMQS),
+    (does_not_sync_the_abort_file, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
+    (does_not_sync_the_name_of_the_abort_file, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
+    (does_not_sync_the_name_of_the_progress_page, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
+    (begins_with_a_progress_page_that_is_not_synced, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
     (says_that_it_closed_before_all_is_flushed, "a_close_that_dies_anywhere", HOLE),
     (does_not_zero_the_tail, "a_torn_tail", CAME_BACK),
     (does_not_keep_what_it_cuts, "a_torn_tail", NOT_KEPT),
     (does_not_sync_what_it_keeps_of_a_cut, "a_recovery_that_dies_anywhere", NOT_KEPT),
+    (does_not_sync_each_removal_behind_a_cut, "a_recovery_of_two_log_folders_that_dies_anywhere", GAP),
     (removes_the_oldest_segment_behind_a_cut_first, "a_recovery_that_dies_anywhere", GAP),
     (takes_a_torn_record_for_whole, "a_torn_tail", "CorruptRecordError: .*differs from its CRC"),
     (cuts_below_the_durable_mark, "a_flipped_bit", LOST),
     (does_not_sync_what_recovery_found, "a_killed_writer_and_a_cut", HOLE),
+    (does_not_sync_the_folder_of_segments_that_it_found, "a_writer_after_one_that_died_anywhere", LOST),
     (does_not_write_again_what_a_failed_sync_left, "a_failed_sync_a_restart_and_a_cut", "CorruptLogError"),
 )
 STORIES = sorted({story for _, story, _ in MUTANTS})

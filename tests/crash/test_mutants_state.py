@@ -10,6 +10,7 @@ import pytest
 from flightlog.engine.dispatcher import Dispatcher
 from flightlog.engine.retention import Retention
 from flightlog.engine.upkeep import Upkeep
+from flightlog.index.consume_queue import ConsumeQueue
 from flightlog.index.index_writer import ActiveIndexFile
 from flightlog.index.queue_sync import Unsynced
 from flightlog.index.queue_table import QueueTable
@@ -44,6 +45,10 @@ def notes_queues_as_flushed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
         real(self, Unsynced(folders=unsynced.folders))
 
     patch.setattr(QueueTable, "sync", spoilt)
+
+
+def does_not_write_again_the_entries_that_it_found(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ConsumeQueue, "write_again", lambda self, start: None)
 
 
 def notes_the_index_as_flushed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
@@ -135,6 +140,7 @@ TAKEN = r"retention took \d+ messages from a reader"
 MUTANTS = (
     (writes_the_checkpoint_before_what_it_speaks_of, "a_flush_of_queues_that_dies_anywhere", LOST),
     (notes_queues_as_flushed_without_a_sync, "entries_of_a_quiet_queue", LOST),
+    (does_not_write_again_the_entries_that_it_found, "entries_that_a_killed_writer_left", LOST),
     (notes_the_index_as_flushed_without_a_sync, "keys_of_an_index_file", "the key of .* finds 0 messages"),
     (
         seals_a_segment_before_it_is_synced,

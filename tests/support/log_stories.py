@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import FlushMode
 from flightlog.store.errors import CorruptLogError, DiskFullError, StorePoisonedError, SyncFailedError
+from flightlog.store.segment import segment_name
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage
@@ -46,6 +47,23 @@ def a_put_that_dies_anywhere(new: NewStage) -> None:
         stage.put(store, 9000)
         has_died = stage.dies(operations, lambda: stage.put(store, 9000))
         stage.write_back(stage.progress_page)
+        stage.cut()
+        stage.end()
+        if not has_died:
+            assert operations > 3
+            return
+
+
+def a_writer_after_one_that_died_anywhere(new: NewStage) -> None:
+    """Died, in the middle of a roll; the power is cut only later."""
+    for operations in itertools.count():
+        stage = new()
+        store = stage.open()
+        stage.put(store, 9000)
+        has_died = stage.dies(operations, lambda: stage.put(store, 9000))
+        store = stage.open()
+        stage.put(store, 9000)
+        stage.die(store)
         stage.cut()
         stage.end()
         if not has_died:
@@ -91,6 +109,36 @@ def a_torn_tail(new: NewStage) -> None:
     stage.end()
 
 
+def a_torn_tail_of_a_store_just_opened(new: NewStage) -> None:
+    """For the first time, or again. The kernel had written the log back, and nothing else: whose log it is, the
+    progress page and `abort` alone tell."""
+    for is_new in (True, False):
+        stage = new()
+        if not is_new:
+            stage.open().close()
+        store = stage.open(ASYNC)
+        torn = stage.put(store, 1500)[0]
+        stage.put(store, 1500, count=2)
+        stage.die(store)
+        stage.disk.lose(stage.segment(), torn.physical_offset + 600, torn.physical_offset + 601)
+        stage.write_back(stage.segment())
+        stage.cut()
+        stage.end()
+
+
+def segments_that_reach_the_disk_out_of_order(new: NewStage) -> None:
+    """The kernel has written back the last but one of those that nobody has synced."""
+    stage = new()
+    store = stage.open(ASYNC, segment_size=4096)
+    stage.put(store, 1500)
+    stage.flush(store)
+    stage.put(store, 1500, count=9)
+    stage.die(store)
+    stage.write_back(stage.segment(12288))
+    stage.cut()
+    stage.end(segment_size=4096)
+
+
 def a_recovery_that_dies_anywhere(new: NewStage) -> None:
     """While it cuts a torn tail of four segments, by another power cut."""
     for operations in itertools.count():
@@ -110,6 +158,27 @@ def a_recovery_that_dies_anywhere(new: NewStage) -> None:
         stage.end(segment_size=4096)
         if not has_died:
             assert operations > 10
+            return
+
+
+def a_recovery_of_two_log_folders_that_dies_anywhere(new: NewStage) -> None:
+    """In them segments lie by turns. The file system had committed the names of one of them, and not of the other."""
+    folders = ("commitlog-a", "commitlog-b")
+    how: dict[str, Any] = {"segment_size": 4096, "commit_log_folders": folders}
+    for turn in itertools.count():
+        operations, committed = divmod(turn, 2)
+        stage = new()
+        store = stage.open(ASYNC, **how)
+        stage.put(store, 3000, count=4)
+        stage.die(store)
+        stage.disk.lose(stage.root / folders[0] / segment_name(0), 600, 601)
+        stage.cut(keeps_all=True)
+        has_died = stage.dies(operations, lambda stage=stage: stage.open(ASYNC, **how))  # type: ignore[misc]
+        stage.disk.sync_folder(stage.root / folders[committed])
+        stage.cut()
+        stage.end(**how)
+        if not has_died and committed:
+            assert operations > 8
             return
 
 

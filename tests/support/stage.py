@@ -121,6 +121,19 @@ class StageDisk(PowerDisk):
             file.write(synced.ljust(len(now), b"\0")[start:stop])
 
 
+def _settings(mode: FlushMode, changes: dict[str, Any]) -> StoreSettings:
+    usual: dict[str, Any] = {
+        "segment_size": SEGMENT_SIZE,
+        "queue_file_entries": 100,
+        "index_slots": 5,
+        "index_entries": 100,
+        "flush_interval_ms": NEVER_MS,
+        "queue_flush_interval_ms": NEVER_MS,
+        "index_flush_interval_ms": NEVER_MS,
+    }
+    return StoreSettings(flush_mode=mode, **(usual | changes))
+
+
 class Stage:
     """One store, and what it has promised so far."""
 
@@ -139,19 +152,9 @@ class Stage:
 
     # -- one life
 
-    def open(self, mode: FlushMode = FlushMode.SYNC, **changes: int) -> MessageStore:
-        sizes: dict[str, Any] = {
-            "segment_size": SEGMENT_SIZE,
-            "queue_file_entries": 100,
-            "index_slots": 5,
-            "index_entries": 100,
-            "flush_interval_ms": NEVER_MS,
-            "queue_flush_interval_ms": NEVER_MS,
-            "index_flush_interval_ms": NEVER_MS,
-        }
+    def open(self, mode: FlushMode = FlushMode.SYNC, **changes: Any) -> MessageStore:
         self._is_sync = mode is FlushMode.SYNC
-        settings = StoreSettings(flush_mode=mode, **(sizes | changes))
-        store = flightlog.open(self.root, settings, disk=self.disk, clock=self.clock)
+        store = flightlog.open(self.root, _settings(mode, changes), disk=self.disk, clock=self.clock)
         self._open.append(store)
         return store
 
@@ -267,7 +270,7 @@ class Stage:
     def check(self, store: MessageStore | ReadOnlyStore) -> None:
         """Everything that has to be there is, but for what retention took; nothing that was gone has come back."""
         bodies = self.bodies(store)
-        log_start = min((int(path.name) for path in (self.root / "commitlog").iterdir()), default=0)
+        log_start = min((int(path.name) for path in self.root.glob("commitlog*/*")), default=0)
         self.must = {place: what for place, what in self.must.items() if what[0] >= log_start}
         lost = [place for place, (_, body) in self.must.items() if self._found.get(place) != body]
         promise(not lost, f"{len(lost)} of {len(self.must)} messages that had to be there are lost: {lost[:3]}")
@@ -286,12 +289,12 @@ class Stage:
             found = [message.body for message in store.query(place[0], key).messages]
             promise(found == [body], f"the key of {place} finds {len(found)} messages")
 
-    def end(self, **changes: int) -> None:
+    def end(self, **changes: Any) -> None:
         """Open it once more, check, and close it; then it must be clean."""
         with self.open(FlushMode.SYNC, **changes) as store:
             self.settle(store)
             self.check_keys(store)
-        with flightlog.open_read_only(self.root) as view:
+        with flightlog.open_read_only(self.root, _settings(FlushMode.SYNC, changes)) as view:
             self.check(view)
             report = view.verify()
         promise(report.is_clean, f"verify: {[*map(str, report.findings)][:3]}")
