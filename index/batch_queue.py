@@ -30,6 +30,8 @@ from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE, Units
 ASK_THE_RECORD = HIGHEST_EXTENSION_ADDRESS
 """The tags code of a message in a batch: none, so that filters look at the message."""
 LEAST_ROOM = 64
+READ_SIZE = BATCH_UNIT_SIZE << 14
+"""Bytes read at once: a damaged length must not ask for memory that nothing stands for."""
 
 
 class BatchQueue:
@@ -63,20 +65,35 @@ class BatchQueue:
                 raise SegmentLengthError(self.folder / entry.name, entry.size, file_size)
             bases.append(base // BATCH_UNIT_SIZE)
         pieces: list[bytes] = []
+        is_whole = True
         for i, base in enumerate(bases):
             if base != bases[0] + i * self._file_entries:
                 break  # what lies behind a missing file is rebuilt from the log
             self._file_count = i + 1
-            file = self._disk.open(self.folder / segment_name(base * BATCH_UNIT_SIZE))
-            try:
-                pieces.append(file.read(0, file_size))
-            finally:
-                file.close()
+            path = self.folder / segment_name(base * BATCH_UNIT_SIZE)
+            is_whole = is_whole and self._read_file(path, file_size, pieces)
         self._first = bases[0] if bases else 0
-        units = np.frombuffer(b"".join(pieces), BATCH_UNIT_DTYPE)
+        raw = b"".join(pieces)
+        units = np.frombuffer(raw, BATCH_UNIT_DTYPE, len(raw) // BATCH_UNIT_SIZE)
         self._room = units[: valid_count(units)].copy() if len(units) else self._room
         self._set(self._room)
         self.min_index = int(self._batches["base"][0]) if len(self._batches) else 0
+
+    def _read_file(self, path: Path, file_size: int, pieces: list[bytes]) -> bool:
+        """Add what stands in a file, as far as it was written; returns whether that is all of it."""
+        file = self._disk.open(path)
+        try:
+            position = 0
+            while position < file_size:
+                raw = file.read(position, min(READ_SIZE, file_size - position))
+                pieces.append(raw)
+                position += len(raw)
+                units = np.frombuffer(raw, BATCH_UNIT_DTYPE, len(raw) // BATCH_UNIT_SIZE)
+                if len(raw) < READ_SIZE or valid_count(units) < len(units):
+                    break
+            return position == file_size
+        finally:
+            file.close()
 
     def _set(self, batches: BatchUnits) -> None:
         """The end moves after the entries below it can be read, and before those above it cannot."""

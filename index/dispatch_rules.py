@@ -15,6 +15,8 @@ DeliveryTime = Callable[[int, int], int]
 
 TAGS_MARK = f"{props.TAGS}{props.NAME_END}".encode()
 DELAY_MARK = f"{props.DELAY}{props.NAME_END}".encode()
+MAX_LEVEL_DIGITS = 10
+"""Of what RocketMQ takes for a number; Python gives up at 4,300."""
 
 
 @dataclass
@@ -30,7 +32,7 @@ class DispatchRules:
         """The hash of the tag; in the topic of parked messages the time of delivery."""
         if topic == self.schedule_topic and DELAY_MARK in properties_raw:
             level = props.decode_properties(properties_raw).get(props.DELAY, "0")
-            if level.isascii() and level.isdigit() and int(level) > 0:
+            if level.isascii() and level.isdigit() and len(level) <= MAX_LEVEL_DIGITS and int(level) > 0:
                 return self.delivery_time_ms(int(level), store_timestamp_ms)
         if TAGS_MARK not in properties_raw:
             return 0

@@ -24,6 +24,7 @@ from .index_file import (
     FIRST_ENTRY,
     HEADER_SIZE,
     INDEX_FOLDER,
+    MAX_INDEX_FILE_SIZE,
     SLOT_SIZE,
     USUAL_ENTRIES_A_SLOT,
     IndexGeometry,
@@ -42,7 +43,8 @@ MOST_EMPTY_ENTRIES = 8
 def usual_geometry(file_size: int) -> IndexGeometry | None:
     """The geometry of four entries a slot that has this file length in bytes; None if none has."""
     slots, rest = divmod(file_size - HEADER_SIZE, SLOT_SIZE + ENTRY_SIZE * USUAL_ENTRIES_A_SLOT)
-    return IndexGeometry(slots, slots * USUAL_ENTRIES_A_SLOT) if slots > 0 and rest == 0 else None
+    is_possible = slots > 0 and rest == 0 and file_size <= MAX_INDEX_FILE_SIZE
+    return IndexGeometry(slots, slots * USUAL_ENTRIES_A_SLOT) if is_possible else None
 
 
 def find_index_geometry(disk: Disk, root: Path) -> IndexGeometry | None:
@@ -71,7 +73,7 @@ def file_geometry(file: DiskFile) -> IndexGeometry | None:
     """The geometry of one file; None where it holds no entry, and where no geometry makes sense of it."""
     header, size = read_header(file), file.size()
     usual = usual_geometry(size)
-    if not header.has_entries or header.slot_count <= 0:
+    if not header.has_entries or header.slot_count <= 0 or size > MAX_INDEX_FILE_SIZE:
         return None
     if usual is not None and header.problem(usual) is None and _ends_fit(file, usual, header):
         return usual

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..store.errors import InvalidSettingsError
+from ..store.record import INT64_MAX
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -43,4 +44,4 @@ class DelayLevels:
         """When a message parked at `store_timestamp_ms` is due."""
         level = self.clamp(level)
         delay_ms = self.delays_ms[level - 1] if level >= 1 else UNKNOWN_LEVEL_DELAY_MS
-        return store_timestamp_ms + delay_ms
+        return min(store_timestamp_ms + delay_ms, INT64_MAX)  # no CRC covers a store time

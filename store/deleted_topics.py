@@ -23,7 +23,7 @@ from .config_file import Config, ConfigFile
 from .disk import Disk
 from .errors import ConfigFileError
 from .progress import FLIGHTLOG_FOLDER
-from .record import INT64_MAX
+from .record import INT64_MAX, is_safe_topic
 from .topic import is_system_topic
 
 DELETED_FILE = "deleted-topics.json"
@@ -88,6 +88,8 @@ class DeletedTopics:
         below = found.get("deletedBelow", {})
         if not isinstance(below, dict) or not all(map(_is_offset, below.values())):
             raise ConfigFileError(path, "deletedBelow with something else", "physical offsets by topic")
+        if not all(map(is_safe_topic, below)):  # what is left of such a topic's queues is removed
+            raise ConfigFileError(path, "deletedBelow with a name that cannot name a folder", "names of topics")
         deleted._below = below
         deleted._others_below = found.get("othersDeletedBelow", 0)
         if not _is_offset(deleted._others_below):

@@ -59,7 +59,7 @@ def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]
     return [
         ((name, LIGHT_QUEUE_ID), int(offset))
         for name, offset in zip(names, offsets, strict=True)
-        if is_light(name) and offset.isascii() and offset.isdigit()
+        if is_light(name) and offset.isascii() and offset.isdigit() and len(offset) <= MAX_OFFSET_DIGITS
     ]
 
 

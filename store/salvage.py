@@ -7,6 +7,7 @@ place.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from .segment import Segment
 
 PIECE_SIZE = 8 << 20
 MAGIC_AT = 4
+PLACE = struct.Struct(">i24xq")
+"""Of a record: its size, and its own physical offset."""
 MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, MAGIC_V2))
 
 
@@ -27,8 +30,12 @@ def next_intact(segment: Segment, position: int, stop: int, *, check_crc_propert
     holes."""
     row: Any = np.empty(1, FRAME_DTYPE)
     for candidate in _candidates(segment, position, stop):
-        size = int.from_bytes(segment.read(candidate, 4), "big", signed=True)
-        if not 0 < size <= stop - candidate:
+        head = segment.read(candidate, PLACE.size)
+        if len(head) < PLACE.size:
+            return None
+        size, physical_offset = PLACE.unpack(head)
+        # This first: it says of nearly everything that is none that it is none, and is cheap.
+        if physical_offset != segment.base + candidate or not 0 < size <= stop - candidate:
             continue
         raw = segment.read(candidate, size)
         count, _, _ = native.walk(raw, 0, len(raw), segment.base + candidate, True, row)

@@ -47,6 +47,8 @@ TOPIC_LENGTH = struct.Struct(">H")
 TOPIC_COUNT = struct.Struct(">q")
 CRC = struct.Struct(">I")
 BLOCK_SIZE = 1 << 20
+SMALL_SIZE = 4096
+"""A seal is at most this much longer than what it speaks of: a topic is longer in its record than in the seal."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
     except FileNotFoundError:
         return None
     try:
-        seal = decode_seal(file.read(0, file.size()))
+        seal = decode_seal(file.read(0, min(file.size(), segment.size + SMALL_SIZE)))
     finally:
         file.close()
     return seal if seal and (seal.base, seal.segment_size) == (segment.base, segment.size) else None

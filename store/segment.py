@@ -26,6 +26,8 @@ from .errors import (
 )
 
 NAME_DIGITS = 20
+BASE_BELOW = 1 << 62
+"""No file is named so by a writer; offsets in what lies below fit into 64 bits."""
 
 FOLIO_SIZE = 2 << 20
 """The page cache holds a file in pieces of one page up to this size, at multiples of their size. When one byte of a
@@ -46,7 +48,8 @@ def segment_name(base: int) -> str:
 
 def segment_base(name: str) -> int | None:
     """The physical offset that a name stands for, or None if it is no segment's name."""
-    return int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
+    base = int(name) if len(name) == NAME_DIGITS and name.isascii() and name.isdigit() else None
+    return base if base is not None and base < BASE_BELOW else None
 
 
 class Segment:

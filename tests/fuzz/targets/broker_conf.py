@@ -1,0 +1,33 @@
+"""A RocketMQ broker's own settings: they make sense, or the error names file and line."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from flightlog.store.broker_conf import NAMES, read_broker_conf
+from flightlog.store.errors import InvalidSettingsError
+
+scratch = import_module("flightlog_tests_support_scratch")
+
+
+def one(data: bytes) -> None:
+    path = scratch.fill({"broker.conf": data}) / "broker.conf"
+    try:
+        conf = read_broker_conf(path)
+    except InvalidSettingsError as e:
+        assert str(path) in str(e) and len(str(e)) < 2000
+        return
+    known = {*NAMES.values(), "brokerIP1", "listenPort", "readOnlyCommitLogStorePaths"}
+    assert set(conf.mapped) <= known and not set(conf.ignored) & set(conf.mapped)
+    assert conf == read_broker_conf(path)
+
+
+def seeds() -> list[bytes]:
+    every = [f"{name} = {value}\n" for name in NAMES.values() for value in ("1", "true", "0x1", "99999999999")]
+    return [
+        b"flushDiskType=SYNC_FLUSH\nfileReservedTime=48\ndeleteWhen=04;16\nbrokerIP1=10.0.0.7\nlistenPort=10911\n",
+        b"mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=401\nmaxHashSlotNum=100\nmaxIndexNum=400\n",
+        b"storePathRootDir=/data/a\nstorePathCommitLog=/data/a/commitlog,/b/c\nreadOnlyCommitLogStorePaths=/d\n",
+        b"messageDelayLevel=1s 5s 2h\nstoreType=defaultRocksDB\nenableDLegerCommitLog=true\ndiskMaxUsedSpaceRatio=75\n",
+        *("".join(every[i : i + 4]).encode() for i in range(0, len(every), 4)),
+    ]

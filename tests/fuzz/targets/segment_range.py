@@ -1,0 +1,41 @@
+"""A segment as a task of Spark reads it, in one range: every intact message, in every column, and no other."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from flightlog.engine.columns.schema import batch_schema
+from flightlog.spark.planning import LogRange
+from flightlog.spark.reading import RangeReader
+from flightlog.store.errors import DamagedStoreError
+from flightlog.store.native import masked_crc32
+
+scratch = import_module("flightlog_tests_support_scratch")
+limited = import_module("flightlog_tests_support_limited_disk")
+sound = import_module("flightlog_tests_support_sound_records")
+
+SCHEMA = batch_schema(None)
+
+
+def one(data: bytes) -> None:
+    raw = sound.mended(data, 0)
+    path = scratch.fill({"commitlog/0": raw}) / "commitlog/0"
+    disk = limited.LimitedDisk(1000 + len(raw), 100 * (len(raw) + 100), len(raw))
+    whole = LogRange(str(path), 0, len(raw), 0, len(raw), is_cut=False)
+    reader = RangeReader(SCHEMA, include_internal=True, on_corrupt="skip", disk=disk)
+    rows = [row for batch in reader.read(whole) for row in batch.to_pylist()]
+    places = [(row["physicalOffset"], row["batchIndex"]) for row in rows]
+    assert len(places) == len(set(places)), "each comes once"
+    for row in rows:
+        assert row["value"] in raw and masked_crc32(row["value"]) == row["bodyCrc"] & 0x7FFFFFFF
+    reader = RangeReader(SCHEMA, on_corrupt="fail", disk=disk)
+    try:
+        shown = [row for batch in reader.read(whole) for row in batch.to_pylist()]
+    except DamagedStoreError:
+        return
+    assert [row for row in shown if row not in rows] == []
+
+
+def seeds() -> list[bytes]:
+    found: list[bytes] = sound.segments()
+    return found

@@ -1,0 +1,260 @@
+"""Stores with damage drawn by lot, read in every way there is, then opened for writing.
+
+Nothing may crash, hang, read or allocate without bound, raise what is no error of flightlog, or give a message that was
+never stored: what comes back is looked up among the records of the sound store, by place and body.
+
+As a program: `damaged_stores.py FOLDER KERNEL SEED FIRST COUNT STORE...` tries `COUNT` cases on each of these stores,
+says what went wrong, and returns how many did. A case follows from the seed, its number and the store's name.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import hashlib
+import importlib.util
+import logging
+import random
+import resource
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import flightlog
+from flightlog import FlightlogError, Message, MessageStore, PutResult, ReadOnlyStore, StoredMessage, StoreSettings
+from flightlog.engine.columns.schema import batch_schema
+from flightlog.spark.planning import plan
+from flightlog.spark.reading import RangeReader
+from flightlog.store import native
+from flightlog.store.errors import CorruptBodyError, DiskError, StoreNotFoundError
+from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.inner_batch import unwrapped
+from flightlog.store.record import stored_message
+
+MORE_MEMORY = 512 << 20
+"""Bytes that the process may come to hold beyond those that it takes to have everything loaded."""
+HANG_S = 300
+MAX_READS, MAX_READ_SIZE, MAX_ONE_READ = 100_000, 256 << 20, 16 << 20
+"""Of one call; a sound store of these sizes takes a thousandth of it."""
+MAX_MESSAGES = 100_000
+NEW = "new-topic"
+KEYS = ("Aa", "BB", "k1", "k2", "k3", "n7", "U00042", "b39", "order-000000")
+COLUMNS = ("physicalOffset", "batchIndex", "value")
+Place = tuple[int, int | None]
+
+
+class InventedError(AssertionError):
+    """A message that was never stored."""
+
+
+def _load(name: str) -> ModuleType:
+    full_name = f"flightlog_tests_support_{name}"
+    if full_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[full_name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[full_name]
+
+
+def limited_disk() -> Any:
+    return _load("limited_disk").LimitedDisk(MAX_READS, MAX_READ_SIZE, MAX_ONE_READ)
+
+
+def stored_in(root: Path) -> dict[Place, bytes]:
+    """Body digests of every intact record in the log, by place; those of inner batches beside the batch itself."""
+    found: dict[Place, bytes] = {}
+    row: Any = np.empty(1, FRAME_DTYPE)
+    magics = [magic.to_bytes(4, "big", signed=True) for magic in (MAGIC_V1, MAGIC_V2)]
+    for path in (root / "commitlog").iterdir():
+        raw = path.read_bytes()
+        for at in (at for magic in magics for at in _places(raw, magic)):
+            if at >= 4 and native.walk(raw, at - 4, len(raw), int(path.name), True, row)[0] and row["crc_ok"][0]:
+                record = stored_message(raw, row[0].item())
+                found[record.physical_offset, None] = _digest(record.body)
+                try:
+                    inner = unwrapped(record)
+                except CorruptBodyError:
+                    continue
+                found |= {(m.physical_offset, m.batch_index): _digest(m.body) for m in inner}
+    return found
+
+
+def _places(raw: bytes, magic: bytes) -> Iterator[int]:
+    at = raw.find(magic)
+    while at >= 0:
+        yield at
+        at = raw.find(magic, at + 1)
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=8).digest()
+
+
+class Case:
+    """One damaged store."""
+
+    def __init__(self, root: Path, stored: dict[Place, bytes]) -> None:
+        self.root, self.stored = root, dict(stored)
+        self.disk = limited_disk()
+        self.now_ms = 1_900_000_000_000
+        self.told: Counter[str] = Counter()
+        """Errors by name, and what went well."""
+
+    def run(self) -> None:
+        view = self._try(lambda: flightlog.open_read_only(self.root, disk=self.disk), StoreNotFoundError, DiskError)
+        if view is not None:
+            with view:
+                self._read(view)
+                self._verify(view)
+        self._read_as_spark()
+        self._write()
+
+    def _try(self, call: Callable[[], Any], *errors: type[FlightlogError]) -> Any:
+        """What it gives; None where it raises one of these, any error of flightlog by default."""
+        self.disk.begin()
+        try:
+            return call()
+        except FlightlogError as e:
+            if errors and not isinstance(e, errors):
+                raise
+            self.told[type(e).__name__] += 1
+            return None
+
+    def _check(self, messages: Iterable[StoredMessage]) -> None:
+        for count, message in enumerate(messages):
+            self._look_up((message.physical_offset, message.batch_index), message.body)
+            assert count <= MAX_MESSAGES, "messages without end"
+
+    def _look_up(self, place: Place, body: bytes) -> None:
+        if self.stored.get(place) != _digest(body):
+            raise InventedError(f"{place}: {body[:60]!r}")
+
+    def _read(self, store: MessageStore | ReadOnlyStore) -> None:
+        """Ask everything that can be asked."""
+        self._try(store.statistics)
+        self._try(store.topics)
+        queues = store.queues()
+        for key, (first, end) in queues.items():
+            assert 0 <= first <= end
+            self._try(lambda: self._check(store.read(*key, on_corrupt="skip")), DiskError)
+            self._try(lambda: self._check(store.read(*key)))
+            self._try(lambda: self._check(store.read(*key, tags="A || B", on_corrupt="skip")))
+            for offset in (first, (first + end) // 2):
+                self._try(lambda: self._check(store.get(*key, offset, 32).messages))
+            self._try(lambda: store.offset_at(*key, self.now_ms))
+            self._try(lambda: store.estimate_count(*key, first, end, tags="A"))
+            self._try(lambda: self._check_batch(store.read_batch(*key, on_corrupt="skip", columns=COLUMNS)))
+        for topic in sorted({topic for topic, _ in queues}):
+            for word in KEYS:
+                self._try(lambda: self._check(store.query(topic, word, on_corrupt="skip").messages), DiskError)
+            self._try(lambda: self._check(store.query(topic, "Aa", 5, self.now_ms).messages))
+        for offset, index in list(self.stored)[::20]:
+            found = self._try(lambda: store.message_at(offset, index))
+            self._check([found] if found is not None else [])
+
+    def _read_again(self, store: MessageStore | ReadOnlyStore, result: PutResult) -> None:
+        """Read every queue; the message that was put is the last one of its own."""
+        self.disk.begin()
+        for key in store.queues():
+            self._check(store.read(*key, on_corrupt="skip"))
+        assert [m.physical_offset for m in store.read(NEW, 0)][-1:] == [result.physical_offset]
+        assert result.physical_offset in [m.physical_offset for m in store.query(NEW, "new").messages]
+
+    def _verify(self, view: ReadOnlyStore) -> None:
+        report = self._try(view.verify, DiskError)
+        if report is not None:
+            self.told["clean" if report.is_clean else "findings"] += 1
+
+    def _read_as_spark(self) -> None:
+        packs = self._try(lambda: plan(self.root, 4096, self.disk)) or []
+        for on_corrupt in ("skip", "fail"):
+            reader = RangeReader(batch_schema(None), on_corrupt=on_corrupt, disk=self.disk, include_internal=True)
+            for piece in (piece for pack in packs for piece in pack):
+                self._try(lambda: self._check_rows(reader, piece))
+
+    def _check_rows(self, reader: RangeReader, piece: Any) -> None:
+        for batch in reader.read(piece):
+            self._check_batch(batch)
+
+    def _check_batch(self, batch: Any) -> None:
+        columns = (batch.column(name).to_pylist() for name in COLUMNS)
+        for offset, index, body in zip(*columns, strict=True):
+            self._look_up((offset, index), body)
+
+    def _write(self) -> None:
+        """Open it, which may be refused by name; then it is a store like any other."""
+        settings = StoreSettings(flush_interval_ms=3_600_000, allocate_step_size=4096, accept_future_store_time=True)
+        store = self._try(lambda: flightlog.open(self.root, settings, disk=self.disk))
+        if store is None:
+            return
+        self.told["opened"] += 1
+        with store:
+            self.disk.begin()
+            result = self._try(lambda: store.put(Message(NEW, b"after the damage", keys="new")), DiskError)
+            if result is None:  # a folder stands where the next file is to come
+                return
+            self.stored[result.physical_offset, None] = _digest(b"after the damage")
+            self._read_again(store, result)
+        with flightlog.open(self.root, settings, disk=self.disk) as again:
+            self._read_again(again, result)
+        with flightlog.open_read_only(self.root, disk=self.disk) as view:
+            self._read_again(view, result)
+            self._verify(view)
+
+
+def try_case(store: Path, stored: dict[Place, bytes], folder: Path, seed: int, number: int) -> Counter[str]:
+    """Damage a copy of the store and try everything. Raises what goes wrong, with the damage in a note."""
+    root = folder / "case"
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(store, root)
+    done = _load("store_damage").do_damage(root, random.Random(f"{seed} {number} {store.name}"))
+    case = Case(root, stored)
+    try:
+        case.run()
+    except BaseException as e:
+        e.add_note(f"seed {seed}, case {number} of {store.name}: {'; '.join(done)}")
+        raise
+    return case.told
+
+
+def main() -> int:
+    folder, kernel, seed, first, count, *stores = sys.argv[1:]
+    logging.disable()
+    native.use(kernel)
+    pages = int(Path("/proc/self/statm").read_text().split()[5])
+    limit = pages * resource.getpagesize() + MORE_MEMORY
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+    told: Counter[str] = Counter()
+    failures = 0
+    started_s = time.monotonic()
+    for store in map(Path, stores):
+        stored = stored_in(store)
+        for number in range(int(first), int(first) + int(count)):
+            faulthandler.dump_traceback_later(HANG_S, exit=True)  # of what hangs, the stack is worth more than its end
+            try:
+                told += try_case(store, stored, Path(folder), int(seed), number)
+            except Exception as e:
+                failures += 1
+                _tell(e)
+    cases = int(count) * len(stores)
+    print(f"{cases} cases, {failures} went wrong, {time.monotonic() - started_s:.1f} s: {dict(told.most_common())}")
+    return failures
+
+
+def _tell(e: Exception) -> None:
+    import traceback
+
+    lines = traceback.format_exception(e)
+    print("".join(lines)[-3000:], flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(min(main(), 100))

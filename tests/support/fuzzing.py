@@ -1,0 +1,65 @@
+"""The fuzz targets of tests/fuzz/targets/: loading them, their corpus, and inputs drawn by lot.
+
+A target is a module with `one(data)`, which raises where a promise about any bytes whatever is broken, and `seeds()`,
+sound inputs to begin with. Whatever makes `one` raise is kept as a file in tests/fuzz/corpus/TARGET/.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+import sys
+from pathlib import Path
+from types import ModuleType
+
+FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
+SUPPORT = ("scratch", "limited_disk", "plain_index", "sound_records", "damage")
+
+
+def load(name: str, folder: Path | None = None) -> ModuleType:
+    """A module of tests/support/, or of another folder, once, under the name that the fixture `support` gives it."""
+    folder = folder or Path(__file__).parent
+    full_name = f"flightlog_tests_{folder.name}_{name}"
+    if full_name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(full_name, folder / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[full_name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[full_name]
+
+
+def target_names() -> list[str]:
+    return sorted(path.stem for path in (FUZZ / "targets").glob("*.py"))
+
+
+def load_target(name: str) -> ModuleType:
+    for each in SUPPORT:
+        load(each)
+    return load(name, FUZZ / "targets")
+
+
+def corpus(name: str) -> list[bytes]:
+    """What is kept of earlier runs, in the order of the names."""
+    return [path.read_bytes() for path in sorted((FUZZ / "corpus" / name).glob("*"))]
+
+
+class BrokenPromiseError(AssertionError):
+    """A target raised; the message says with which input."""
+
+
+def attempt(target: ModuleType, data: bytes) -> None:
+    """Raises BrokenPromiseError, with the input, where the target raises."""
+    try:
+        target.one(data)
+    except Exception as e:
+        raise BrokenPromiseError(f"{target.__name__}: {type(e).__name__}: {e}; input {data!r}") from e
+
+
+def run_drawn(name: str, seed: int, count: int) -> None:
+    """`count` inputs that follow from the seed."""
+    target, damaged = load_target(name), load("damage").damaged
+    known = target.seeds() + corpus(name)
+    dice = random.Random(f"{name} {seed}")
+    for _ in range(count):
+        attempt(target, damaged(dice.choice(known), dice, known))
