@@ -72,10 +72,14 @@ check: $(VENV)/.all .dev/flightlog
 bench: $(VENV)/.all
 	$(PY) -m flightlog.tools.bench
 
+$(VENV)/.fuzz: $(VENV)/.core
+	@$(PIP) install -q -e '.[fuzz]'
+	@touch $@
+
 # SECONDS are those of all targets together; FUZZ="walk crc" names some of them. What was found stays in .fuzz/found.
 SECONDS ?= 600
 JOBS ?= 1
-fuzz: $(VENV)/.all
+fuzz: $(VENV)/.all $(VENV)/.fuzz
 	$(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
 
 clean:

@@ -27,6 +27,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -114,6 +115,8 @@ def decode_seal(raw: bytes) -> Seal | None:
             (counts[topic],) = TOPIC_COUNT.unpack_from(raw, at)
             at += TOPIC_COUNT.size
     except struct.error:
+        return None
+    if at != len(raw) - CRC.size or any(after <= before for before, after in pairwise((-1, *places))):
         return None
     return Seal(base, size, end, records, first, last, block_crcs, places, counts)
 

@@ -1,8 +1,8 @@
 """Runs the fuzz targets, one after the other or several at a time, and says how often each was executed.
 
-A target is `tests/fuzz/**/fuzz_NAME.c`, built by the Makefile beside it, or `fuzz_NAME.py`, started with this Python.
-Either takes libFuzzer's arguments and ends with libFuzzer's statistics. `tests/fuzz/corpus/NAME/` holds its inputs and
-`fuzz_NAME.dict` beside it, if there is one, its words.
+A target is `tests/fuzz/**/fuzz_NAME.c`, built by the Makefile beside it, or `tests/fuzz/targets/NAME.py`, run by
+atheris (run_files.py). Either takes libFuzzer's arguments and ends with libFuzzer's statistics.
+`tests/fuzz/corpus/NAME/` holds its inputs and `fuzz_NAME.dict` beside it, if there is one, its words.
 
 Everything goes into one folder (`--work`, default `.fuzz`): `build/`, `corpus/NAME/` with what this and earlier runs
 added to the corpus, `logs/NAME.txt`, and `found/NAME-…` with every input that broke something. Such an input is tried
@@ -53,7 +53,7 @@ class Target:
     def command(self) -> list[str]:
         if self.source.suffix == ".c":
             return [str(self.build / self.source.stem)]
-        return [sys.executable, "-P", str(self.source)]
+        return [sys.executable, "-P", str(HERE / "run_files.py"), self.name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class Outcome:
 
 
 def targets(build: Path) -> list[Target]:
-    sources = [*HERE.rglob("fuzz_*.c"), *HERE.rglob("fuzz_*.py")]
+    sources = [*HERE.rglob("fuzz_*.c"), *(HERE / "targets").glob("*.py")]
     return sorted((Target(source, build) for source in sources), key=lambda target: target.name)
 
 

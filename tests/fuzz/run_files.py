@@ -1,9 +1,8 @@
-"""Fuzzing guided by coverage, with atheris (the extra `fuzz`), until it is stopped or finds something:
+"""One target of tests/fuzz/targets/ under atheris (the extra `fuzz`), guided by coverage:
 
-    run_files.py TARGET [FOLDER] [-max_total_time=60 ...]
+    run_files.py NAME [libFuzzer's options] [FOLDER ...]
 
-New inputs go to FOLDER, a temporary one by default; options with a dash are libFuzzer's. An input that breaks a promise
-is left where `-artifact_prefix` says, and its bytes belong into tests/fuzz/corpus/TARGET/ once the cause is mended.
+Its sound inputs are put into the first folder. `run.py` and `make fuzz` call this; given a file, it tries that alone.
 """
 
 from __future__ import annotations
@@ -11,17 +10,13 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
-import tempfile
 from pathlib import Path
 
 import atheris
 
 
 def main() -> None:
-    name, *rest = sys.argv[1:]
-    folders = [each for each in rest if not each.startswith("-")]
-    folder = Path(folders[0] if folders else tempfile.mkdtemp(prefix=f"corpus-{name}-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    name, *arguments = sys.argv[1:]
     with atheris.instrument_imports(include=["flightlog"]):
         path = Path(__file__).parents[1] / "support" / "fuzzing.py"
         spec = importlib.util.spec_from_file_location("flightlog_tests_support_fuzzing", path)
@@ -30,10 +25,11 @@ def main() -> None:
         spec.loader.exec_module(fuzzing)
         target = fuzzing.load_target(name)
     logging.disable()
-    for number, data in enumerate(target.seeds() + fuzzing.corpus(name)):
-        (folder / f"seed-{number}").write_bytes(data)
-    options = ["-max_len=8192", "-timeout=60", "-rss_limit_mb=2048", *(each for each in rest if each.startswith("-"))]
-    atheris.Setup([sys.argv[0], *options, str(folder)], target.one)
+    folder = next((Path(each) for each in arguments if Path(each).is_dir()), None)
+    if folder is not None:
+        for number, data in enumerate(target.seeds()):
+            (folder / f"seed-{number}").write_bytes(data)
+    atheris.Setup([sys.argv[0], *arguments], target.one)
     atheris.Fuzz()
 
 

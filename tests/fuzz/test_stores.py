@@ -110,6 +110,7 @@ def test_a_flipped_bit_in_any_body_is_found(sound: Callable[[str], Path], tmp_pa
     root = Path(shutil.copytree(sound("closed"), tmp_path / "store"))
     with flightlog.open_read_only(root) as view:
         read = [(key, m) for key in view.queues() for m in view.read(*key) if m.batch_index is None and m.body]
+        end = view.end_physical_offset
     assert len(read) > 90
     for number, (key, message) in enumerate(read):
         base = message.physical_offset // 4096 * 4096
@@ -118,8 +119,11 @@ def test_a_flipped_bit_in_any_body_is_found(sound: Callable[[str], Path], tmp_pa
         at = raw.index(message.body, message.physical_offset - base) + number % len(message.body)
         path.write_bytes(raw[:at] + bytes([raw[at] ^ 1 << number % 8]) + raw[at + 1 :])
         with flightlog.open_read_only(root) as view:
-            with pytest.raises(CorruptRecordError):
-                list(view.read(*key))
+            if message.physical_offset + message.size < end:
+                with pytest.raises(CorruptRecordError):
+                    list(view.read(*key))
+            else:  # nothing follows: the log ends before it, and the view says so
+                assert any(str(message.physical_offset) in damage for damage in view.report.damage)
             assert all(m.physical_offset != message.physical_offset for m in view.read(*key, on_corrupt="skip"))
             assert any(f.offset == message.physical_offset for f in view.verify().findings)
         path.write_bytes(raw)

@@ -30,7 +30,7 @@ SEALS = st.builds(
     Seal,
     *(INT64, INT64, INT64, INT64, INT64, INT64),
     block_crcs=st.lists(st.integers(0, (1 << 32) - 1), max_size=5).map(tuple),
-    boundaries=st.lists(INT64, max_size=5).map(tuple),
+    boundaries=st.sets(st.integers(0, (1 << 63) - 1), max_size=5).map(sorted).map(tuple),
     topics=st.dictionaries(TOPIC, INT64, max_size=5),
 )
 

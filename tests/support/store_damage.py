@@ -97,7 +97,7 @@ def rename(path: Path, files: list[Path], dice: random.Random) -> str:
     else:
         name += dice.choice((".tmp", ".bak", "x"))
     target = path.with_name(name)
-    if not target.is_dir():
+    if target != path and not target.is_dir():
         dice.choice((shutil.move, shutil.copyfile))(path, target)
     return f"is {name} too, or instead"
 

@@ -21,8 +21,9 @@ def one(data: bytes) -> None:
     assert 0 <= inner_count(found) <= MAX_COUNT
     for (name, queue_id), offset in light_places("orders", data):
         assert is_light(name) and queue_id == 0 and offset >= 0
-    for topic in (SCHEDULE_TOPIC, "orders"):
-        assert -(1 << 63) <= RULES.tags_code(topic, data, 1_700_000_000_000) < 1 << 63
+    for stored_ms in (1_700_000_000_000, (1 << 63) - 1, -(1 << 63)):
+        assert -(1 << 63) <= RULES.tags_code(SCHEDULE_TOPIC, data, stored_ms) < 1 << 63
+    assert -(1 << 31) <= RULES.tags_code("orders", data, 0) < 1 << 31
 
 
 def seeds() -> list[bytes]:

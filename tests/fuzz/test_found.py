@@ -1,0 +1,134 @@
+"""What fuzzing and looking for it found, by name: files that once broke a reader, or made it take without bound."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from crc32c import crc32c
+
+import flightlog
+from flightlog import Message, StoreSettings
+from flightlog.engine.dispatching import dispatch_rules
+from flightlog.index.batch_queue import READ_SIZE, BatchQueue
+from flightlog.index.batch_unit import BATCH_UNIT_SIZE
+from flightlog.index.index_geometry import find_index_geometry, usual_geometry
+from flightlog.index.queue_sync import Unsynced
+from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.store.deleted_topics import deleted_path
+from flightlog.store.disk import RealDisk
+from flightlog.store.errors import ConfigFileError, StrayFileError
+from flightlog.store.light_queues import light_places
+from flightlog.store.log_files import list_log_files
+from flightlog.store.salvage import next_intact
+from flightlog.store.seal import CRC, Seal, decode_seal, read_seal, seal_path
+from flightlog.store.segment import Segment, segment_name
+
+SIZE = 1 << 40
+"""Bytes of a file that is one large hole."""
+
+
+@pytest.fixture
+def disk(support: Callable[[str], ModuleType]) -> Any:
+    """It fails a test that reads much."""
+    return support("limited_disk").LimitedDisk(1000, 64 << 20, 8 << 20)
+
+
+def hole(path: Path, content: bytes = b"") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    os.truncate(path, SIZE)
+    return path
+
+
+def test_a_light_queue_offset_of_thousands_of_digits_is_none() -> None:
+    digits = "1" * 5000
+    raw = f"INNER_MULTI_DISPATCH\x01%LMQ%a,%LMQ%b\x02INNER_MULTI_QUEUE_OFFSET\x01{digits},7\x02".encode()
+    assert light_places("orders", raw) == [(("%LMQ%b", 0), 7)]
+
+
+def test_a_delay_level_of_thousands_of_digits_is_none() -> None:
+    rules = dispatch_rules(StoreSettings())
+    assert rules.tags_code(SCHEDULE_TOPIC, f"DELAY\x01{'1' * 5000}\x02".encode(), 1000) == 0
+    assert rules.tags_code(SCHEDULE_TOPIC, b"DELAY\x019999999999\x02", 1000) == 1000 + 2 * 3_600_000
+
+
+def test_a_time_of_delivery_fits_its_entry() -> None:
+    """No CRC covers a record's store time."""
+    latest = (1 << 63) - 1
+    assert dispatch_rules(StoreSettings()).tags_code(SCHEDULE_TOPIC, b"DELAY\x011\x02", latest) == latest
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "..", "", "a/b", "a\\u0000"])
+def test_a_deleted_topic_is_no_way_out_of_the_folder(name: str, tmp_path: Path) -> None:
+    """What is left of a deleted topic's queues is removed: an empty folder beside them went, too."""
+    root, beside = tmp_path / "store", tmp_path / "store" / "elsewhere"
+    with flightlog.open(root, StoreSettings.small()) as store:
+        store.put(Message("orders", b"body"))
+    beside.mkdir()
+    deleted_path(root).write_text(f'{{"deletedBelow": {{"{name}": 100}}}}')
+    with pytest.raises(ConfigFileError, match=r"deleted-topics\.json.*name"):
+        flightlog.open(root)
+    assert beside.is_dir()
+    with flightlog.open_read_only(root) as view:
+        assert [m.body for m in view.read("orders")] == [b"body"]
+        assert not view.verify().is_clean
+
+
+def test_a_segment_named_beyond_what_offsets_can_be_is_a_stray(tmp_path: Path) -> None:
+    name = f"{10**20 // 4096 * 4096 - 4096:020d}"
+    (tmp_path / name).write_bytes(bytes(4096))
+    with pytest.raises(StrayFileError, match=name):
+        list_log_files(RealDisk(), tmp_path)
+    found = list_log_files(RealDisk(), tmp_path, tolerant=True)
+    assert found.bases == [] and len(found.notes) == 1
+
+
+def test_a_seal_of_any_length_is_read_only_as_far_as_one_can_be(disk: Any, tmp_path: Path) -> None:
+    hole(seal_path(tmp_path, 0), b"FLSEAL01")
+    assert read_seal(disk, tmp_path, Segment(disk, tmp_path / "none", 0, 4096)) is None
+
+
+@pytest.mark.parametrize("boundaries", [(-5,), (0, 0), (7, 3)])
+def test_boundaries_of_a_seal_ascend_from_the_segments_start(boundaries: tuple[int, ...]) -> None:
+    assert decode_seal(Seal(0, 4096, 4000, 2, 1, 2, (5,), boundaries, {"t": 2}).encode()) is None
+    sound = Seal(0, 4096, 4000, 2, 1, 2, (5,), (0, 7), {"t": 2})
+    assert decode_seal(sound.encode()) == sound
+
+
+def test_a_seal_with_bytes_behind_it_is_none() -> None:
+    body = Seal(0, 4096, 4000, 2, 1, 2, (5,), (0, 7), {"t": 2}).encode()[: -CRC.size] + b"more"
+    assert decode_seal(body + CRC.pack(crc32c(body))) is None
+
+
+def test_a_batch_queue_is_read_as_far_as_it_was_written(disk: Any, tmp_path: Path) -> None:
+    file_entries = SIZE // BATCH_UNIT_SIZE
+    os.truncate(hole(tmp_path / "q" / segment_name(0)), file_entries * BATCH_UNIT_SIZE)
+    queue = BatchQueue(disk, tmp_path / "q", file_entries, Unsynced(), in_memory=True)
+    queue.load()
+    assert (queue.end, len(queue.batches)) == (0, 0)
+    assert disk.read_size <= READ_SIZE
+
+
+def test_an_index_file_larger_than_rocketmq_maps_has_no_geometry(disk: Any, tmp_path: Path) -> None:
+    size = 40 + 84 * (SIZE // 84)
+    os.truncate(hole(tmp_path / "index" / "20231114221320123", b"\0" * 35 + b"\1\0\0\0\2"), size)
+    assert usual_geometry(size) is None
+    assert find_index_geometry(disk, tmp_path) is None
+
+
+def test_looking_for_a_record_behind_damage_reads_what_resembles_one_once(
+    support: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    """Every twelve bytes claim to begin a record that reaches to the segment's end."""
+    disk = support("limited_disk").LimitedDisk(100_000, 4 << 20, 1 << 20)
+    size = 1 << 18
+    path = tmp_path / segment_name(0)
+    claims = ((size - at).to_bytes(4, "big") + b"\xda\xa3\x20\xa7    " for at in range(0, size, 12))
+    path.write_bytes(b"".join(claims))
+    assert next_intact(Segment(disk, path, 0, size), 0, size) is None
+    assert disk.read_size < 5 * size
