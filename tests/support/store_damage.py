@@ -84,7 +84,7 @@ def swap(path: Path, files: list[Path], dice: random.Random) -> str:
 
 def duplicate(path: Path, files: list[Path], dice: random.Random) -> str:
     other = dice.choice(files)
-    shutil.copyfile(path, other)
+    other.write_bytes(path.read_bytes())
     return f"copied over {other.name}"
 
 
