@@ -21,7 +21,7 @@ SITES = {
     "close": 30,
 }
 """Site (see tests/support/cut_fate.py) -> among how many of its visits one is chosen for an end."""
-STEPS_MAX = 3000
+STEPS_MAX, DIRECTED_STEPS_MAX = 3000, 300
 """Calls of a thread whose end does not come: its site was visited too rarely."""
 Kind = tuple[str, bool]
 """How the writer ends, and whether the disk runs full before."""
@@ -79,7 +79,7 @@ def choose(number: int, dice: random.Random, *, can_lose_power: bool, lies: bool
         nth=dice.randint(1, SITES.get(site, 1)),
         after=dice.random() < 0.5,
         delay_ms=dice.randint(1, dice.choice((300, 3000))),
-        steps=dice.randint(30, 200) if end == "close" else STEPS_MAX,
+        steps=dice.randint(30, 200) if end == "close" else DIRECTED_STEPS_MAX if site else STEPS_MAX,
         is_left=end != "close" and not is_full and dice.random() < 0.3,
         flush_interval_ms=dice.choice((3, 20, 200)),
         log_size_max=dice.choice((1 << 20, 2 << 20, 4 << 20)),

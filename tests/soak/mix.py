@@ -69,7 +69,7 @@ class Mix:
     def _run(self) -> None:
         steps, deadline_s = 0, time.monotonic() + STARVED_S
         while not self._is_done(steps):
-            if time.monotonic() > deadline_s:
+            if self._is_full and time.monotonic() > deadline_s:
                 raise TimeoutError(f"{steps} calls, {self._refusals} refusals, {self._since_refusal} puts since")
             [call] = self._dice.choices(self._calls, self._weights)
             self._began_after = self._fate.has_come
