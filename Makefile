@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test check bench fuzz clean
+.PHONY: help venv demo test check bench fuzz soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -21,6 +21,7 @@ help:
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks so far'
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
+	@echo 'make soak    a store under load, kills, power cuts and full disks for an hour, or MINUTES=600'
 	@echo 'make venv    $(VENV) with everything that the targets above need'
 	@echo 'make clean   remove $(VENV) and everything that was built'
 
@@ -81,6 +82,12 @@ SECONDS ?= 600
 JOBS ?= 1
 fuzz: $(VENV)/.all $(VENV)/.fuzz
 	$(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
+
+# Power cuts and full disks need root. SEED=7 repeats a run; CUTS=1000000 simulates so many power cuts behind it.
+MINUTES ?= 60
+CUTS ?= 0
+soak: $(VENV)/.all
+	$(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) .dev .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -60,6 +60,10 @@ class Soak:
         self._views = [View(self._errors, f"{seed} {number}") for number in range(VIEWS)]
         self.counts: Counter[str] = Counter()
 
+    @property
+    def can_lose_power(self) -> bool:
+        return self._place.can_lose_power
+
     def __enter__(self) -> Soak:
         for view in self._views:
             view.do({"open": str(self._place.store)})

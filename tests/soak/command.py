@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,10 +18,12 @@ from flightlog.tools.output import Output
 from flightlog.tools.program import EXIT_FINDINGS, run_program
 from flightlog.tools.words import count_text, seconds_text
 from tests.soak.campaign import Soak
-from tests.soak.episodes import FIRST
+from tests.soak.episodes import kinds_first
 from tests.soak.ledger import Finding
+from tests.support import cut_writer
 from tests.support.mounts import why_none
 
+CUT_CAMPAIGN = Path(cut_writer.__file__).with_name("cut_campaign.py")
 TOLD_EVERY_S = 60
 
 
@@ -41,7 +45,8 @@ class Progress:
             counts, acknowledged = self._soak.counts, self._soak.ledger.acknowledged
             said = ", ".join(f"{counts[name]} {name}" for name in ("episodes", "kills", "cuts", "full disks"))
             print(f"soak: {seconds_text(self.passed_s)}: {said}, {acknowledged} messages", file=sys.stderr, flush=True)
-        return episodes >= len(FIRST) and self.passed_s >= self._limit_s
+        first = kinds_first(can_lose_power=self._soak.can_lose_power)
+        return episodes >= len(first) and self.passed_s >= self._limit_s
 
     def bar(self) -> Bar:
         return Bar("soak", max(round(self._limit_s), 1), lambda: round(self.passed_s))
@@ -69,9 +74,9 @@ def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tupl
     ]
 
 
-def _run(arguments: argparse.Namespace) -> int:
-    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
-    reason = why_none()
+def _soak(arguments: argparse.Namespace, seed: int) -> int:
+    """The real thing. Returns how many findings there were; nothing is left behind unless there were some."""
+    reason = "asked for" if arguments.plain else why_none()
     print(f"soak: seed {seed}, {arguments.minutes:g} minutes", file=sys.stderr)
     if reason is not None:
         print(f"soak: kills alone, neither power cuts nor full disks: {reason}", file=sys.stderr)
@@ -89,15 +94,47 @@ def _run(arguments: argparse.Namespace) -> int:
             print(f"soak: store, ledger, episodes and logs are kept in {folder}", file=sys.stderr)
         passed_s = progress.passed_s
     Output().facts(_summary(soak, passed_s, seed, findings))
-    if findings:
-        return EXIT_FINDINGS
-    shutil.rmtree(folder)
-    return 0
+    if not findings:
+        shutil.rmtree(folder)
+    return findings
+
+
+def _simulate(cuts: int, seed: int) -> int:
+    """Cuts on a disk in memory, in as many processes as there are cores. Returns how many of those found something."""
+    parts = len(os.sched_getaffinity(0))
+    print(
+        f"soak: {cuts} simulated cuts of seed {seed}, in {count_text(parts, 'process', 'processes')}", file=sys.stderr
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "0"}  # a seed is one life there, sets of texts included
+    with tempfile.TemporaryDirectory(prefix="flightlog-cuts-") as folder:
+        processes = []
+        for part in range(parts):
+            command = [sys.executable, "-P", str(CUT_CAMPAIGN), f"{folder}/{part}", "--seed", str(seed)]
+            command += ["--part", f"{part}/{parts}", "--cuts", str(-(-cuts // parts))]
+            processes.append(subprocess.Popen(command, env=environment))
+        try:
+            with Bar("simulated cuts"):
+                return sum(process.wait() != 0 for process in processes)
+        finally:
+            for process in processes:
+                process.kill()
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    seed = arguments.seed if arguments.seed is not None else random.SystemRandom().randrange(1 << 31)
+    findings = _soak(arguments, seed)
+    if arguments.cuts:
+        findings += _simulate(arguments.cuts, seed)
+    return EXIT_FINDINGS if findings else 0
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="make soak")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--seed", type=int, help="of an earlier run, to have its episodes again")
+    parser.add_argument("--cuts", type=int, default=0, help="simulated power cuts behind it")
+    parser.add_argument(
+        "--plain", action="store_true", help="in a plain folder, as where nobody may mount: kills alone"
+    )
     parser.add_argument("--lies", action="store_true", help="writers whose syncs do nothing: they must be found out")
     return run_program(lambda: _run(parser.parse_args(arguments)))

@@ -35,6 +35,8 @@ WEIGHTS: dict[Kind, int] = {
     ("kill", True): 7,
     ("cut", True): 7,
 }
+WITHOUT_MOUNT: list[Kind] = [("kill", False), ("close", False)]
+"""What can happen in a plain folder."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,14 @@ class Episode:
     seed: int
 
 
+def kinds_first(*, can_lose_power: bool) -> list[Kind]:
+    """What every soak begins with."""
+    return [kind for kind in FIRST if can_lose_power or kind in WITHOUT_MOUNT]
+
+
 def choose(number: int, dice: random.Random, *, can_lose_power: bool, lies: bool) -> Episode:
-    kinds = {kind: weight for kind, weight in WEIGHTS.items() if can_lose_power or not (kind[1] or kind[0] == "cut")}
-    first = [kind for kind in FIRST if kind in kinds]
+    kinds = {kind: weight for kind, weight in WEIGHTS.items() if can_lose_power or kind in WITHOUT_MOUNT}
+    first = kinds_first(can_lose_power=can_lose_power)
     end, is_full = first[number] if number < len(first) else dice.choices(list(kinds), list(kinds.values()))[0]
     is_directed = number >= len(first) and end != "close" and not is_full and dice.random() < 0.5
     site = dice.choice(list(SITES)) if is_directed else ""

@@ -1,6 +1,6 @@
 """`make soak`: a store under mixed load, killed, cut off its power and starved of room, for as long as is asked.
 
-    run.py --minutes 60 [--seed 7] [--cuts 1000000]
+    run.py --minutes 60 [--seed 7] [--cuts 1000000] [--plain]
 
 Says its seed first and sums up at the end; exits with 1 if something was found, and says where the store was kept. The
 same file is the program of its writers (`run.py writer PLACE`) and of its views (`run.py reader SEED`).
