@@ -117,14 +117,28 @@ class Soak:
 
     def _write(self, episode: Episode) -> Told:
         """Let a writer live; returns what it said when it has ended."""
-        told, deadline_s = Told(), time.monotonic() + HUNG_S
-        is_full = False
+        told = Told()
         self._writer.tell(asdict(episode))
+        try:
+            self._listen(episode, told)
+        except BaseException:
+            if told.end is None and told.pid:
+                kill_if_alive(told.pid)
+            raise
+        if told.came and episode.end != "close":
+            expected = (SIGKILL,) if episode.end == "kill" else (0, SIGBUS)
+        else:
+            expected = (0,)
+        if told.end not in expected:
+            raise Finding(f"a writer ended with {told.end}, expected {expected}")
+        return told
+
+    def _listen(self, episode: Episode, told: Told) -> None:
+        deadline_s, is_full = time.monotonic() + HUNG_S, False
         while told.end is None:
             try:
                 line = self._writer.next_line(deadline_s)
             except TimeoutError:
-                kill_if_alive(told.pid)
                 raise Finding(f"a writer did not end within {HUNG_S} s") from None
             except EndedError as e:
                 raise Finding(str(e)) from None
@@ -135,13 +149,6 @@ class Soak:
                 self._place.take_all_room()
             if is_full and episode.end == "close" and self._all_were_refused(told):
                 self._place.give_room_back()
-        if told.came and episode.end != "close":
-            expected = (SIGKILL,) if episode.end == "kill" else (0, SIGBUS)
-        else:
-            expected = (0,)
-        if told.end not in expected:
-            raise Finding(f"a writer ended with {told.end}, expected {expected}")
-        return told
 
     @staticmethod
     def _all_were_refused(told: Told) -> bool:
