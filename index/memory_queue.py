@@ -34,9 +34,12 @@ class MemoryQueue:
 
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds."""
-        if min_physical_offset <= 0:
-            return
-        self.min_index = search_offset(self.units, min_physical_offset, self.min_index, self.end)
+        before = -1
+        while min_physical_offset > 0 and before < self.min_index < self.end:
+            before = self.min_index
+            self.min_index = search_offset(self.units, min_physical_offset, before, self.end)
+            if not len(self.units(self.min_index, 1)):  # the search may have met a file that the writer removes
+                self.skip_removed()
 
     def truncate(self, end: int) -> None:
         """Forget, in memory only, everything from entry `end` on."""

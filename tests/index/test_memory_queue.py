@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flightlog.index.consume_queue import ConsumeQueue
 from flightlog.index.memory_queue import MemoryQueue
 from flightlog.index.queue_unit import FILLER, UNIT_DTYPE, decode_units
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk import RealDisk, RealFile
 
 ENTRIES = 10
 
@@ -169,3 +169,31 @@ def test_files_that_the_writer_removed_since_are_no_entries(tmp_path: Path) -> N
     queue.skip_removed()
     assert (queue.min_index, places(queue)) == (25, list(range(25, 40)))
     assert len(queue.units(20, 20)) == 0 and queue.units(25, 3)["physical_offset"].tolist() == [25, 26, 27]
+
+
+class RemovingDisk(RealDisk):
+    """Removes two files at the n-th opening of one: a writer that cleans up in the middle of a view's look."""
+
+    def __init__(self, folder: Path, nth: int) -> None:
+        self._folder, self._left = folder, nth
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        self._left -= 1
+        if self._left == 0:
+            for old in sorted(self._folder.iterdir())[:2]:
+                old.unlink()
+        return super().open(path, writable=writable, create=create)
+
+
+@pytest.mark.parametrize("nth", range(1, 12))
+@pytest.mark.parametrize("start", [20, 23, 38, 45, 50])
+def test_files_that_go_while_the_start_is_looked_for(start: int, nth: int, tmp_path: Path) -> None:
+    on_disk(tmp_path, 0, range(45))
+    disk = RemovingDisk(tmp_path, 0)
+    below = ConsumeQueue(disk, tmp_path, ENTRIES)
+    below.load(thorough=True)
+    queue = MemoryQueue(below)
+    queue.put(45, units(*range(45, 50)))
+    disk._left = nth
+    queue.set_min_offset(start)
+    assert queue.min_index == start and places(queue) == list(range(start, 50))

@@ -20,10 +20,10 @@ from flightlog.tools.words import count_text, seconds_text
 from tests.soak.campaign import Soak
 from tests.soak.episodes import kinds_first
 from tests.soak.ledger import Finding
-from tests.support import cut_writer
+from tests.support import mounts
 from tests.support.mounts import why_none
 
-CUT_CAMPAIGN = Path(cut_writer.__file__).with_name("cut_campaign.py")
+SIMULATED_CUTS = Path(mounts.__file__).with_name("simulated_cuts.py")
 TOLD_EVERY_S = 60
 
 
@@ -109,7 +109,7 @@ def _simulate(cuts: int, seed: int) -> int:
     with tempfile.TemporaryDirectory(prefix="flightlog-cuts-") as folder:
         processes = []
         for part in range(parts):
-            command = [sys.executable, "-P", str(CUT_CAMPAIGN), f"{folder}/{part}", "--seed", str(seed)]
+            command = [sys.executable, "-P", str(SIMULATED_CUTS), f"{folder}/{part}", "--seed", str(seed)]
             command += ["--part", f"{part}/{parts}", "--cuts", str(-(-cuts // parts))]
             processes.append(subprocess.Popen(command, env=environment))
         try:
