@@ -29,7 +29,7 @@ import numpy as np
 
 from ..index.batch_queue import BatchQueue
 from ..index.queue_table import Queue, QueueTable
-from ..index.queue_unit import QueueUnit
+from ..index.queue_unit import QueueUnit, valid_mask
 from ..schedule.delay_levels import SCHEDULE_TOPIC
 from ..store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
 from ..store.holds import Hold, Holds
@@ -249,6 +249,11 @@ class QueueReader:
                 if on_corrupt == "raise":
                     raise missing_file(self._reader, key, index, queue.end)
                 behind = min(queue.next_file_index(index), queue.end)
+                self.corrupt_skipped += behind - index
+                index = behind
+                continue
+            if on_corrupt == "skip" and isinstance(queue, BatchQueue) and not valid_mask(units).any():
+                behind = queue.next_listed(index)  # damage can leave out more than can be counted one by one
                 self.corrupt_skipped += behind - index
                 index = behind
                 continue

@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from ..store.frame import Rows
-from ..store.inner_batch import inner_count
+from ..store.inner_batch import MAX_COUNT, inner_count
 from ..store.properties import decode_properties
 from ..store.queue_offsets import QueueKey
-from ..store.record import INT64_MAX, is_safe_topic
+from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
 from ..store.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from .batch_queue import BatchQueue
 from .batch_unit import BATCH_UNIT_DTYPE, NOT_COMPACTED, BatchUnits
 from .dispatch_rules import DispatchCount, DispatchRules
 from .queue_table import QueueTable
@@ -54,9 +55,21 @@ def dispatch_batches(
         for unit in (units[i : i + 1] for i in range(len(units))):
             base, physical_offset = int(unit["base"][0]), int(unit["physical_offset"][0])
             if base > queue.end:
+                if not _can_be_missing(queue, base, physical_offset):
+                    count.impossible.append((physical_offset, base))
+                    continue
                 count.gaps.setdefault(key, queue.end)
             count.starts[key] = min(count.starts.get(key, base), base)
             count.ends[key] = base + int(unit["count"][0])
             if len(queue.put_batches(unit)):
                 count.entries += 1
                 count.first_put = min(physical_offset, INT64_MAX if count.first_put is None else count.first_put)
+
+
+def _can_be_missing(queue: BatchQueue, base: int, physical_offset: int) -> bool:
+    """Whether the messages between a queue's end and a batch can have been in the log at all; see dispatch.py."""
+    if not len(queue.batches):
+        return True  # where this queue began nobody knows
+    before = int(queue.batches["physical_offset"][-1])
+    room = physical_offset - before if before < physical_offset else physical_offset
+    return base - queue.end <= room // FIXED_V1_V4_SIZE * MAX_COUNT

@@ -147,6 +147,14 @@ class BatchQueue:
         next_number = number + self._file_entries - number % self._file_entries
         return max(self._index_of(next_number - self._first), index + 1)
 
+    def next_listed(self, index: int) -> int:
+        """Queue offset of the first message in a batch at or behind `index`; the end if there is none."""
+        batches = self._batches
+        place = int(np.searchsorted(batches["base"].astype(np.int64), index, side="right"))
+        if place and index < int(batches["base"][place - 1]) + int(batches["count"][place - 1]):
+            return index
+        return self._index_of(place)
+
     def _index_of(self, place: int) -> int:
         batches = self._batches
         return int(batches["base"][place]) if place < len(batches) else self.end

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from crc32c import crc32c
 
@@ -15,9 +17,10 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.dispatching import dispatch_rules
 from flightlog.index.batch_queue import READ_SIZE, BatchQueue
-from flightlog.index.batch_unit import BATCH_UNIT_SIZE
+from flightlog.index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from flightlog.index.index_geometry import find_index_geometry, usual_geometry
 from flightlog.index.queue_sync import Unsynced
+from flightlog.index.queue_table import BATCH_QUEUE_FOLDER
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
 from flightlog.store.deleted_topics import deleted_path
 from flightlog.store.disk import RealDisk
@@ -132,3 +135,43 @@ def test_looking_for_a_record_behind_damage_reads_what_resembles_one_once(
     path.write_bytes(b"".join(claims))
     assert next_intact(Segment(disk, path, 0, size), 0, size) is None
     assert disk.read_size < 5 * size
+
+
+@pytest.fixture
+def batches(tmp_path: Path) -> Path:
+    """A store with an inner batch of two messages ten times; its queue is gone and is told from the log again."""
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+        for number in range(10):
+            store.put_batch([Message("batches", b"%d" % number), Message("batches", b"more")])
+    shutil.rmtree(tmp_path / "store" / BATCH_QUEUE_FOLDER)
+    return tmp_path / "store"
+
+
+def test_a_flipped_bit_in_the_queue_offset_of_a_batch_makes_no_endless_queue(batches: Path) -> None:
+    """No CRC covers it. A reader that skips damage went through four thousand million places, one by one."""
+    path = batches / "commitlog" / segment_name(0)
+    raw = path.read_bytes()
+    at = raw.index(b"\0\0\0\0\0\0\0\x12") + 3  # 18, where the last one belongs
+    path.write_bytes(raw[:at] + b"\1" + raw[at + 1 :])
+    with flightlog.open_read_only(batches) as view:
+        assert view.queues()["batches", 0] == (0, 18)
+        assert len(list(view.read("batches"))) == 18
+        assert any("queue offset 4294967314" in damage for damage in view.report.damage)
+    with flightlog.open(batches) as store:
+        assert len(list(store.read("batches"))) == 18
+
+
+def test_a_batch_queue_that_leaves_out_more_than_can_be_counted(batches: Path) -> None:
+    with flightlog.open(batches):
+        pass
+    path = batches / BATCH_QUEUE_FOLDER / "batches" / "0" / segment_name(0)
+    units = np.frombuffer(bytearray(path.read_bytes()), BATCH_UNIT_DTYPE)
+    units["base"][5:10] += 1 << 50
+    path.write_bytes(units.tobytes())
+    with flightlog.open_read_only(batches) as view:
+        queue = view._table.get(("batches", 0))
+        assert isinstance(queue, BatchQueue)
+        queue.load()  # past whatever looks at a queue's last entry
+        assert queue.end == (1 << 50) + 20
+        assert len(list(view.read("batches", on_corrupt="skip"))) == 10
+        assert view.corrupt_skipped == (1 << 50) + 10
