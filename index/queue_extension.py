@@ -37,6 +37,8 @@ HEAD_SIZE = HEAD.size
 assert HEAD_SIZE == 20
 HEAD_DTYPE = np.dtype([("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp_ms", ">i8"), ("map_size", ">i2")])
 REST_IS_FILLER = struct.pack(">h", -1)
+READ_SIZE = 1 << 20
+"""Bytes read at once: garbage among the addresses must not ask for all of a file."""
 FILE_TAIL_SIZE = 4
 """Bytes at the end of a file that no unit touches."""
 
@@ -76,10 +78,13 @@ class QueueExtension:
 
     def _resolve_in_file(self, units: Units, at: NDArray[np.int64], number: int) -> None:
         places = units["tags_code"][at].astype(np.int64) - ADDRESS_BASE - number * self.file_size
-        here = (places >= 0) & (places < self.file_size)
-        first, last = int(places[here].min()), int(places[here].max())
-        raw = self._read(number, first, min(last + HEAD_SIZE, self.file_size) - first)
+        here = np.flatnonzero((places >= 0) & (places < self.file_size))
+        here = here[np.argsort(places[here], kind="stable")]
+        last, first, raw = int(places[here[-1]]), 0, b""
         for index, place in zip(at[here].tolist(), places[here].tolist(), strict=True):
+            if place + HEAD_SIZE > first + len(raw):
+                first = place
+                raw = self._read(number, first, min(last + HEAD_SIZE - first, self.file_size - first, READ_SIZE))
             unit = _decode(raw, place - first)
             if unit is not None:
                 units["tags_code"][index] = unit.tags_code

@@ -17,6 +17,7 @@ from ..store.light_queues import is_light
 from ..store.queue_offsets import QueueKey
 from ..store.record import is_safe_topic
 from ..store.segment import segment_base
+from ..store.settings import MAX_SEGMENT_SIZE
 from .batch_queue import BatchQueue
 from .batch_unit import BATCH_UNIT_SIZE
 from .consume_queue import ConsumeQueue
@@ -244,7 +245,7 @@ def find_extension_file_size(disk: Disk, root: Path) -> int | None:
     one."""
     for _, folder in list_queue_folders(disk, root, EXTENSION_FOLDER):
         for entry in disk.list(folder):
-            if segment_base(entry.name) is not None and entry.size:
+            if segment_base(entry.name) is not None and 0 < entry.size <= MAX_SEGMENT_SIZE:
                 return entry.size
     return None
 
@@ -291,7 +292,7 @@ def _find_file_size(disk: Disk, root: Path, kind: str) -> int | None:
     votes: Counter[int] = Counter()
     for _, folder in list_queue_folders(disk, root, kind):
         for entry in disk.list(folder):
-            if segment_base(entry.name) is not None and entry.size:
+            if segment_base(entry.name) is not None and 0 < entry.size <= MAX_SEGMENT_SIZE:
                 votes[entry.size] += 1
                 if votes[entry.size] == ENOUGH_VOTES:
                     return entry.size

@@ -126,13 +126,15 @@ def seal_path(root: Path, base: int) -> Path:
 
 
 def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
-    """The segment's seal, or None if it is missing, damaged or another segment's."""
+    """The segment's seal, or None if it is missing, cannot be read, is damaged or another segment's."""
     try:
         file = disk.open(seal_path(root, segment.base))
     except FileNotFoundError:
         return None
     try:
         seal = decode_seal(file.read(0, min(file.size(), segment.size + SMALL_SIZE)))
+    except DiskError:
+        return None  # as good as missing: whoever seals writes it anew
     finally:
         file.close()
     return seal if seal and (seal.base, seal.segment_size) == (segment.base, segment.size) else None

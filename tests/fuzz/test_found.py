@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from collections.abc import Callable
@@ -175,3 +176,18 @@ def test_a_batch_queue_that_leaves_out_more_than_can_be_counted(batches: Path) -
         assert queue.end == (1 << 50) + 20
         assert len(list(view.read("batches", on_corrupt="skip"))) == 10
         assert view.corrupt_skipped == (1 << 50) + 10
+
+
+def test_a_seal_on_a_bad_sector_is_written_anew(support: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    """It is a shortcut; a store that had one could not be closed."""
+    settings = StoreSettings(segment_size=4096, allocate_step_size=4096)
+    with flightlog.open(tmp_path, settings) as store:
+        store.put_many([Message("orders", bytes(1000)) for _ in range(9)])
+    bad = support("disks").FaultyDisk()
+    bad.fail("read", "seals/", errno.EIO)
+    with flightlog.open_read_only(tmp_path, disk=bad) as view:
+        assert sum("a seal that is damaged" in finding.meaning for finding in view.verify().findings) == 2
+    with flightlog.open(tmp_path, settings, disk=bad) as store:
+        store.put(Message("orders", b"goes on"))
+    with flightlog.open_read_only(tmp_path) as view:
+        assert view.verify().is_clean and view.verify().sealed_segments >= 2

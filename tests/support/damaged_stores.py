@@ -203,6 +203,7 @@ class Case:
                 return
             self.stored[result.physical_offset, None] = _digest(b"after the damage")
             self._read_again(store, result)
+            self._try(store.close, DiskError)  # it seals full segments, and a folder may stand where a seal is to come
         with flightlog.open(self.root, settings, disk=self.disk) as again:
             self._read_again(again, result)
         with flightlog.open_read_only(self.root, disk=self.disk) as view:
