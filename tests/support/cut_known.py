@@ -63,7 +63,7 @@ class Known:
             round_number, number = line["deletes"]
             self._in_doubt = (round_number, number)
         elif "deleted" in line:
-            self._delete()
+            self._delete(is_known=True)
             self.done["delete_topic"] += 1
         elif "tries" in line:
             self._counts.append(line["tries"])
@@ -74,9 +74,10 @@ class Known:
             self._log_start = max(self._log_start, line["cleaned"])
             self.done["removed segments"] += line["segments"]
 
-    def _delete(self) -> None:
+    def _delete(self, is_known: bool) -> None:
+        """`is_known`: and not only that none of the messages is there, which may all have been lost."""
         assert self._in_doubt is not None
-        self._doomed_from, self._in_doubt, self._is_gone = self._in_doubt, None, True
+        self._doomed_from, self._in_doubt, self._is_gone = self._in_doubt, None, is_known
         self.must = {place: what for place, what in self.must.items() if place[0] != DOOMED}
 
     def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
@@ -89,7 +90,7 @@ class Known:
             if any(head < self._in_doubt for head in doomed):
                 self._in_doubt = None  # it has not happened: all of it must be there
             else:
-                self._delete()
+                self._delete(is_known=any(topic == DOOMED for topic, _, _ in self.must))
         assert min(doomed, default=self._doomed_from) >= self._doomed_from, "a deleted topic's messages are back"
         if self._is_gone:
             assert not doomed and not self._keys_of_doomed(store)
