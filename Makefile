@@ -12,12 +12,13 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test check bench fuzz soak clean
+.PHONY: help venv demo test check bench fuzz soak coverage clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    put, kill, recover, read, then scan with Spark (installs what it needs into $(VENV))'
 	@echo 'make test    the test suite in several processes; more with PYTEST_ARGS="-k name --full"'
+	@echo 'make coverage  how much of store, index and engine the suite runs'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks so far'
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
@@ -61,6 +62,16 @@ demo: $(VENV)/.core
 test: $(VENV)/.all
 	$(VENV)/bin/pytest -n auto --dist loadgroup --benchmark-disable $(PYTEST_ARGS)
 
+# FLIGHTLOG_ROOT: where the rooms are, for children that run in other folders.
+coverage: $(VENV)/.all
+	@rm -rf .coverage
+	FLIGHTLOG_ROOT=$(CURDIR) $(PY) -m coverage run -m pytest \
+	    -n auto --dist loadgroup --benchmark-disable $(PYTEST_ARGS)
+	@$(PY) -m coverage combine -q
+	@$(PY) -m coverage report
+	@$(PY) -m coverage json -q -o .coverage/report.json
+	@$(PY) tests/support/covered_rooms.py .coverage/report.json
+
 # mypy knows the root as `flightlog` through this link. It is not in git: it makes a recursive grep loop.
 .dev/flightlog:
 	@mkdir -p .dev && ln -sfn .. $@
@@ -90,6 +101,6 @@ soak: $(VENV)/.all
 	$(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 
 clean:
-	rm -rf $(VENV) .dev .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .dev .coverage .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f store/native/*.so
