@@ -15,7 +15,7 @@ struct columns_input {
 };
 
 /* An int64 column: of each number the input has two bytes, or all eight where those are FFFF. */
-static inline struct bytes take_column64(struct source *source, size_t count) {
+UNWATCHED static struct bytes take_column64(struct source *source, size_t count) {
     uint8_t *column = exactly(8 * count);
     for (size_t i = 0; i < count; i++) {
         const uint64_t small = take(source, 2), number = small == 0xFFFF ? take(source, 8) : small;
@@ -61,7 +61,7 @@ static inline void drop_columns(const struct columns_input *input) {
     drop_shared(&input->shared);
 }
 
-static inline int is_inside(struct bytes starts, struct bytes sizes, struct bytes data, size_t i, struct bytes *part) {
+UNWATCHED static int is_inside(struct bytes starts, struct bytes sizes, struct bytes data, size_t i, struct bytes *part) {
     int64_t start, size;
     memcpy(&start, starts.data + 8 * i, 8);
     memcpy(&size, sizes.data + 8 * i, 8);
@@ -71,7 +71,7 @@ static inline int is_inside(struct bytes starts, struct bytes sizes, struct byte
 }
 
 /* 0 if a part of it lies outside of the data. */
-static inline int record_of(const struct columns_input *input, size_t i, int64_t physical_offset,
+UNWATCHED static int record_of(const struct columns_input *input, size_t i, int64_t physical_offset,
                             struct record *record) {
     *record = input->shared;
     record->physical_offset = physical_offset;

@@ -2,11 +2,11 @@
  * gather_ranges and encode_columns while the columns change between the pass that adds up sizes and the one that copies,
  * and within either: nothing is written beyond the room that the first pass asked for.
  */
+#include "columns_input.h"
+
 #include "meddle.h"
 
 #include "columns.c"
-
-#include "columns_input.h"
 
 #define ROOM_MAX ((int64_t)8 << 20) /* of at most twelve records of 64 KiB each this is far more than any sum */
 

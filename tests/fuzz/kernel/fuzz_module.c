@@ -14,17 +14,17 @@
 
 int LLVMFuzzerRunDriver(int *count, char ***arguments, int (*target)(const uint8_t *data, size_t size));
 
-/* i: integer, b: buffer, w: buffer to write to, o: true or false */
+/* i: integer, b: buffer, o: true or false */
 static const struct function {
     const char *name;
     PyObject *(*call)(PyObject *module, PyObject *const *arguments, Py_ssize_t count);
     const char *arguments;
 } functions[] = {
-    {"walk", py_walk, "biiiow"},
-    {"encode_record", py_encode_record, "wiiiiiiiibibiibbb"},
-    {"walk_places", py_walk_places, "bbbiow"},
-    {"gather", py_gather, "bbbw"},
-    {"encode_columns", py_encode_columns, "wiiiiibbbbbbbbbbbbb"},
+    {"walk", py_walk, "biiiob"},
+    {"encode_record", py_encode_record, "biiiiiiiibibiibbb"},
+    {"walk_places", py_walk_places, "bbbiob"},
+    {"gather", py_gather, "bbbb"},
+    {"encode_columns", py_encode_columns, "biiiiibbbbbbbbbbbbb"},
     {"masked_crc32", NULL, "b"},
     {"_masked_crc32_all_ways", NULL, "b"},
 };
@@ -34,6 +34,8 @@ static const struct function {
 struct call {
     struct source source;
     uint8_t *pool;
+    struct bytes copies[ARGUMENTS_MAX]; /* memory of one argument alone, of exactly its size; NULL if it has none */
+    struct bytes before[ARGUMENTS_MAX]; /* what stood in every buffer before the call */
     PyObject *arguments[ARGUMENTS_MAX];
     Py_ssize_t refcounts[ARGUMENTS_MAX];
     Py_ssize_t count;
@@ -64,13 +66,17 @@ static PyObject *take_integer(struct source *source) {
     }
 }
 
-/* Where it lies in the pool, and how: the same bytes for two arguments as easily as bytes that only touch. */
-static PyObject *take_buffer(struct call *call, int written) {
+/*
+ * Some bytes of the pool, and how they are handed over: mostly a copy that ends where the buffer does, so that the first
+ * byte beyond is seen; or the pool's own, so that two arguments may share them.
+ */
+static PyObject *take_buffer(struct call *call, Py_ssize_t i) {
     const uint8_t kind = (uint8_t)take(&call->source, 1);
     const size_t start = take(&call->source, 2) % (POOL_SIZE + 1);
     size_t size = take(&call->source, 2);
     if (size > POOL_SIZE - start) size = POOL_SIZE - start;
     char *const at = (char *)call->pool + start;
+    call->before[i] = copy_of((const uint8_t *)at, size);
     switch (kind % 16) {
     case 15: return some_wrong_object((uint8_t)take(&call->source, 1));
     case 14: return PyByteArray_FromStringAndSize(at, (Py_ssize_t)size);
@@ -82,17 +88,21 @@ static PyObject *take_buffer(struct call *call, int written) {
         Py_DECREF(view), Py_DECREF(step), Py_DECREF(slice);
         return strided;
     }
+    case 11:
+    case 10: return PyBytes_FromStringAndSize(at, (Py_ssize_t)size);
+    case 9:
+    case 8: return PyMemoryView_FromMemory(at, (Py_ssize_t)size, PyBUF_WRITE);
     default:
-        if (!written && kind % 2) return PyBytes_FromStringAndSize(at, (Py_ssize_t)size);
-        return PyMemoryView_FromMemory(at, (Py_ssize_t)size, PyBUF_WRITE);
+        call->copies[i] = copy_of((const uint8_t *)at, size);
+        return PyMemoryView_FromMemory((char *)(uintptr_t)call->copies[i].data, (Py_ssize_t)size, PyBUF_WRITE);
     }
 }
 
-static PyObject *take_argument(struct call *call, char kind) {
+static PyObject *take_argument(struct call *call, char kind, Py_ssize_t i) {
     switch (kind) {
     case 'i': return take_integer(&call->source);
     case 'o': return PyBool_FromLong((long)take(&call->source, 1) & 1);
-    default: return take_buffer(call, kind == 'w');
+    default: return take_buffer(call, i);
     }
 }
 
@@ -113,22 +123,26 @@ static void check_let_go(PyObject *argument) {
     Py_DECREF(none);
 }
 
-/* The record that was written is one, whatever of it lay where it now stands. */
+static int is_part(const uint8_t *data, uint64_t position, uint32_t size, struct bytes part) {
+    return size == part.size && (size == 0 || memcmp(data + position, part.data, size) == 0);
+}
+
+/* The record that was written is the one that was asked for, whatever of it lay where it now stands. */
 static void check_encoded(const struct call *call, int32_t size) {
+    enum { BODY = 14, TOPIC, PROPERTIES };
     Py_buffer target;
     struct frame_row row;
     size_t rows = 0;
     CHECK(PyObject_GetBuffer(call->arguments[0], &target, PyBUF_SIMPLE) == 0);
-    const int64_t start = PyLong_AsLongLong(call->arguments[1]);
-    const int64_t base = (int64_t)((uint64_t)PyLong_AsLongLong(call->arguments[6]) - (uint64_t)start);
-    int64_t position = start;
+    const int64_t start = PyLong_AsLongLong(call->arguments[1]), offset = PyLong_AsLongLong(call->arguments[6]);
     CHECK(start >= 0 && start + size <= target.len);
-    const enum walk_end end =
-        walk_frames(target.buf, &position, start + size, base, 1, (uint8_t *)&row, 1, &rows);
-    /* The base of a record at the lowest offsets may lie below all that there is. */
-    if (PyLong_AsLongLong(call->arguments[6]) >= INT64_MIN + start) {
-        CHECK(end == END && rows == 1 && position == start + size && row.crc_ok == 1);
-    }
+    const uint8_t *at = (const uint8_t *)target.buf + start;
+    int64_t position = 0;
+    CHECK(walk_frames(at, &position, size, offset, 1, (uint8_t *)&row, 1, &rows) == END);
+    CHECK(rows == 1 && position == size && row.crc_ok == 1);
+    CHECK(is_part(at, row.body_position, row.body_size, call->before[BODY]));
+    CHECK(is_part(at, row.topic_position, row.topic_size, call->before[TOPIC]));
+    CHECK(is_part(at, row.properties_position, row.properties_size, call->before[PROPERTIES]));
     PyBuffer_Release(&target);
 }
 
@@ -149,7 +163,7 @@ static int one_call(const uint8_t *data, size_t size) {
     memcpy(call.pool, call.source.data + call.source.size - given, given < POOL_SIZE ? given : POOL_SIZE);
     call.source.size -= given;
     for (Py_ssize_t i = 0; i < call.count; i++) {
-        call.arguments[i] = take_argument(&call, function->arguments[i]);
+        call.arguments[i] = take_argument(&call, function->arguments[i], i);
         CHECK(call.arguments[i] != NULL);
     }
     for (Py_ssize_t i = 0; i < call.count; i++) call.refcounts[i] = Py_REFCNT(call.arguments[i]);
@@ -161,6 +175,10 @@ static int one_call(const uint8_t *data, size_t size) {
     if (result == NULL) {
         check_error();
         CHECK(memcmp(call.pool, before.data, POOL_SIZE) == 0);
+        for (Py_ssize_t i = 0; i < call.count; i++) {
+            const struct bytes copy = call.copies[i];
+            CHECK(copy.size == 0 || memcmp(copy.data, call.before[i].data, copy.size) == 0);
+        }
     } else if (function->call == py_encode_record) {
         check_encoded(&call, (int32_t)PyLong_AsLong(result));
     }
@@ -171,6 +189,8 @@ static int one_call(const uint8_t *data, size_t size) {
     for (Py_ssize_t i = 0; i < call.count; i++) {
         check_let_go(call.arguments[i]);
         Py_DECREF(call.arguments[i]);
+        drop(call.copies[i]);
+        drop(call.before[i]);
     }
     drop(before);
     free(call.pool);

@@ -39,13 +39,14 @@ static enum walk_end expected_at(const struct places *places, size_t i, struct f
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct source source = {data, size};
     struct places places;
-    places.check_crc = (int)take(&source, 1) & 1;
+    const uint8_t kind = (uint8_t)take(&source, 1);
+    places.check_crc = kind & 1;
     const size_t capacity = take(&source, 1) % (PLACES_MAX + 2);
     const size_t wanted = take(&source, 1) % (PLACES_MAX + 1);
     places.physical_base = (int64_t)take(&source, 8);
     places.starts = take_bytes(&source, 8 * wanted);
     places.sizes = take_bytes(&source, 8 * wanted);
-    places.log = take_rest(&source);
+    places.log = take_log(&source, kind & 2, places.physical_base);
 
     const struct ranges ranges = {places.log, places.starts.data, places.sizes.data};
     uint8_t *rows = table_of(capacity);

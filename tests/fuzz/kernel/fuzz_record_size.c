@@ -12,17 +12,26 @@ static int64_t expected_size(const struct record *record) {
     return size <= 2147483647 ? (int64_t)size : 0;
 }
 
+/* A small number, one near a limit of the format or of C, or any. */
+static uint64_t take_number(struct source *source) {
+    static const uint64_t limits[] = {127, 32767, 2147483647, UINT32_MAX, INT64_MAX, UINT64_MAX};
+    const uint8_t kind = (uint8_t)take(source, 1);
+    if (kind < 64) return kind;
+    if (kind == 255) return take(source, 8);
+    return limits[kind % 6] + (uint64_t)(int64_t)(int16_t)take(source, 2);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct source source = {data, size};
     const uint8_t kind = (uint8_t)take(&source, 1);
     struct record record = {0};
     record.magic = kind & 1 ? MAGIC_V1 : kind & 2 ? MAGIC_V2 : (int32_t)take(&source, 4);
     record.sys_flag = (int32_t)take(&source, 4);
-    record.born_host.size = kind & 4 ? (size_t)born_host_size(record.sys_flag) : take(&source, 1);
-    record.store_host.size = kind & 8 ? (size_t)store_host_size(record.sys_flag) : take(&source, 8);
-    record.topic.size = take(&source, kind & 16 ? 1 : 8);
-    record.properties.size = take(&source, kind & 32 ? 2 : 8);
-    record.body.size = take(&source, kind & 64 ? 4 : 8);
+    record.born_host.size = kind & 4 ? take_number(&source) : (size_t)born_host_size(record.sys_flag);
+    record.store_host.size = kind & 8 ? take_number(&source) : (size_t)store_host_size(record.sys_flag);
+    record.topic.size = take_number(&source);
+    record.properties.size = take_number(&source);
+    record.body.size = take_number(&source);
     const char *refusal = NULL;
     const int32_t found = record_size(&record, &refusal);
     CHECK(found == expected_size(&record));

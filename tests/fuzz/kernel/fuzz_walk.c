@@ -106,12 +106,13 @@ static void check_cut(const struct walk *whole, size_t size, const uint8_t *rows
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct source source = {data, size};
     struct walk walk;
-    walk.check_crc = (int)take(&source, 1) & 1;
+    const uint8_t kind = (uint8_t)take(&source, 1);
+    walk.check_crc = kind & 1;
     const size_t step = 1 + take(&source, 1) % 8;
     const size_t cut = take(&source, 2);
     walk.start = (int64_t)take(&source, 2);
     walk.physical_base = (int64_t)take(&source, 8);
-    walk.log = take_rest(&source);
+    walk.log = take_log(&source, kind & 2, (int64_t)((uint64_t)walk.physical_base + (uint64_t)walk.start));
 
     const size_t capacity = walk.log.size / RECORD_SIZE_MIN + 1;
     uint8_t *rows = table_of(capacity);

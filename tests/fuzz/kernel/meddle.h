@@ -3,7 +3,7 @@
  * that the kernel makes, one step of a script from the input is taken, which may change any byte; above all those that
  * were just read. A value that is checked, then loaded a second time and used, is so found out at once.
  *
- * Include this first, then the source of the kernel that is to be watched.
+ * Include what else is needed first, then this, then the sources of the kernel that are to be watched.
  */
 #ifndef FLIGHTLOG_FUZZ_MEDDLE_H
 #define FLIGHTLOG_FUZZ_MEDDLE_H

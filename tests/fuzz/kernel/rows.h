@@ -2,29 +2,48 @@
 #ifndef FLIGHTLOG_FUZZ_ROWS_H
 #define FLIGHTLOG_FUZZ_ROWS_H
 
+#include "byteorder.h"
 #include "fuzz.h"
 
 #define RECORD_SIZE_MIN 91 /* V1, IPv4 hosts, nothing in it */
 
+/*
+ * The rest of the input as a log whose first byte has this physical offset. With `repairs`, every frame gets the offset
+ * of its place: without, of the frames that the fuzzer copies and moves hardly one would be a record.
+ */
+UNWATCHED static struct bytes take_log(struct source *source, int repairs, int64_t physical_offset) {
+    const struct bytes log = take_rest(source);
+    uint8_t *const data = (uint8_t *)(uintptr_t)log.data;
+    for (size_t at = 0; repairs && log.size - at >= RECORD_SIZE_MIN;) {
+        uint32_t size;
+        memcpy(&size, data + at + SIZE_AT, 4);
+        store64(data + at + PHYSICAL_OFFSET_AT, (int64_t)((uint64_t)physical_offset + at));
+        size = big32(size);
+        if (size < RECORD_SIZE_MIN || size > log.size - at) break;
+        at += size;
+    }
+    return log;
+}
+
 /* A table for so many rows, of exactly their size, filled with a pattern that no row has. */
-static inline uint8_t *table_of(size_t rows) {
+UNWATCHED static uint8_t *table_of(size_t rows) {
     uint8_t *table = exactly(rows * sizeof(struct frame_row));
     memset(table, 0xA5, rows * sizeof(struct frame_row));
     return table;
 }
 
-static inline struct frame_row row_at(const uint8_t *table, size_t i) {
+UNWATCHED static struct frame_row row_at(const uint8_t *table, size_t i) {
     struct frame_row row;
     memcpy(&row, table + i * sizeof row, sizeof row);
     return row;
 }
 
-static inline void check_untouched(const uint8_t *table, size_t from, size_t rows) {
+UNWATCHED static void check_untouched(const uint8_t *table, size_t from, size_t rows) {
     for (size_t i = from * sizeof(struct frame_row); i < rows * sizeof(struct frame_row); i++) CHECK(table[i] == 0xA5);
 }
 
 /* Its parts lie one behind the other and fill the record to the byte. */
-static inline void check_shape(const struct frame_row *row) {
+UNWATCHED static void check_shape(const struct frame_row *row) {
     const int32_t magic = (int32_t)row->magic;
     CHECK(magic == MAGIC_V1 || magic == MAGIC_V2);
     const int64_t hosts = born_host_size((int32_t)row->sys_flag) + store_host_size((int32_t)row->sys_flag);
