@@ -220,6 +220,10 @@ class Soak:
         self.ledger.settle(log.frames, there, log.start)
         if episode.is_left:
             shutil.rmtree(store)
+            return
+        for kept in (store / "flightlog").glob("cut-*"):  # else nights of them fill the disk
+            kept.unlink()
+            self.counts["torn tails"] += 1
 
     @staticmethod
     def _verify(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> None:

@@ -64,6 +64,7 @@ def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tupl
         ("kills", f"{counts['kills']}"),
         ("power cuts", f"{counts['cuts']}"),
         ("clean closes", f"{counts['closes']}"),
+        ("torn tails", f"{counts['torn tails']} cut and kept aside"),
         ("full disks", f"{counts['full disks']}"),
         ("cleanings", f"{ledger.cleanings}"),
         ("topics deleted", f"{ledger.deletions}"),

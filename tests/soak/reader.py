@@ -8,6 +8,7 @@ knows, for on a disk without power it may; the view is then opened anew.
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import select
@@ -61,6 +62,7 @@ class Follower:
         if self._view is not None:
             self._view.close()
             self._view = None
+            gc.collect()  # nothing of it may hold a file: its disk is unmounted next, perhaps
 
     def _look(self, view: flightlog.ReadOnlyStore) -> None:
         view.refresh()
