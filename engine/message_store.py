@@ -201,8 +201,8 @@ class MessageStore(TopicWriting, ReadableStore):
         note, deleted = self._deleted_file, self._deleted
 
         def finish() -> None:
+            note.write(deleted, pending=[])
             deleted.pending = []
-            note.write(deleted)
 
         self._topic_table.delete(name, lambda: self._upkeep.delete_topic(name, note), finish)
 

@@ -77,6 +77,9 @@ class TopicTable:
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
         self._is_unsaved = self._save_failed = False
+        self._finish_deletion: Callable[[], None] | None = None
+        """What a deletion has yet to do once the file is without its topic: until then, the next open would take a
+        topic of that name for deleted, also one that was made since."""
 
     def load(
         self,
@@ -188,15 +191,16 @@ class TopicTable:
             return topic
 
     def delete(self, name: str, delete_queues: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Delete a topic: first its queues, then here, then `finish`. Raises TopicNotFoundError, DiskError."""
+        """Delete a topic: first its queues, then here, then `finish`; if one of the last two fails, the next save does
+        them. Raises TopicNotFoundError, DiskError."""
         with self._lock:
             if name not in self._topics:
                 raise TopicNotFoundError(self._root, name, "it cannot be deleted")
             delete_queues()
             self._routes.pop(name, None)
             del self._topics[name]
+            self._is_unsaved, self._finish_deletion = True, finish
             self._save(self._topics)
-            finish()
 
     def _set(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
@@ -230,6 +234,9 @@ class TopicTable:
         document = self._document | {"dataVersion": version, "topicConfigTable": table}
         self._file.write(document)
         self._document = document
+        if self._finish_deletion is not None:
+            self._finish_deletion()
+            self._finish_deletion = None
         self._is_unsaved = self._save_failed = False
 
 

@@ -137,6 +137,7 @@ class QueueExtension:
             raw = self._read(number, first, last - first + (unit.size if unit is not None else 0))
             if raw:
                 self._write(number, first, raw)
+                self._unsynced.note(self._path(number), is_new=True)  # its maker died before it had synced the name
 
     def expire(self, min_address: int) -> list[Path]:
         """Remove the files whose units all lie before an address, but never the last one; returns what was removed."""

@@ -172,11 +172,15 @@ def check(mark: Mark, found: Found, *, was_cut: bool) -> None:
 
 
 def _check_deletions(mark: Mark, found: Found) -> None:
+    """A topic that was deleted is not there; one that is being deleted, all of it or nothing."""
+    begins: dict[str, int] = {}
     for topic, below, is_confirmed in mark.deletions:
+        first = begins.get(topic, 0)
+        begins[topic] = below
         there = [number for number in found.places if number < below and mark.offered[number].topic == topic]
         assert not (there and is_confirmed), f"topic {topic} was deleted, and {there} are there"
-        sure = mark.acknowledged[: mark.sure_count]
-        wanted = [place for place in sure if place.key[0] == topic and place.number < below]
+        sure = [place for place in mark.acknowledged[: mark.sure_count] if place.key[0] == topic]
+        wanted = [place for place in sure if first <= place.number < below]
         lost = [place for place in wanted if place.physical_offset >= found.min_physical_offset]
         lost = [place for place in lost if place.number not in found.places]
         assert not (there and lost), f"topic {topic} was deleted in part: {there} are there, {lost[:3]} are not"

@@ -37,7 +37,7 @@ STEPS = 110
 BATCH_FILE_ENTRIES = 4
 CONFIGURED = ("made-0", "made-1")
 """Topics that are made, changed and deleted, and never put to."""
-SEGMENTS_MAX = 4
+SEGMENTS_MAX = 2
 """More than that make retention more likely: a small store is opened sooner."""
 FAULTS = (
     *(("sync", "commitlog", errno.EIO), ("sync", "consumequeue", errno.EIO), ("sync", "index", errno.EIO)),
@@ -205,7 +205,7 @@ class History:
             *((24, self._puts.put), (14, self._puts.put_many), (5, self._puts.put_async), (4, self._puts.put_batch)),
             *((4, self._puts.append_columns), (5, self._flush), (6, self._dispatch), (7, self._flush_queues)),
             *((6, self._flush_index), (3, self._configure), (2, self._delete_topic), (3, self._ask), (1, self._verify)),
-            *((12 if len(self._open_store._log.reader.segments) > SEGMENTS_MAX else 2, self._clean_up),),
+            *((14 if len(self._open_store._log.reader.segments) > SEGMENTS_MAX else 2, self._clean_up),),
             *((5, self._fail_soon), (3, lambda: self._end(self._close)), (1, lambda: self._end(self._kill))),
             *((2, lambda: self._end(self._cut)),),
         )

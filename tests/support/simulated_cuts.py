@@ -86,8 +86,12 @@ class Cut(NamedTuple):
 class Campaign:
     """The histories `first`, `first + step`, … of one seed, as many as it takes."""
 
-    def __init__(self, folder: Path, seed: int, *, first: int = 0, step: int = 1) -> None:
+    def __init__(
+        self, folder: Path, seed: int, *, first: int = 0, step: int = 1, say: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """`say` is told how far it is after every history."""
         self._root, self._seed, self._next, self._step = folder / "store", seed, first, step
+        self._say = say
         self._root.mkdir(parents=True, exist_ok=True)
         self._parts: Parts = _load("histories").Parts(*map(_load, PARTS))
         self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = 0
@@ -107,6 +111,7 @@ class Campaign:
                     self._look(history, index, cut)
                     if self.cuts >= wanted:
                         break
+                self._say(f"history {index}: {self.cuts} cuts so far")
 
     def repeat(self, index: int, number: int) -> None:
         """One cut of one history again."""
@@ -257,7 +262,7 @@ def main() -> int:
     given = parser.parse_args()
     native.use(given.kernel)
     first, step = map(int, given.part.split("/"))
-    campaign = Campaign(given.folder, given.seed, first=first, step=step)
+    campaign = Campaign(given.folder, given.seed, first=first, step=step, say=lambda text: print(text, flush=True))
     began_s = time.process_time()
     try:
         if given.repeat:
