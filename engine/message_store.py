@@ -26,7 +26,15 @@ from ..index.queue_table import QueueTable
 from ..store.clock import Clock, SystemClock
 from ..store.column_records import AppendResult
 from ..store.disk import Disk, RealDisk
-from ..store.errors import FlightlogError, ForkedStoreError, StoreClosedError, UsageError
+from ..store.errors import (
+    DiskError,
+    DiskFullError,
+    FlightlogError,
+    ForkedStoreError,
+    StoreClosedError,
+    SyncFailedError,
+    UsageError,
+)
 from ..store.lock import watch_fork
 from ..store.message import Message, PutResult
 from ..store.settings import StoreSettings
@@ -204,7 +212,12 @@ class MessageStore(TopicWriting, ReadableStore):
             note.write(deleted, pending=[])
             deleted.pending = []
 
-        self._topic_table.delete(name, lambda: self._upkeep.delete_topic(name, note), finish)
+        try:
+            self._topic_table.delete(name, lambda: self._upkeep.delete_topic(name, note), finish)
+        except DiskError as e:  # with a full disk, what has begun is done by the next open
+            if isinstance(e, SyncFailedError) or (name in deleted.pending and not isinstance(e, DiskFullError)):
+                self._upkeep.poison(e)
+            raise
 
     def _default_queue_count(self) -> int:
         return self.settings.default_queue_count

@@ -306,6 +306,9 @@ def test_a_tail_that_is_lost_does_not_hide_what_comes_after(
         ("sync", "deleted-topics", errno.EIO, SyncFailedError),
         ("remove", "consumequeue", errno.EIO, DiskError),
         ("write", "topics.json", errno.ENOSPC, DiskFullError),
+        ("sync", "topics.json", errno.EIO, SyncFailedError),
+        ("sync", "checkpoint", errno.EIO, SyncFailedError),
+        ("write", "checkpoint", errno.EIO, DiskError),
     ],
 )
 def test_a_failing_disk(
