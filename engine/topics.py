@@ -97,7 +97,9 @@ class TopicTable:
         gone = [name for name in pending if self._topics.pop(name, None) is not None]
         if gone:
             self._save(self._topics)
+        before = dict(self._topics)
         add_found(self._topics, queue_keys, self._settings, grows=grows)
+        self._is_unsaved = grows and self._topics != before  # else a clean close would lose what the kill did not
         for name in batch_topics & self._topics.keys():  # what lies there decides, as in RocketMQ
             self._topics[name] = of_batches(self._topics[name])
         self._routes = {name: _Route(topic) for name, topic in self._topics.items()}

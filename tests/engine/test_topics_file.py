@@ -154,3 +154,18 @@ def test_a_disk_without_room_for_the_file_does_not_stop_the_store(
     with flightlog.open(tmp_path, SETTINGS) as store:
         assert set(store.topics()) == {"t", "u"}
     assert_clean(tmp_path)
+
+
+def test_queues_that_outlived_a_kill_outlive_the_close_behind_it(tmp_path: Path, assert_clean: AssertClean) -> None:
+    """What recovery learns of a topic from its queues goes into the file: after a clean close nobody looks again."""
+    store = flightlog.open(tmp_path, SETTINGS)
+    store.create_topic("t", 1)
+    store.put(Message("t", b"", queue_id=3))
+    store._upkeep.poison(InterruptedError("killed"))
+    store.close()
+    for _ in range(3):
+        with flightlog.open(tmp_path, SETTINGS) as store:
+            topic = store.topic("t")
+            assert topic is not None and (topic.read_queue_count, topic.write_queue_count) == (4, 4)
+    assert topics_json(tmp_path)["topicConfigTable"]["t"]["writeQueueNums"] == 4
+    assert_clean(tmp_path)
