@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     Live = Callable[[int, int], None]
     LiveAll = Callable[[list[int], int, str], None]
 
+MACHINE = tuple(f"machine_{part}" for part in ("disk", "model", "messages", "questions", "store", "puts", "life"))
 PROGRAM = Path(__file__).parents[1] / "support" / "lives.py"
 
 
@@ -52,3 +54,13 @@ def live_all(tmp_path: Path) -> LiveAll:
         print(*said)
 
     return run
+
+
+@pytest.fixture
+def machine(support: Callable[[str], ModuleType]) -> Iterator[ModuleType]:
+    """The state machine, and all that it is made of."""
+    for name in ("process", "power", "model", "questions", *MACHINE):
+        support(name)
+    logging.disable()  # a store that was killed is worth a warning elsewhere
+    yield support("machine")
+    logging.disable(logging.NOTSET)

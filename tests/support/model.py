@@ -104,14 +104,16 @@ class Model:
         """Bytes left in the segment that the log ends in."""
         return self.segment_size - self.end % self.segment_size
 
-    def put(self, message: Message, now_ms: int, store_host: tuple[str, int]) -> Record:
+    def put(self, message: Message, now_ms: int, store_host: tuple[str, int], *, batch_at: int | None = None) -> Record:
+        """`batch_at`: the queue offset of an inner batch, which stands in no queue of this kind."""
         size = self.size_of(message, store_host)
         if size + FILLER_SIZE > self.room():
             self.end += self.room()
         timestamp_ms = max(now_ms, self.last_timestamp_ms)
         key = (message.topic, message.queue_id or 0)
-        is_listed = message.sys_flag & 12 in (0, 8)
-        queue_offset = len(self.queues.get(key, ())) if is_listed else 0
+        is_batch = batch_at is not None
+        is_listed = message.sys_flag & 12 in (0, 8) and not is_batch
+        queue_offset = batch_at if batch_at is not None else len(self.queues.get(key, ())) if is_listed else 0
         born_host = message.born_host or store_host
         properties = _properties(message)
         record = Record(
@@ -121,7 +123,7 @@ class Model:
             size=size,
             store_timestamp_ms=timestamp_ms,
             is_listed=is_listed,
-            is_indexed=message.sys_flag & 12 != 12,
+            is_indexed=message.sys_flag & 12 != 12 and not is_batch,
             tags=message.tags,
             keys=frozenset([*message.keys, *([message.uniq_key] if message.uniq_key else [])]),
             uniq_key=message.uniq_key,
