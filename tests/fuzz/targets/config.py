@@ -41,8 +41,7 @@ def _plain(data: bytes) -> Config | None:
 
 
 def _check_deleted(deleted: DeletedTopics) -> None:
-    for name in (*deleted.marked(), *deleted.pending):
-        assert is_safe_topic(name), "it names folders to be removed"
+    assert all(map(is_safe_topic, deleted.marked())), "they name folders to be removed"
     assert 0 <= deleted.highest <= INT64_MAX
     again = DeletedTopics.from_json(parse_config(json.dumps(deleted.to_json()).encode(), PATH), PATH)
     assert again.to_json() == deleted.to_json()
