@@ -77,7 +77,7 @@ class Mix:
                 call()
                 self._since_refusal += 1
             except DiskFullError:
-                if not self._is_full:
+                if not self._is_full or self._fate.is_coming:  # a disk without power may go on saying that it is full
                     raise
                 self._wait_for_room()
             if self._thread == 0 and not self._is_full:
