@@ -9,19 +9,53 @@ lives, so they can run beside each other.
 from __future__ import annotations
 
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.store import native
 from flightlog.store.progress import FLUSHED, ProgressPage
 from flightlog.store.segment import AppendSegment
 
+if TYPE_CHECKING:
+    from tests.conftest import Scale
+
+PROGRAM = Path(__file__).parents[1] / "support" / "simulated_cuts.py"
 SEED = int(os.environ["FLIGHTLOG_SEED"])
+CUTS_CI, CUTS_FULL = 2_000, 100_000
+PARTS = 8
+PURE_PARTS = (3, 7)
+KINDS_MIN = 25
 MUTANT_CUTS = 400
 
 Spoil = Callable[[pytest.MonkeyPatch], None]
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
+    """In a process of its own, where a seed is one life: sets of texts have one order there."""
+    cuts = scale.pick(ci=CUTS_CI, full=CUTS_FULL) // PARTS
+    kernel = "pure" if part in PURE_PARTS or "c" not in native.available() else "c"
+    command = [sys.executable, "-P", str(PROGRAM), str(tmp_path), "--seed", str(SEED), "--part", f"{part}/{PARTS}"]
+    done = subprocess.run(
+        [*command, "--cuts", str(cuts), "--kernel", kernel],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+    )
+    print(done.stdout)
+    assert done.returncode == 0, done.stdout + done.stderr
+    counted = re.search(r"(\d+) cuts .* syncs; (.*)\n", done.stdout)
+    assert counted is not None and int(counted[1]) >= cuts
+    assert len(counted[2].split(", ")) > KINDS_MIN
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
