@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.store import native
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.progress import BOOT, boot_number, progress_path
 
@@ -71,7 +72,7 @@ def sound(folder: Path, golden: Callable[[str], Path]) -> Callable[[str], Path]:
 def test_damage_of_every_kind(name: str, scale: Scale, sound: Callable[[str], Path], folder: Path) -> None:
     count = scale.pick(ci=50 if name in OURS else 12, full=5000)
     seed = os.environ["FLIGHTLOG_SEED"]
-    command = [sys.executable, "-P", str(PROGRAM), str(folder / f"cases-{name}"), "c", seed, "0", str(count)]
+    command = [sys.executable, "-P", str(PROGRAM), str(folder / f"cases-{name}"), native.NAME, seed, "0", str(count)]
     tried = subprocess.run([*command, str(sound(name))], capture_output=True, text=True)
     print(tried.stdout)
     assert tried.returncode == 0, tried.stdout + tried.stderr
