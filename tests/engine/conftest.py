@@ -14,7 +14,6 @@ import hashlib
 import ipaddress
 import json
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -267,18 +266,14 @@ def watch_opens() -> WatchOpens:
 
 
 @pytest.fixture(scope="session")
-def copy_as_killed() -> Callable[[Path, Path], Path]:
+def copy_as_killed(support: Callable[[str], ModuleType]) -> Callable[[Path, Path], Path]:
     """`copy_as_killed(live, target)`: the files as they are now. Within one boot that is what a SIGKILL leaves.
 
     The progress page comes first: beside a flush service at work, what it says must not be newer than what is copied.
+    A state file that the service renames between the listing and the copy is left out, as if it had not been written.
     """
 
-    def copy(live: Path, target: Path) -> Path:
-        shutil.copytree(live / "flightlog", target / "flightlog")
-        shutil.copytree(live, target, ignore=shutil.ignore_patterns("lock", "flightlog"), dirs_exist_ok=True)
-        (target / "lock").write_bytes(b"lock")
-        return target
-
+    copy: Callable[[Path, Path], Path] = support("killed_copy").copy_as_killed
     return copy
 
 
