@@ -48,7 +48,7 @@ from .cutting import cut_tail, remove_empty
 from .deleting import note_foreign_deletions
 from .dispatcher import Dispatcher
 from .dispatching import dispatch_rules
-from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence
+from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence, refuse_links
 from .key_recovery import open_index, recover_keys
 from .recovery import RecoveryReport, recover_queues
 from .topics import TopicTable
@@ -116,7 +116,8 @@ def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenP
 
 
 def _check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
-    """Never make a store in a folder that holds something else."""
+    """Never make a store in a folder that holds something else, nor open one that leads elsewhere."""
+    refuse_links(disk, path)
     names = {entry.name for entry in disk.list(path)}
     names -= {Path(name).parts[0] for name in settings.commit_log_folders + settings.commit_log_read_only_folders}
     has_log = COMMIT_LOG_FOLDER in names or LogFolders.of(path, settings).hold_segments(disk)

@@ -10,6 +10,7 @@ them by then. Segments that flightlog makes itself never lie behind the end that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..store.disk import Disk, DiskFile
@@ -71,20 +72,29 @@ def _copy(disk: Disk, kept: Path, dirty: list[tuple[Segment, int, int]], end: in
     target = disk.open(kept, writable=True, create=True)
     try:
         for segment, first, last in dirty:
-            for position in range(first, last, PIECE_SIZE):
-                piece = segment.read(position, min(PIECE_SIZE, last - position))
-                target.write(segment.base + position - end, piece)
+            for position, size in _written(segment.file, first, last):
+                target.write(segment.base + position - end, segment.read(position, size))
         target.sync()
     finally:
         target.close()
     disk.sync_folder(kept.parent)
 
 
+def _written(file: DiskFile, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """(position, size) of the pieces of [first, last) that were ever written: a hole of gigabytes takes no disk, and is
+    to take none when it is kept or zeroed."""
+    at: int | None = first
+    while at is not None and at < last and (at := file.next_data(at)) is not None and at < last:
+        stop = min(max(file.next_hole(at), at + 1), at + PIECE_SIZE, last)
+        yield at, stop - at
+        at = stop
+
+
 def _zero(disk: Disk, segment: Segment, first: int, last: int) -> None:
     file: DiskFile = disk.open(segment.path, writable=True)
     try:
-        for position in range(first, last, PIECE_SIZE):
-            file.write(position, bytes(min(PIECE_SIZE, last - position)))
+        for position, size in _written(file, first, last):
+            file.write(position, bytes(size))
         file.sync()
     finally:
         file.close()

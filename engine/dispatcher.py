@@ -141,7 +141,7 @@ class Dispatcher:
 
         if self.position < target:
             is_in_step = self.index_position == self.position
-            count = DispatchCount()
+            count = DispatchCount(reader.min_offset)
             dispatch_range(
                 *(reader, self._table, self._rules, self.position, target, count),
                 mapped=True,

@@ -45,14 +45,19 @@ def may_match_mask(queue: Queue, units: Units, wanted: TagFilter | None) -> NDAr
 
 
 class LastBatch:
-    """The inner batch that was read last: its messages come one after another, and it is to be unwrapped once."""
+    """The inner batch that was read last: its messages come one after another, and it is to be unwrapped once, also if
+    it cannot be."""
 
     def __init__(self) -> None:
         self.physical_offset = -1
+        self.problem: CorruptRecordError | None = None
         self.base = 0
         self.messages: list[StoredMessage] = []
 
     def get(self, unit: QueueUnit, queue_offset: int) -> StoredMessage | None:
+        """Raises CorruptRecordError where it could not be unwrapped."""
+        if self.problem is not None and unit.physical_offset == self.physical_offset:
+            raise self.problem
         place = queue_offset - self.base
         is_here = unit.physical_offset == self.physical_offset and 0 <= place < len(self.messages)
         return self.messages[place] if is_here else None
@@ -93,8 +98,12 @@ def message_of(
 
 
 def _message_in_batch(reader: LogReader, record: StoredMessage, queue_offset: int, last: LastBatch) -> StoredMessage:
-    messages = messages_of(reader, record)
-    last.physical_offset, last.base, last.messages = record.physical_offset, record.queue_offset, messages
+    last.physical_offset, last.base, last.messages, last.problem = record.physical_offset, record.queue_offset, [], None
+    try:
+        messages = last.messages = messages_of(reader, record)
+    except CorruptRecordError as e:
+        last.problem = e
+        raise
     place = queue_offset - record.queue_offset
     if place >= len(messages):
         raise CorruptRecordError(

@@ -17,11 +17,13 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..index.index_file import INDEX_FOLDER
 from ..store.checkpoint import Checkpoint, read_checkpoint
+from ..store.config_file import CONFIG_FOLDER
 from ..store.disk import Disk
 from ..store.lock import LOCK_FILE
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_files
-from ..store.progress import Progress, read_progress
+from ..store.progress import FLIGHTLOG_FOLDER, Progress, read_progress
 
 ABORT_FILE = "abort"
 PROC_LOCKS = Path("/proc/locks")
@@ -121,6 +123,13 @@ def read_abort(disk: Disk, root: Path) -> bytes | None:
         return file.read(0, 256)
     finally:
         file.close()
+
+
+def refuse_links(disk: Disk, root: Path) -> None:
+    """Raise SymbolicLinkError for a link in a folder of the store that is not listed anyway when the store is opened:
+    nothing that a store's files say leads out of its folder. (The path of the folder itself is the caller's.)"""
+    for folder in (root, root / FLIGHTLOG_FOLDER, root / CONFIG_FOLDER, root / INDEX_FOLDER):
+        disk.list(folder)
 
 
 def someone_holds_the_lock(root: Path) -> bool:

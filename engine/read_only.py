@@ -28,7 +28,7 @@ from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from ..store.topic import Topic
 from .deleting import note_foreign_deletions
 from .dispatching import dispatch_range, dispatch_rules
-from .evidence import Evidence, LastWriter, read_abort, read_evidence, someone_holds_the_lock
+from .evidence import Evidence, LastWriter, read_abort, read_evidence, refuse_links, someone_holds_the_lock
 from .finding import Finder
 from .findings import VerifyReport
 from .get_limits import GetLimits
@@ -59,6 +59,7 @@ class ReadOnlyStore(ReadableStore):
             raise StoreNotFoundError(
                 f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/"
             )
+        refuse_links(disk, path)
         self._folders = LogFolders.of(path, settings)
         if not self._folders.one_exists(disk):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
@@ -237,7 +238,7 @@ class ReadOnlyStore(ReadableStore):
             for base in files.bases
         ]
         found = survey(self._reader, self._evidence, start, visible, for_writing=False)
-        count = DispatchCount()
+        count = DispatchCount(self._reader.min_offset)
         for extent_start, extent_stop in found.extents:
             dispatch_range(self._reader, self._table, self._rules, extent_start, extent_stop, count)
         self._survey.end = found.end

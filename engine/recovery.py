@@ -113,7 +113,7 @@ def recover_queues(
     first_missed: int | None = None
     while True:
         found = survey(reader, evidence, start, limit, for_writing=for_writing)
-        count = DispatchCount()
+        count = DispatchCount(reader.min_offset)
         for extent_start, extent_stop in found.extents:
             dispatch_range(reader, table, rules, extent_start, extent_stop, count)
         if reason is not CLOSED_CLEANLY or start < found.end:

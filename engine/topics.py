@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ..store.clock import Clock
-from ..store.config_file import Config, ConfigFile
+from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile
 from ..store.disk import Disk
 from ..store.errors import (
     ConfigFileError,
@@ -48,7 +48,6 @@ from ..store.topic import (
 
 log = logging.getLogger("flightlog.store")
 
-CONFIG_FOLDER = "config"
 TOPICS_FILE = "topics.json"
 DEAD_LETTER_PREFIX = "%DLQ%"
 

@@ -136,6 +136,9 @@ class BatchQueue:
     def put(self, index: int, units: Units, store_timestamps_ms: NDArray[np.int64] | None = None) -> None:
         raise AssertionError("records that are no inner batches have no entries in a batch queue")
 
+    def begin_anew(self) -> None:
+        raise AssertionError("batch queues have gaps in place of filler")
+
     def first_at_or_after(self, physical_offset: int) -> int:
         """Queue offset of the first message whose record starts at or after `physical_offset`; `end` if none does."""
         return self._index_of(int(np.searchsorted(self._batches["physical_offset"].astype(np.int64), physical_offset)))

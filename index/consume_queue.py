@@ -235,11 +235,9 @@ class ConsumeQueue:
         if self._file_count == 0:
             self._first_file_index = index - index % self._file_entries
             self.min_index = self.end = index
-            filler = index - self._first_file_index
-            if filler:
-                self._write(self._first_file_index, FILLER * filler)
+            self._fill(self._first_file_index, index)
         elif index > self.end:
-            self._write(self.end, FILLER * (index - self.end))
+            self._fill(self.end, index)
         if self.extension is not None and store_timestamps_ms is not None:
             if self.extension.end is None:
                 self.extension.begin_behind(self._last_address())
@@ -247,6 +245,20 @@ class ConsumeQueue:
         self._write(index, units.tobytes())
         self.min_index = min(self.min_index, index)
         self.end = max(self.end, index + len(units))
+
+    def _fill(self, index: int, stop: int) -> None:
+        while index < stop:
+            count = min(CHUNK_ENTRIES, stop - index)
+            self._write(index, FILLER * count)
+            index += count
+
+    def begin_anew(self) -> None:
+        """Forget every entry: the log holds none of their messages any more. The next put begins the queue."""
+        self._keep_files(0)
+        self._first_file_index = self.min_index = self.end = 0
+        self.seen_last = None
+        if self.extension is not None:
+            self.extension.end = None
 
     def _write(self, index: int, raw: bytes) -> None:
         self.seen_last = None

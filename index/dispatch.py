@@ -25,6 +25,9 @@ from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 
 MAX_QUEUE_OFFSET = INT64_MAX // UNIT_SIZE - 1
 """A queue's files are named by a byte offset of 63 bits."""
+MAX_FILLER = 1 << 16
+"""Entries of filler that are written in place of messages that the log has let go; where more would be needed, the
+queue begins anew."""
 
 
 @dataclass
@@ -93,10 +96,11 @@ def dispatch(
                 continue
             if start > queue.end:
                 physical_offset = int(units[run[0]]["physical_offset"])
-                if not _can_be_missing(queue, start, physical_offset):
+                end = queue.end
+                if not _can_follow(queue, start, physical_offset, count.log_start):
                     count.impossible.append((physical_offset, start))
                     continue
-                count.gaps.setdefault(key, queue.end)
+                count.gaps.setdefault(key, end)
             count.starts[key] = min(count.starts.get(key, start), start)
             count.ends[key] = start + len(run)
             times = np.array(entries.store_timestamps_ms[run[0] : run[-1] + 1], dtype=np.int64)
@@ -108,7 +112,7 @@ def dispatch(
                 )
 
 
-def _can_be_missing(queue: Queue, queue_offset: int, physical_offset: int) -> bool:
+def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start: int) -> bool:
     """Whether the messages between a queue's end and a record's queue offset can have been in the log at all.
 
     No CRC covers a record's queue offset: one flipped bit there must not make a hole of a million entries.
@@ -117,7 +121,11 @@ def _can_be_missing(queue: Queue, queue_offset: int, physical_offset: int) -> bo
         return queue_offset <= MAX_QUEUE_OFFSET  # where this queue began nobody knows
     last = queue.units(queue.end - 1, 1)
     before = int(last["physical_offset"][0]) if len(last) else 0
-    room = physical_offset - before if before < physical_offset else physical_offset
+    if before < log_start:  # all that it has is of messages that are gone, and so may be any number behind them
+        if queue_offset - queue.end > MAX_FILLER and queue_offset <= MAX_QUEUE_OFFSET:
+            queue.begin_anew()
+        return queue_offset <= MAX_QUEUE_OFFSET
+    room = physical_offset - (before if before < physical_offset else log_start)
     return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE
 
 

@@ -43,6 +43,8 @@ class DispatchRules:
 class DispatchCount:
     """What a dispatch did."""
 
+    log_start: int = 0
+    """Physical offset where the log begins: what is missing from a queue and can still be there lay behind it."""
     entries: int = 0
     """Entries that were missing or wrong."""
     first_put: int | None = None

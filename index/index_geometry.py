@@ -54,7 +54,7 @@ def find_index_geometry(disk: Disk, root: Path) -> IndexGeometry | None:
     """
     folder = root / INDEX_FOLDER
     for entry in disk.list(folder):
-        if entry.is_folder or parse_name(entry.name) is None:
+        if entry.is_folder or parse_name(entry.name) is None or entry.size > MAX_INDEX_FILE_SIZE:
             continue
         try:
             file = disk.open(folder / entry.name)

@@ -51,6 +51,11 @@ class MemoryQueue:
             self._tail_count = min(self._tail_count, end - self._split)
         self.end = self._split + self._tail_count
 
+    def begin_anew(self) -> None:
+        """Forget every entry, in memory only; the next put begins the queue."""
+        self.seen_last = None
+        self._split = self.min_index = self.end = self._tail_count = 0
+
     def first_at_or_after(self, physical_offset: int) -> int:
         """Index of the first entry whose record starts at or after `physical_offset`; `end` if none does."""
         return search_offset(self.units, physical_offset, self.min_index, self.end)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,13 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store.deleted_topics import DeletedTopics
-from ..store.disk import Disk
+from ..store.disk import MAX_FILE_SIZE, Disk
 from ..store.errors import SegmentLengthError
 from ..store.light_queues import is_light
 from ..store.queue_offsets import QueueKey
-from ..store.record import is_safe_topic
+from ..store.record import INT32_MAX, is_safe_topic
 from ..store.segment import segment_base
-from ..store.settings import MAX_SEGMENT_SIZE
 from .batch_queue import BatchQueue
 from .batch_unit import BATCH_UNIT_SIZE
 from .consume_queue import ConsumeQueue
@@ -27,6 +27,7 @@ from .queue_sync import Unsynced
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, decode_unit, same_message
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
+QUEUE_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 ENOUGH_VOTES = 3
 """Files of one length after which no others are asked: a store may have very many."""
@@ -58,6 +59,8 @@ class Queue(Protocol):
     def set_min_offset(self, min_physical_offset: int) -> None: ...
 
     def skip_removed(self) -> None: ...
+
+    def begin_anew(self) -> None: ...
 
 
 def last_entry(queue: Queue) -> QueueUnit | None:
@@ -237,6 +240,8 @@ def extension_maker(
     size = file_size or (find_extension_file_size(disk, root) if disk.exists(base) else None)
     if size is None:
         return lambda key: None
+    for _ in list_queue_folders(disk, root, EXTENSION_FOLDER):
+        pass  # a link to elsewhere is found here, before anything is written
     return lambda key: None if is_light(key[0]) else QueueExtension(disk, base / key[0] / str(key[1]), size, unsynced)
 
 
@@ -245,7 +250,7 @@ def find_extension_file_size(disk: Disk, root: Path) -> int | None:
     one."""
     for _, folder in list_queue_folders(disk, root, EXTENSION_FOLDER):
         for entry in disk.list(folder):
-            if segment_base(entry.name) is not None and 0 < entry.size <= MAX_SEGMENT_SIZE:
+            if segment_base(entry.name) is not None and 0 < entry.size <= MAX_FILE_SIZE:
                 return entry.size
     return None
 
@@ -265,14 +270,14 @@ def has_lost_unit(queue: Queue, index: int) -> bool:
 
 
 def list_queue_folders(disk: Disk, root: Path, kind: str = CONSUME_QUEUE_FOLDER) -> Iterator[tuple[QueueKey, Path]]:
-    """(topic, queue id) and folder of every queue on disk; folders that are no queue id are skipped, as RocketMQ
-    does."""
+    """(topic, queue id) and folder of every queue on disk; folders that are no topic's or no queue id are skipped, as
+    RocketMQ does."""
     base = root / kind
     for topic in disk.list(base):
-        if not topic.is_folder:
+        if not topic.is_folder or not is_safe_topic(topic.name):
             continue
         for queue in disk.list(base / topic.name):
-            if queue.is_folder and queue.name.isascii() and queue.name.isdigit():
+            if queue.is_folder and QUEUE_ID.fullmatch(queue.name) and int(queue.name) <= INT32_MAX:
                 yield (topic.name, int(queue.name)), base / topic.name / queue.name
 
 
@@ -292,7 +297,7 @@ def _find_file_size(disk: Disk, root: Path, kind: str) -> int | None:
     votes: Counter[int] = Counter()
     for _, folder in list_queue_folders(disk, root, kind):
         for entry in disk.list(folder):
-            if segment_base(entry.name) is not None and 0 < entry.size <= MAX_SEGMENT_SIZE:
+            if segment_base(entry.name) is not None and 0 < entry.size <= MAX_FILE_SIZE:
                 votes[entry.size] += 1
                 if votes[entry.size] == ENOUGH_VOTES:
                     return entry.size

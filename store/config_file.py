@@ -23,6 +23,8 @@ from .errors import ConfigFileError
 
 log = logging.getLogger("flightlog.store")
 
+CONFIG_FOLDER = "config"
+
 MAX_CONFIG_SIZE = 256 << 20
 """Bytes; some 100 times what 10,000 topics take."""
 
@@ -52,10 +54,10 @@ class ConfigFile:
         self._keeps_backup = False
         problem: ConfigFileError | None = None
         for path in (self.path, self._sibling(".bak")):
-            raw = self._content(path)
-            if not raw:
-                continue  # RocketMQ's way to write leaves an empty file when it dies at the wrong moment
             try:
+                raw = self._content(path)
+                if not raw:
+                    continue  # RocketMQ's way to write leaves an empty file when it dies at the wrong moment
                 found = parse_config(raw, path)
             except ConfigFileError as e:
                 problem = problem or e
@@ -94,7 +96,10 @@ class ConfigFile:
         except FileNotFoundError:
             return b""
         try:
-            return file.read(0, min(file.size(), MAX_CONFIG_SIZE + 1))
+            size = file.size()
+            if size > MAX_CONFIG_SIZE:
+                raise _too_large(path)
+            return file.read(0, size)
         finally:
             file.close()
 
@@ -106,7 +111,7 @@ def parse_config(raw: bytes, path: Path) -> Config:
     """The object that a state file holds, its keys as text. Raises ConfigFileError for anything else: what is no JSON
     in RocketMQ's spelling, keys that come twice, numbers that no JSON can hold, and nesting without end."""
     if len(raw) > MAX_CONFIG_SIZE:
-        raise ConfigFileError(path, f"more than {MAX_CONFIG_SIZE} bytes", "a state file")
+        raise _too_large(path)
     try:
         text = TEXT_OR_NUMBER_KEY.sub(_quoted, raw.decode())
         found = json.loads(
@@ -123,6 +128,10 @@ def parse_config(raw: bytes, path: Path) -> Config:
     if not _is_shallow(found):
         raise ConfigFileError(path, f"more than {MAX_DEPTH} levels of nesting", "JSON as RocketMQ writes it")
     return found
+
+
+def _too_large(path: Path) -> ConfigFileError:
+    return ConfigFileError(path, f"more than {MAX_CONFIG_SIZE} bytes", "a state file")
 
 
 def _is_shallow(found: Config) -> bool:

@@ -86,7 +86,7 @@ class DeletedTopics:
         """Raises ConfigFileError."""
         deleted = cls()
         below = found.get("deletedBelow", {})
-        if not isinstance(below, dict) or not all(map(_is_offset, below.values())):
+        if not isinstance(below, dict) or not all(map(_is_offset, below.values())) or not _are_safe(below):
             raise ConfigFileError(path, "deletedBelow with something else", "physical offsets by topic")
         if not all(map(is_safe_topic, below)):  # what is left of such a topic's queues is removed
             raise ConfigFileError(path, "deletedBelow with a name that cannot name a folder", "names of topics")
@@ -104,9 +104,14 @@ def _is_offset(value: Any) -> bool:
 
 
 def _texts(value: Any, path: Path) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or not _are_safe(value):
         raise ConfigFileError(path, "pending or known with something else", "lists of topics")
     return value
+
+
+def _are_safe(topics: Iterable[str]) -> bool:
+    """Whether each can name a folder: what is left of the queues of deleted topics is removed."""
+    return all(map(is_safe_topic, topics))
 
 
 class DeletedTopicsFile:

@@ -18,10 +18,16 @@ from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from .allocate import allocate_blocks
-from .errors import DiskError, DiskFullError, FileGoneError, SyncFailedError, TooManyFilesError
+from .errors import DiskError, DiskFullError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
 from .file_system import FileSystem, open_file_system
 
 FILE_MODE = 0o644
+"""Of every file that is made, less what the umask takes; folders are made with 0o777, less the same."""
+MAX_FILE_SIZE = (1 << 31) - 1
+"""Bytes of a segment or a queue file: RocketMQ maps each as one. It limits what a file's length can make us allocate,
+for that length says how many entries a file has."""
+NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
+"""How everything is opened: a link to elsewhere is an error, and a pipe in place of a file keeps nobody waiting."""
 MADV_POPULATE_WRITE = 23  # Linux 5.14; not in Python's mmap module
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
@@ -100,7 +106,7 @@ class Disk(Protocol):
         """Raises FileGoneError if it is missing and `create` is not set, or if its folder is."""
 
     def list(self, folder: Path) -> list[FolderEntry]:
-        """The entries sorted by name; empty if the folder does not exist."""
+        """The entries sorted by name; empty if the folder does not exist. Raises SymbolicLinkError if one is a link."""
 
     def exists(self, path: Path) -> bool: ...
 
@@ -135,7 +141,7 @@ class Disk(Protocol):
 
 class disk_errors:
     """Turn an OSError into the error that says what to do: FileGoneError, which is a FileNotFoundError too, for what is
-    not there.
+    not there, and SymbolicLinkError for what lies elsewhere.
 
     No generator: it stands around every operation, and there may be a million of them at an opening.
     """
@@ -154,6 +160,8 @@ class disk_errors:
         path, detail = self._path, f"{self._what}: {os.strerror(e.errno) if e.errno else e}"
         if isinstance(e, FileNotFoundError):
             raise FileGoneError(f"{path}: {detail}. If it was there, look after the disk, or restore it") from e
+        if e.errno == errno.ELOOP:
+            raise SymbolicLinkError(path) from e
         if e.errno in NO_ROOM:
             raise DiskFullError(path, self._wanted, detail) from e
         if e.errno in NO_DESCRIPTOR:
@@ -268,7 +276,7 @@ class RealDisk:
         flags = os.O_RDWR if writable else os.O_RDONLY
         with disk_errors(path, "opening it"):
             return RealFile(
-                path, os.open(path, flags | os.O_CLOEXEC | (os.O_CREAT if create else 0), FILE_MODE), writable
+                path, os.open(path, flags | NEVER_ELSEWHERE | (os.O_CREAT if create else 0), FILE_MODE), writable
             )
 
     def list(self, folder: Path) -> list[FolderEntry]:
@@ -276,6 +284,8 @@ class RealDisk:
         try:
             with disk_errors(folder, "listing it"), os.scandir(folder) as entries:
                 for entry in entries:
+                    if entry.is_symlink():
+                        raise SymbolicLinkError(folder / entry.name)
                     try:
                         is_folder = entry.is_dir()
                         found.append(FolderEntry(entry.name, is_folder, 0 if is_folder else entry.stat().st_size))

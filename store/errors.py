@@ -25,7 +25,9 @@
     ├── ClockBehindError               the last record lies in the clock's future
     ├── DamagedStoreError              the files are not what they should be
     │   ├── StrayFileError
+    │   ├── SymbolicLinkError          a link to elsewhere, where a store has files and folders of its own
     │   ├── SegmentLengthError
+    │   ├── FileTooLargeError          a file that is longer than any of its kind
     │   ├── ConfigFileError            a small state file, and its `.bak`, that cannot be read
     │   ├── CorruptLogError            intact records lie behind the damage: nothing was cut
     │   ├── CorruptRecordError
@@ -204,6 +206,29 @@ class StrayFileError(DamagedStoreError):
             "Move it out of this folder"
         )
         self.path = path
+
+
+class SymbolicLinkError(DamagedStoreError):
+    """A symbolic link among the files and folders of a store: it is followed neither for reading nor for writing."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: found a symbolic link, expected the store's own file or folder: links are not followed, they may "
+            "lead anywhere. Put what it leads to in its place; for a commit log on other disks name their folders "
+            "(commit_log_folders)"
+        )
+        self.path = path
+
+
+class FileTooLargeError(DamagedStoreError):
+    """A file longer than any of its kind: what is in it cannot be what its name says."""
+
+    def __init__(self, path: Path, found: int, limit: int) -> None:
+        super().__init__(
+            f"{path}: {found} bytes long, expected {limit} at most, which is what RocketMQ can map. Restore this file "
+            "from a copy, or move it away"
+        )
+        self.path, self.found, self.limit = path, found, limit
 
 
 class SegmentLengthError(DamagedStoreError):

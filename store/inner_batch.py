@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import NamedTuple
 
 from . import native
@@ -91,6 +92,11 @@ def unwrapped(record: StoredMessage) -> list[StoredMessage]:
     body = record.body
     found: list[StoredMessage] = []
     try:
+        if sum(1 for _ in islice(inner_messages(body, 0, len(body)), MAX_COUNT + 1)) > MAX_COUNT:
+            raise CorruptBodyError(
+                f"the record at physical offset {record.physical_offset} claims to be an inner batch of more than "
+                f"{MAX_COUNT} messages, which no queue entry can count"
+            )
         for place, inner in enumerate(inner_messages(body, 0, len(body))):
             own = body[inner.body_position : inner.body_position + inner.body_size]
             found.append(

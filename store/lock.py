@@ -17,7 +17,7 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
-from .disk import disk_errors
+from .disk import FILE_MODE, NEVER_ELSEWHERE, disk_errors
 from .errors import StoreLockedError
 
 LOCK_FILE = "lock"
@@ -64,7 +64,7 @@ class StoreLock:
             raise StoreLockedError(self._root, "this process")
         path = self._root / LOCK_FILE
         with disk_errors(path, "locking it"):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NEVER_ELSEWHERE, FILE_MODE)
             try:
                 fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
             except OSError as e:

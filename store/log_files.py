@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from .disk import Disk, FolderEntry
-from .errors import DamagedStoreError, SegmentLengthError, StrayFileError
+from .disk import MAX_FILE_SIZE, Disk, FolderEntry
+from .errors import DamagedStoreError, FileTooLargeError, SegmentLengthError, StrayFileError
 from .segment import segment_base, segment_name
 from .settings import StoreSettings
 
@@ -89,8 +89,8 @@ class LogFiles:
 def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = False) -> LogFiles:
     """The segments in these folders, or in this one.
 
-    Raises StrayFileError, SegmentLengthError, or DamagedStoreError for a gap; `tolerant` (for reading) notes a stray
-    file and a gap instead and goes on, and leaves out a segment of the wrong length.
+    Raises StrayFileError, SegmentLengthError, FileTooLargeError, or DamagedStoreError for a gap; `tolerant` (for
+    reading) notes a stray file and a gap instead and goes on, and leaves out a segment of the wrong length.
     """
     if isinstance(folders, Path):
         folders = LogFolders(folders, (folders,))
@@ -105,6 +105,8 @@ def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = F
             wrong: DamagedStoreError | None = None
             if base is None:
                 wrong = StrayFileError(folder / entry.name)
+            elif entry.size > MAX_FILE_SIZE:
+                wrong = FileTooLargeError(folder / entry.name, entry.size, MAX_FILE_SIZE)
             elif base in found_in:
                 wrong = DamagedStoreError(
                     f"{folder / entry.name}: found this segment in {found_in[base]} too, expected it once. Find out "

@@ -28,6 +28,7 @@ from .record import (
 )
 from .scan import ReadPiece, SegmentScan
 from .segment import Segment
+from .settings import MAX_RECORD_SIZE
 
 WALK_END_TEXT = {
     WalkEnd.END: "the end of what may be read",
@@ -129,6 +130,10 @@ class LogReader:
         if segment is None or physical_offset + size > segment.end:
             raise CorruptRecordError(
                 self.folder, physical_offset, "no segment that holds it whole", f"a record of {size} bytes"
+            )
+        if size > MAX_RECORD_SIZE:
+            raise CorruptRecordError(
+                segment.path, physical_offset, f"a record of {size} bytes", f"one of {MAX_RECORD_SIZE} at most"
             )
         position = physical_offset - segment.base
         mapping = self._mapping(segment, physical_offset)

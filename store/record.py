@@ -45,7 +45,7 @@ from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
 from .light_queues import light_offsets_max_size, wanted_light_queues
 from .message import Message, StoredMessage
-from .settings import StoreSettings
+from .settings import RECORD_EXTRA_SIZE, StoreSettings
 
 BLANK = struct.Struct(">ii")
 BLANK_SIZE = BLANK.size
@@ -70,8 +70,6 @@ FOLDER_NAME_MAX_SIZE = 255
 """Bytes of a name on Linux's file systems; RocketMQ's readers take longer topics, its queues cannot exist."""
 assert RETRY_TOPIC_MAX_SIZE <= FOLDER_NAME_MAX_SIZE
 PROPERTIES_MAX_SIZE = 32_767
-RECORD_EXTRA_SIZE = 64 << 10
-"""A record may exceed the largest body by this much (RocketMQ's encoder has this reserve)."""
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
@@ -264,7 +262,10 @@ def _encode_born_host(born_host: tuple[str, int]) -> bytes:
 
 def is_safe_topic(topic: str) -> bool:
     """Whether a topic can name a folder without leaving the store."""
-    size = len(topic.encode("utf-8", "surrogatepass"))
+    try:
+        size = len(topic.encode())
+    except UnicodeEncodeError:
+        return False
     return 0 < size <= FOLDER_NAME_MAX_SIZE and topic not in (".", "..") and "/" not in topic and "\0" not in topic
 
 

@@ -15,10 +15,15 @@ import numpy as np
 
 from . import native
 from .crc_property import check_crc_properties
+from .errors import CorruptRecordError
 from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from .segment import Segment
+from .settings import MAX_RECORD_SIZE
 
 PIECE_SIZE = 8 << 20
+LOOKS = 64
+"""How often each byte is looked at, on the average, before the search is given up: a record in the body of a record, as
+in a backup of a log, makes it twice; only bytes that were made for it make it a thousand times."""
 MAGIC_AT = 4
 PLACE = struct.Struct(">i24xq")
 """Of a record: its size, and its own physical offset."""
@@ -27,16 +32,24 @@ MAGICS = tuple((magic & 0xFFFFFFFF).to_bytes(4, "big") for magic in (MAGIC_V1, M
 
 def next_intact(segment: Segment, position: int, stop: int, *, check_crc_property: bool = False) -> int | None:
     """Position of the first intact record that starts in [position, stop), or None. Reads by read calls, skips
-    holes."""
+    holes.
+
+    Raises CorruptRecordError where so many places claim to be large records that to look at each would take for ever.
+    """
     row: Any = np.empty(1, FRAME_DTYPE)
+    left = LOOKS * (stop - position) + PIECE_SIZE
     for candidate in _candidates(segment, position, stop):
         head = segment.read(candidate, PLACE.size)
         if len(head) < PLACE.size:
             return None
         size, physical_offset = PLACE.unpack(head)
         # This first: it says of nearly everything that is none that it is none, and is cheap.
-        if physical_offset != segment.base + candidate or not 0 < size <= stop - candidate:
+        if physical_offset != segment.base + candidate or not 0 < size <= min(stop - candidate, MAX_RECORD_SIZE):
             continue
+        left -= size
+        if left < 0:
+            found = f"records that contain one another, of more than {LOOKS} times the bytes that there are"
+            raise CorruptRecordError(segment.path, segment.base + position, found, "an intact record behind damage")
         raw = segment.read(candidate, size)
         count, _, _ = native.walk(raw, 0, len(raw), segment.base + candidate, True, row)
         if count and check_crc_property:

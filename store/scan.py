@@ -14,6 +14,7 @@ import numpy as np
 from . import native
 from .crc_property import check_crc_properties
 from .frame import FRAME_DTYPE, Rows, WalkEnd
+from .settings import MAX_RECORD_SIZE
 
 ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
@@ -79,7 +80,10 @@ class SegmentScan:
                 if len(piece) < min(wanted, self._stop - self.position):
                     self.end = WalkEnd.TRUNCATED  # the file is shorter than it should be
                     return
-                # One record larger than a piece: fetch all of it. Its claimed size is bounded by the segment.
+                # One record larger than a piece: fetch all of it. Its claimed size is bounded by the segment, too.
                 wanted = max(self._piece_size, FRAME_SIZE.unpack_from(piece)[0])
+                if min(wanted, self._stop - self.position) > MAX_RECORD_SIZE:
+                    self.end = WalkEnd.BAD_LENGTHS
+                    return
             else:
                 wanted = self._piece_size

@@ -14,6 +14,10 @@ DEFAULT_SEGMENT_SIZE = 1 << 30
 DEFAULT_QUEUE_FILE_ENTRIES = 300_000
 MAX_SEGMENT_SIZE = (1 << 31) - PAGE_SIZE  # positions in a segment are Java ints
 MAX_MESSAGE_SIZE = 1 << 30
+RECORD_EXTRA_SIZE = 64 << 10
+"""A record may exceed the largest body by this much (RocketMQ's encoder has this reserve)."""
+MAX_RECORD_SIZE = MAX_MESSAGE_SIZE + RECORD_EXTRA_SIZE
+"""Bytes of the largest record that any settings allow. What claims to be larger is damage, and is never read."""
 MAX_INDEX_ENTRIES = 100_000_000  # positions in an index file are Java ints: 20 bytes each
 MAX_ANSWER = (1 << 31) - 1  # sizes and counts of an answer are Java ints
 assert DEFAULT_SEGMENT_SIZE % PAGE_SIZE == 0

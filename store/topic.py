@@ -103,7 +103,7 @@ def topic_from_json(name: str, found: object, path: Path) -> Topic:
     def wrong(what: str, expected: str) -> ConfigFileError:
         return ConfigFileError(path, f"topic {name[:100]!r}: {what}", expected)
 
-    if not is_safe_topic(name) or not _is_utf8(name):
+    if not is_safe_topic(name):
         raise wrong("its name", "a name that can name a folder")
     if not isinstance(found, dict):
         raise wrong(f"a {type(found).__name__}", "an object with its settings")
@@ -168,11 +168,3 @@ def check_perm(value: object) -> TopicPermission:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 8:
         raise UsageError(f"perm={value!r}: expected a sum of 2 (write), 4 (read) and 1 (inherit)")
     return TopicPermission(value)
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

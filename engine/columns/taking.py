@@ -12,8 +12,8 @@ from ...store import properties as props
 from ...store.column_records import ColumnRecords
 from ...store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
 from ...store.message import Message
-from ...store.record import BLANK_SIZE, INT32_MAX, RECORD_EXTRA_SIZE, prepare
-from ...store.settings import StoreSettings
+from ...store.record import BLANK_SIZE, INT32_MAX, prepare
+from ...store.settings import RECORD_EXTRA_SIZE, StoreSettings
 from . import ranges, with_arrow
 from .property_texts import key_texts, property_texts
 from .ranges import Integers, Lists, Mask, Pairs, Ranges

@@ -11,7 +11,7 @@ import pytest
 
 from flightlog.store import allocate
 from flightlog.store.disk import FolderEntry, RealDisk, disk_errors
-from flightlog.store.errors import DiskError, DiskFullError, SyncFailedError
+from flightlog.store.errors import DiskError, DiskFullError, SymbolicLinkError, SyncFailedError
 
 MIB = 1 << 20
 
@@ -157,10 +157,11 @@ def test_folders(disk: RealDisk, tmp_path: Path) -> None:
     disk.make_folder(tmp_path / "a" / "b")
     disk.make_folder(tmp_path / "a" / "b")
     (tmp_path / "a" / "z").write_bytes(b"123")
+    assert disk.list(tmp_path / "a") == [FolderEntry("b", True, 0), FolderEntry("z", False, 3)]
     (tmp_path / "a" / "c").symlink_to(tmp_path / "a" / "b")
-    assert disk.list(tmp_path / "a") == [
-        *(FolderEntry("b", True, 0), FolderEntry("c", True, 0), FolderEntry("z", False, 3))
-    ]
+    with pytest.raises(SymbolicLinkError, match="links are not followed"):
+        disk.list(tmp_path / "a")
+    (tmp_path / "a" / "c").unlink()
     disk.rename(tmp_path / "a" / "z", tmp_path / "a" / "y")
     disk.sync_folder(tmp_path / "a")
     disk.remove(tmp_path / "a" / "y")
