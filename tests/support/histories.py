@@ -238,7 +238,7 @@ class History:
         operation, part, error = self._dice.choice(FAULTS)
         skip = self._dice.choice((0, 0, 1, 3, 8))
         self._say(f"operation {skip} from here of {operation} {part!r} fails with {errno.errorcode[error]}")
-        self._faults.heal()
+        self._faults._faults = [fault for fault in self._faults._faults if fault.hits]  # one is to come at a time
         self._faults.fail(operation, part, error, skip=skip, times=1)
 
     # -- rounds, and what an application asks for
