@@ -43,7 +43,7 @@ FAULTS = (
     *(("sync", "commitlog", errno.EIO), ("sync", "consumequeue", errno.EIO), ("sync", "index", errno.EIO)),
     *(("sync", "progress", errno.EIO), ("sync", "checkpoint", errno.EIO), ("sync", "config", errno.EIO)),
     *(("sync_folder", "", errno.EIO), ("*", "seals", errno.EIO), ("sync", "", errno.EIO)),
-    *(("write", "", errno.ENOSPC), ("write", "consumequeue", errno.ENOSPC), ("write", "index", errno.ENOSPC)),
+    *(("write", "config", errno.ENOSPC), ("write", "consumequeue", errno.ENOSPC), ("write", "index", errno.ENOSPC)),
     *(("allocate", "", errno.ENOSPC), ("create", "", errno.ENOSPC), ("create", "commitlog", errno.ENOSPC)),
     *(("write", "", errno.EIO), ("resize", "", errno.EIO), ("rename", "", errno.EIO), ("remove", "", errno.EIO)),
     *(("make_folder", "", errno.ENOSPC), ("open", "", errno.EMFILE), ("create", "", errno.EMFILE)),
