@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 PROGRAM = Path(__file__).parents[1] / "support" / "simulated_cuts.py"
 SEED = int(os.environ["FLIGHTLOG_SEED"])
-CUTS_CI, CUTS_FULL = 2_000, 100_000
+CUTS_CI, CUTS_FULL = 20_000, 100_000
 PARTS = 8
 PURE_PARTS = (3, 7)
-KINDS_MIN = 25
+KINDS_MIN = 40
 MUTANT_CUTS = 400
 
 Spoil = Callable[[pytest.MonkeyPatch], None]
