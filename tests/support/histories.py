@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
+from flightlog.engine import boot
 from flightlog.index import queue_table
 from flightlog.store import progress
 from flightlog.store.errors import DiskError, FlightlogError
@@ -92,6 +94,7 @@ class History:
         self._maps_progress = dice.random() < 0.5
         """Else every word of the progress page is a write of its own, and so a moment of its own."""
         self._store: flightlog.MessageStore | None = None
+        self._epoch = 1 << 61
         self._session_start = 0
         self.told: list[str] = []
         """What was done, for whoever has to find out why it went wrong."""
@@ -125,14 +128,18 @@ class History:
 
     @contextmanager
     def small_files(self) -> Iterator[None]:
-        """What no setting says: files of batch queues are small, and how the progress page is written."""
-        before = progress.STORES_ARE_ORDERED, queue_table.DEFAULT_BATCH_FILE_ENTRIES
-        progress.STORES_ARE_ORDERED = before[0] and self._maps_progress
-        queue_table.DEFAULT_BATCH_FILE_ENTRIES = BATCH_FILE_ENTRIES
-        try:
+        """What no setting says: files of batch queues are small, the progress page is written in one way or the other,
+        and epochs are the same in every run, as long as each other."""
+        with (
+            patch.object(progress, "STORES_ARE_ORDERED", progress.STORES_ARE_ORDERED and self._maps_progress),
+            patch.object(queue_table, "DEFAULT_BATCH_FILE_ENTRIES", BATCH_FILE_ENTRIES),
+            patch.object(boot, "secrets", SimpleNamespace(randbits=self._next_epoch)),
+        ):
             yield
-        finally:
-            progress.STORES_ARE_ORDERED, queue_table.DEFAULT_BATCH_FILE_ENTRIES = before
+
+    def _next_epoch(self, bits: int) -> int:
+        self._epoch += 1
+        return self._epoch
 
     # -- sessions
 
