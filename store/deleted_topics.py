@@ -86,10 +86,9 @@ class DeletedTopics:
         """Raises ConfigFileError."""
         deleted = cls()
         below = found.get("deletedBelow", {})
-        if not isinstance(below, dict) or not all(map(_is_offset, below.values())) or not _are_safe(below):
+        if not isinstance(below, dict) or not all(map(_is_offset, below.values())):
             raise ConfigFileError(path, "deletedBelow with something else", "physical offsets by topic")
-        if not all(map(is_safe_topic, below)):  # what is left of such a topic's queues is removed
-            raise ConfigFileError(path, "deletedBelow with a name that cannot name a folder", "names of topics")
+        _check_names(below, path)
         deleted._below = below
         deleted._others_below = found.get("othersDeletedBelow", 0)
         if not _is_offset(deleted._others_below):
@@ -104,14 +103,16 @@ def _is_offset(value: Any) -> bool:
 
 
 def _texts(value: Any, path: Path) -> list[str]:
-    if not isinstance(value, list) or not all(isinstance(text, str) for text in value) or not _are_safe(value):
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise ConfigFileError(path, "pending or known with something else", "lists of topics")
+    _check_names(value, path)
     return value
 
 
-def _are_safe(topics: Iterable[str]) -> bool:
-    """Whether each can name a folder: what is left of the queues of deleted topics is removed."""
-    return all(map(is_safe_topic, topics))
+def _check_names(topics: Iterable[str], path: Path) -> None:
+    """What is left of the queues of deleted topics is removed: each must name a folder, and none elsewhere."""
+    if not all(map(is_safe_topic, topics)):
+        raise ConfigFileError(path, "a name that cannot name a folder", "names of topics")
 
 
 class DeletedTopicsFile:

@@ -59,7 +59,8 @@ def contents(wheel: Path) -> set[str]:
 
 
 def data_files(house: House) -> set[str]:
-    return {f"flightlog/{path.relative_to(house.root)}" for path in house.root.glob("tools/data/*.tar.xz")}
+    found = [*house.root.glob("tools/data/*.tar.xz"), *house.root.glob("tools/bench/*.java")]
+    return {f"flightlog/{path.relative_to(house.root)}" for path in found}
 
 
 def test_source_archive_and_the_wheel_made_from_it(house: House, checkout: Path, tmp_path: Path) -> None:
