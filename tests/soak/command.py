@@ -69,6 +69,7 @@ def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tupl
         ("cleanings", f"{ledger.cleanings}"),
         ("topics deleted", f"{ledger.deletions}"),
         ("views", f"{counts['views']} opened, {counts['looks']} looks, {counts['read']} messages read"),
+        ("late starts", f"{counts['late starts']}: a refreshed view began a queue before what retention had left"),
         ("queries by key", f"{counts['queries']}"),
         ("sightings held to", f"{ledger.sightings}"),
         ("findings", f"{findings}"),

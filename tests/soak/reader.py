@@ -39,7 +39,7 @@ class Follower:
         self._view: flightlog.ReadOnlyStore | None = None
         self._next: dict[Queue, int] = {}
         self._last: dict[tuple[Queue, int], Head] = {}
-        self.counts = dict.fromkeys(("views", "looks", "read", "queries", "gone"), 0)
+        self.counts = dict.fromkeys(("views", "looks", "read", "queries", "gone", "late starts"), 0)
 
     def look(self) -> None:
         try:
@@ -82,10 +82,11 @@ class Follower:
             self._ask(view, key, message)
         if gaps:
             view.refresh()
-            bounds = view.queues()
+            refreshed, bounds = view.queues(), self._bounds_now()
             for queue, reached in gaps:
                 if bounds.get(queue, (reached, 0))[0] < reached and not queue[0].startswith(OWN):
                     raise WrongError(f"{queue}: messages before {reached} were passed over, and are there")
+                self.counts["late starts"] += refreshed.get(queue, (reached, 0))[0] < reached
         self.counts["looks"] += 1
 
     def _read(
@@ -112,13 +113,17 @@ class Follower:
         self._next[queue] = expected
         return last
 
+    def _bounds_now(self) -> dict[Queue, tuple[int, int]]:
+        """What a new view says of where queues begin; a refreshed one may be late with it."""
+        with flightlog.open_read_only(self._path) as now:
+            return now.queues()
+
     def _ask(self, view: flightlog.ReadOnlyStore, key: str, message: flightlog.StoredMessage) -> None:
         found = [m.physical_offset for m in view.query(message.topic, key).messages]
         self.counts["queries"] += 1
         if message.physical_offset in found or message.topic.startswith(OWN):
             return
-        view.refresh()
-        first, _ = view.queues().get((message.topic, message.queue_id), (0, 0))
+        first, _ = self._bounds_now().get((message.topic, message.queue_id), (0, 0))
         if first <= message.queue_offset:
             raise WrongError(f"key {key} finds {found}, not the message at {message.physical_offset}")
 
