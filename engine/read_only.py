@@ -241,6 +241,8 @@ class ReadOnlyStore(ReadableStore):
         count = DispatchCount(self._reader.min_offset)
         for extent_start, extent_stop in found.extents:
             dispatch_range(self._reader, self._table, self._rules, extent_start, extent_stop, count)
+        if count.gaps:  # what lay between was removed before it was seen: these queues begin behind it
+            self._queues_begin_at = -1
         self._survey.end = found.end
         self._survey.damage += found.damage
         self.report.end = found.end

@@ -109,6 +109,9 @@ with flightlog.open(sys.argv[1], settings) as store:
         if word == "put\\n":
             store.put_many(flightlog.Message("t", b"x" * 700) for _ in range(50))
             store.put_batch([flightlog.Message("batches", b"x" * 700)] * 3)
+            store.put(flightlog.Message("quiet", b"x" * 700))
+        elif word == "put t\\n":
+            store.put_many(flightlog.Message("t", b"x" * 700) for _ in range(50))
         else:
             store.flush()
             store.queues()
@@ -131,7 +134,7 @@ def test_a_refresh_that_finds_new_messages_and_old_ones_gone_moves_both_ends_of_
 
         have("put")
         with flightlog.open_read_only(path) as view:
-            assert view.queues() == {("t", 0): (0, 50), ("batches", 0): (0, 3)}
+            assert view.queues() == {("t", 0): (0, 50), ("batches", 0): (0, 3), ("quiet", 0): (0, 1)}
             have("clean", "put")
             view.refresh()
             with flightlog.open_read_only(path) as another:
@@ -142,6 +145,34 @@ def test_a_refresh_that_finds_new_messages_and_old_ones_gone_moves_both_ends_of_
             with flightlog.open_read_only(path) as another:
                 assert view.queues() == another.queues() and another.queues()["batches", 0][0] > 0
             assert view.get("batches", 0, 0).status is GetStatus.OFFSET_TOO_SMALL
+            assert view.verify().is_clean
+
+
+def test_queues_whose_newest_messages_went_unseen_begin_with_the_next_ones(tmp_path: Path) -> None:
+    """A refresh finds old segments gone, and nothing new yet in a quiet queue; the one behind it finds its next message
+    behind a gap, and no other segment gone."""
+    path = tmp_path / "store"
+    command = [sys.executable, "-P", "-c", STEP_BY_STEP, str(path)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+
+        def have(*orders: str) -> None:
+            assert writer.stdin is not None and writer.stdout is not None
+            for order in orders:
+                writer.stdin.write(f"{order}\n")
+                writer.stdin.flush()
+                assert writer.stdout.readline() == "did it\n"
+
+        have("put")
+        with flightlog.open_read_only(path) as view:
+            have("put", "put t", "clean", "clean")
+            view.refresh()
+            have("put")
+            view.refresh()
+            with flightlog.open_read_only(path) as another:
+                assert view.queues() == another.queues()
+                assert view.queues()["batches", 0] == (6, 9) and view.queues()["quiet", 0] == (2, 3)
+            for topic, queue_offset in (("batches", 5), ("quiet", 1)):
+                assert view.get(topic, 0, queue_offset).status is GetStatus.OFFSET_TOO_SMALL
             assert view.verify().is_clean
 
 
