@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 SCALE = 1024
@@ -14,6 +15,13 @@ def size_text(size: int) -> str:
     while abs(value) >= SCALE and unit < len(UNITS) - 1:
         value, unit = value / SCALE, unit + 1
     return f"{value:,.0f} {UNITS[unit]}" if value == int(value) else f"{value:,.1f} {UNITS[unit]}"
+
+
+def figure_text(value: float) -> str:
+    """Three digits that mean something; nothing for what was not measured (NaN)."""
+    if math.isnan(value):
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def count_text(count: int, one: str, many: str | None = None) -> str:

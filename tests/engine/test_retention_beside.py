@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -120,18 +120,25 @@ with flightlog.open(sys.argv[1], settings) as store:
 """
 
 
-def test_a_refresh_that_finds_new_messages_and_old_ones_gone_moves_both_ends_of_its_queues(tmp_path: Path) -> None:
-    path = tmp_path / "store"
+@contextmanager
+def told_step_by_step(path: Path) -> Iterator[Callable[..., None]]:
+    """A writer in a process of its own; `have("put", "clean")` returns when it has done so."""
     command = [sys.executable, "-P", "-c", STEP_BY_STEP, str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
 
-        def have(*words: str) -> None:
+        def have(*orders: str) -> None:
             assert writer.stdin is not None and writer.stdout is not None
-            for word in words:
-                writer.stdin.write(f"{word}\n")
+            for order in orders:
+                writer.stdin.write(f"{order}\n")
                 writer.stdin.flush()
                 assert writer.stdout.readline() == "did it\n"
 
+        yield have
+
+
+def test_a_refresh_that_finds_new_messages_and_old_ones_gone_moves_both_ends_of_its_queues(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with told_step_by_step(path) as have:
         have("put")
         with flightlog.open_read_only(path) as view:
             assert view.queues() == {("t", 0): (0, 50), ("batches", 0): (0, 3), ("quiet", 0): (0, 1)}
@@ -152,16 +159,7 @@ def test_queues_whose_newest_messages_went_unseen_begin_with_the_next_ones(tmp_p
     """A refresh finds old segments gone, and nothing new yet in a quiet queue; the one behind it finds its next message
     behind a gap, and no other segment gone."""
     path = tmp_path / "store"
-    command = [sys.executable, "-P", "-c", STEP_BY_STEP, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
-
-        def have(*orders: str) -> None:
-            assert writer.stdin is not None and writer.stdout is not None
-            for order in orders:
-                writer.stdin.write(f"{order}\n")
-                writer.stdin.flush()
-                assert writer.stdout.readline() == "did it\n"
-
+    with told_step_by_step(path) as have:
         have("put")
         with flightlog.open_read_only(path) as view:
             have("put", "put t", "clean", "clean")

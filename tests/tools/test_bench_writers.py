@@ -23,7 +23,8 @@ from flightlog.tools.bench.drive import drive
 from flightlog.tools.bench.load import Load, Outcome, Round
 from flightlog.tools.bench.load_plan import append_loads, flush_loads, read_versus
 from flightlog.tools.bench.machine import Machine, this_machine
-from flightlog.tools.bench.rows import QUEUES, TOPIC, make_rows
+from flightlog.tools.bench.rows import make_rows
+from flightlog.tools.bench.workloads import QUEUES, TOPIC
 from flightlog.tools.bench.writers import MEMCPY, OWN, PEERS, RAW_LOOP, REFERENCES, opened, own_writers
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from ...store.errors import UsageError
+from ..words import figure_text
 from .load import Outcome
 from .machine import Machine
-from .telling import figure
 from .writers import OWN, PURE, REFERENCES
 
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -67,7 +67,7 @@ def _throughput(axes: Any, outcomes: Sequence[Outcome]) -> None:
     rates = [1 / outcome.per_message_s for outcome in ordered]
     bars = axes.barh(range(len(ordered)), rates, color=[_colour(outcome) for outcome in ordered], height=0.72)
     axes.set_yticks(range(len(ordered)), [f"{o.load.writer}: {o.load.mode}" for o in ordered], fontsize=8)
-    axes.bar_label(bars, [figure(rate) for rate in rates], padding=3, fontsize=8)
+    axes.bar_label(bars, [figure_text(rate) for rate in rates], padding=3, fontsize=8)
     axes.set_xscale("log")
     axes.set_xlim(min(rates) / 2, max(rates) * 5)
     axes.grid(axis="x", alpha=0.3)

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..output import Column, Output
+from ..words import figure_text
 from .case import Case
 from .machine import Machine
 from .plan import SYNC_PUT
@@ -64,16 +65,11 @@ def _row(result: Result, results: Sequence[Result]) -> list[str]:
     return [
         result.case.name,
         KERNEL_NAMES[result.case.kernel],
-        _figure(1e3 / each_us),
-        _figure(each_us),
+        figure_text(1e3 / each_us),
+        figure_text(each_us),
         f"{result.spread:.0%}",
-        "" if reference is None else f"{_figure(100 * result.part_of(reference))} %",
+        "" if reference is None else f"{figure_text(100 * result.part_of(reference))} %",
     ]
-
-
-def _figure(value: float) -> str:
-    """Three digits that mean something."""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def as_object(results: Sequence[Result], machine: Machine, rounds: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ...store.errors import FlightlogError, UsageError
 from .load import Load, Round
-from .rows import QUEUES
+from .workloads import QUEUES
 
 MAPPED, POOL = "RocketMQ", "RocketMQ, transient pool"
 PROGRAM = Path(__file__).with_name("RocketmqBench.java")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-TOPIC = "bench"
+from .workloads import QUEUES, SEED
+
 TAG = "tag"
-QUEUES = 4
-SEED = 1
 ROWS_MAX = 200_000
 """More messages than that are the same rows over again, so that they fit into memory."""
 

@@ -11,9 +11,10 @@ from typing import Any
 
 from ...store.errors import UsageError
 from ..output import Column, Output
+from ..words import figure_text
 from .load import PERCENTILES, Load, Outcome
 from .machine import Machine
-from .telling import figure, reference_of
+from .telling import reference_of
 
 COLUMNS = (
     *("writer", "mode", "sync", "body_size", "batch", "columns", "threads", "rate", "record_size", "messages"),
@@ -82,7 +83,7 @@ def show_change(outcomes: Sequence[Outcome], earlier: dict[tuple[Any, ...], floa
     for outcome in outcomes:
         before_s = earlier.get(_identity(asdict(outcome.load)))
         if before_s is not None:
-            rows.append([str(outcome.load), figure(before_s * 1e6), figure(outcome.per_message_s * 1e6)])
+            rows.append([str(outcome.load), figure_text(before_s * 1e6), figure_text(outcome.per_message_s * 1e6)])
             rows[-1].append(f"{before_s / outcome.per_message_s:.2f}x")
     columns = [Column("load"), Column("µs before", True), Column("µs now", True), Column("as fast", True)]
     output.table("Beside the earlier run", columns, rows)

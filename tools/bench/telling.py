@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from ..output import Column, Output
+from ..words import figure_text
 from .load import PERCENTILES, Outcome
 from .rocketmq import MAPPED, POOL
 from .writers import FILE, FRESH_PAGES, MEMCPY, OWN, PURE, RAW_LOOP, REFERENCES
@@ -61,21 +61,14 @@ def _row(outcome: Outcome, outcomes: Sequence[Outcome]) -> list[str]:
     return [
         outcome.load.writer,
         outcome.load.mode,
-        figure(1e-3 / each_s),
-        figure(outcome.record_size / each_s / 1e6),
-        figure(each_s * 1e6),
+        figure_text(1e-3 / each_s),
+        figure_text(outcome.record_size / each_s / 1e6),
+        figure_text(each_s * 1e6),
         f"{outcome.spread:.0%}",
-        *(figure(outcome.latency_ns(percentile) / 1e3) for percentile in (*PERCENTILES, 100.0)),
-        "" if per_byte is None else figure(per_byte),
-        "" if reference is None else f"{figure(100 * reference.per_message_s / each_s)} %",
+        *(figure_text(outcome.latency_ns(percentile) / 1e3) for percentile in (*PERCENTILES, 100.0)),
+        "" if per_byte is None else figure_text(per_byte),
+        "" if reference is None else f"{figure_text(100 * reference.per_message_s / each_s)} %",
     ]
-
-
-def figure(value: float) -> str:
-    """Three digits that mean something."""
-    if math.isnan(value):
-        return ""
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def sentences(outcomes: Sequence[Outcome]) -> list[str]:
@@ -93,14 +86,14 @@ def _cost_of_sync(own: Sequence[Outcome]) -> str:
     if plain is None or waiting is None:
         return ""
     times = waiting.per_message_s / plain.per_message_s
+    wait_us = figure_text(waiting.per_message_s * 1e6)
     text = (
-        f"Sync costs you {figure(times)}x here, because each put waits {figure(waiting.per_message_s * 1e6)} µs for "
-        "the device to confirm it"
+        f"Sync costs you {figure_text(times)}x here, because each put waits {wait_us} µs for the device to confirm it"
     )
     helps = [o for o in own if o.load.sync and o is not waiting]
     if not helps:
         return text + "."
-    told = [f"{_means(o)} to {figure(o.per_message_s / plain.per_message_s)}x" for o in helps]
+    told = [f"{_means(o)} to {figure_text(o.per_message_s / plain.per_message_s)}x" for o in helps]
     return f"{text}; {', '.join(told)} of an async put."
 
 
@@ -124,5 +117,5 @@ def _best_rival(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
         ]
         if rivals:
             best = min(rivals, key=lambda o: o.per_message_s)
-            told.append(f"{load.mode}, {figure(best.per_message_s / outcome.per_message_s)}x {best.load.writer}")
+            told.append(f"{load.mode}, {figure_text(best.per_message_s / outcome.per_message_s)}x {best.load.writer}")
     return f"Beside the fastest peer this store writes: {'; '.join(told)}." if told else ""

@@ -20,6 +20,7 @@ from .contest import Contest, Entry
 from .load import Load, Outcome
 from .load_plan import append_loads, flush_loads, read_versus
 from .machine import Machine, this_machine
+from .plan import BODY_SIZES
 from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, is_rocketmq
 
 BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
@@ -28,7 +29,6 @@ ROUND_MIN_S = 0.03
 OWN_ROUND_OVERHEAD_S = 0.1
 ROCKETMQ_ROUND_OVERHEAD_S = 4.0
 """Its clean shutdown waits for seconds."""
-BODY_SIZES = (100, 1024)
 THREADS = (8, 64)
 ROOM_MIN = 2 << 30
 """Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""

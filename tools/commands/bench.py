@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..bench.plan import BODY_SIZES
 from ..bench.run import SUBJECTS, Options, run
-from ..bench.versus import BODY_SIZES, THREADS, VersusOptions
+from ..bench.versus import THREADS, VersusOptions
 from ..bench.versus import run as run_versus
 
 bench = typer.Typer(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from ..rows import QUEUES, TAG, TOPIC, Row
+from ..rows import TAG, Row
+from ..workloads import QUEUES, TOPIC
 
 PLACE = struct.Struct(">IQ")
 """Queue id, queue offset: in order as bytes."""

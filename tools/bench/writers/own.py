@@ -13,7 +13,8 @@ from ....store.message import Message
 from ....store.settings import FlushMode, StoreSettings
 from ..drive import Put
 from ..load import Load
-from ..rows import TAG, TOPIC, Row
+from ..rows import TAG, Row
+from ..workloads import TOPIC
 from .session import parts
 
 
@@ -27,9 +28,7 @@ class OwnSession:
         if self._load.columns:
             return [_columns(part) for part in parts(rows, self._load.batch)]
         messages = [Message(TOPIC, row.body, TAG, row.key, queue_id=row.queue_id) for row in rows]
-        if self._load.batch == 1:
-            return messages
-        return [messages[i : i + self._load.batch] for i in range(0, len(messages), self._load.batch)]
+        return messages if self._load.batch == 1 else parts(messages, self._load.batch)
 
     def puts(self) -> Sequence[Put]:
         return [self._put()] * self._load.threads

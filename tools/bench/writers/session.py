@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..drive import Put
 from ..rows import Row
+
+T = TypeVar("T")
 
 
 class Session(Protocol):
@@ -27,6 +29,6 @@ class Session(Protocol):
     def close(self) -> None: ...
 
 
-def parts(rows: Sequence[Row], batch: int) -> list[Sequence[Row]]:
-    """The rows of each call."""
+def parts(rows: Sequence[T], batch: int) -> list[Sequence[T]]:
+    """The rows, or what was made of them, of each call."""
     return [rows[i : i + batch] for i in range(0, len(rows), batch)]

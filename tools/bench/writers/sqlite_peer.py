@@ -13,7 +13,8 @@ from typing import Any
 
 from ..drive import Put
 from ..load import Load
-from ..rows import QUEUES, TAG, TOPIC, Row
+from ..rows import TAG, Row
+from ..workloads import QUEUES, TOPIC
 from .session import parts
 
 TABLE = """
