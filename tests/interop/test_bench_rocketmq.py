@@ -1,7 +1,9 @@
-"""`flightlog bench --versus rocketmq=FOLDER`: RocketMQ's own store writes the messages of the bench in every way."""
+"""`flightlog bench --versus rocketmq=FOLDER`: RocketMQ's own store writes the messages of the bench in every way, and
+reads, asks and recovers the files that this store's cases are measured with."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -10,7 +12,11 @@ import pytest
 
 from flightlog.tools.bench.contest import Contest
 from flightlog.tools.bench.load import Load
+from flightlog.tools.bench.plan import make_cases
+from flightlog.tools.bench.report import find_rival
 from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
+from flightlog.tools.bench.rocketmq_cases import RIVALS, rocketmq_cases
+from flightlog.tools.bench.runner import Result
 
 if TYPE_CHECKING:
     from tests.interop.harness import RocketMq
@@ -40,3 +46,20 @@ def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Pa
         (tmp_path / "in-the-way").touch()
         with pytest.raises(RocketmqEndedError, match="in-the-way"):
             process.run(tmp_path / "in-the-way", LOADS[0], 1, stamps=False)
+
+
+@pytest.mark.ci
+def test_the_same_files_are_read_asked_and_recovered(rocketmq: RocketMq, interop: ModuleType, tmp_path: Path) -> None:
+    with RocketmqProcess(interop.JAVA_FOLDER / "target" / "dependency", tmp_path, warm_count=1_000) as process:
+        results = []
+        for case in rocketmq_cases(process, RIVALS, 100, CALLS):
+            measured = case.measure(tmp_path)
+            assert measured.seconds > 0, case
+            assert (measured.latencies_ns is None) == (case.name != RIVALS["query"]), case
+            assert measured.latencies_ns is None or (measured.latencies_ns > 0).all()
+            results.append(Result(case, [measured.seconds]))
+        assert not (tmp_path / "copy").exists(), "it never writes to what is kept"
+        own = [case for case in make_cases(body_sizes=[100], kernels=["pure"]) if case.name in RIVALS]
+        for case in own:
+            rival = find_rival(Result(replace(case, rival=RIVALS[case.name]), [1.0]), results)
+            assert rival is not None and rival.case.name == RIVALS[case.name]

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from flightlog.store import native
@@ -35,7 +36,7 @@ def test_a_case_runs_and_leaves_what_can_be_used_again(case: Case, tmp_path: Pat
     small = dataclasses.replace(case, count=MESSAGES)
     before = native.NAME
     for _ in range(2):
-        assert small.measure(tmp_path) > 0
+        assert small.measure(tmp_path).seconds > 0
     assert before == native.NAME, "the twin that was at work is at work again"
     assert {path.name.split("-")[0] for path in tmp_path.iterdir()} <= {"read", "killed"}
 
@@ -97,11 +98,28 @@ show(measure(cases, 1, Path({str(tmp_path)!r}), lambda done: None), Output())
 
 
 def test_wrong_calls(cli: Cli, tmp_path: Path) -> None:
-    for arguments in (("--rounds", "0"), ("--folder", tmp_path / "missing")):
-        finished = cli("bench", *arguments)
+    calls: tuple[tuple[object, ...], ...] = (
+        ("--rounds", "0"),
+        ("--folder", tmp_path / "missing"),
+        ("--messages", "0", "read"),
+        ("--versus", "sqlite3", "query"),
+        ("--versus", "rocketmq", "recover"),
+        ("--versus", f"rocketmq={tmp_path}", "recover"),
+    )
+    for option, value, *subject in calls:
+        finished = cli("bench", *subject, option, value)
         assert (finished.code, finished.out) == (2, "")
         [line] = finished.err.splitlines()
-        assert line.startswith(f"flightlog: {arguments[0]}")
+        assert line.startswith(f"flightlog: {option}")
+
+
+def test_calls_that_are_timed_one_by_one_have_percentiles(tmp_path: Path) -> None:
+    [case] = [case for case in CASES if (case.name, case.kernel) == ("query", "pure")]
+    measured = dataclasses.replace(case, count=MESSAGES).measure(tmp_path)
+    assert measured.latencies_ns is not None and measured.latencies_ns.shape == (MESSAGES,)
+    assert 0 < measured.latencies_ns.sum() / 1e9 <= measured.seconds
+    result = Result(case, [1.0, 1.0], [np.array([1000, 3000]), np.array([5000, 7000])])
+    assert result.latency_us(50) == pytest.approx((2 + 6) / 2)
 
 
 def test_the_machine_is_named(tmp_path: Path) -> None:

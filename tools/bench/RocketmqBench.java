@@ -6,10 +6,12 @@ import java.io.FileOutputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
 import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Comparator;
 import java.util.HashMap;
 import java.util.List;
@@ -22,15 +24,26 @@ import org.apache.rocketmq.common.message.MessageAccessor;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExtBatch;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
+import org.apache.rocketmq.store.ConsumeQueue;
 import org.apache.rocketmq.store.DefaultMessageStore;
+import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.PutMessageResult;
+import org.apache.rocketmq.store.QueryMessageResult;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /**
- * RocketMQ's store at its defaults, asked line by line: {@code warm FOLDER COUNT} or {@code put FOLDER FLUSH
- * mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS RATE LATENCIES|-}. Every answer is a line of JSON.
+ * RocketMQ's store at its defaults, asked line by line. Every answer is a line of JSON.
+ *
+ * <pre>
+ * warm FOLDER COUNT
+ * put FOLDER FLUSH mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS RATE LATENCIES|-
+ * open FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES    a store that is there; answers when everything is dispatched
+ * read QUEUES COUNT                              everything in it, decoded, so many messages a call
+ * query KEYS LATENCIES|-                         key-00000000 and so on, in random order
+ * close
+ * </pre>
  */
 public final class RocketmqBench {
 
@@ -54,22 +67,39 @@ public final class RocketmqBench {
     private static void answer() throws Exception {
         BufferedReader orders = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String order = orders.readLine(); order != null; order = orders.readLine()) {
-            String[] words = order.split(" ");
-            if (words[0].equals("warm")) {
+            ANSWERS.println(obey(order.split(" ")));
+            ANSWERS.flush();
+        }
+    }
+
+    private static Opened opened;
+
+    private static String obey(String[] words) throws Exception {
+        switch (words[0]) {
+            case "warm":
                 Round round = new Round(
                     words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, "-");
                 round.run();
                 deleteAll(Path.of(words[1]));
-            } else {
-                ANSWERS.println(new Round(
+                return "{}";
+            case "put":
+                return new Round(
                     words[1], words[2], words[3].equals("pool"), Integer.parseInt(words[4]), Integer.parseInt(words[5]),
                     Integer.parseInt(words[6]), Integer.parseInt(words[7]), Integer.parseInt(words[8]),
-                    Long.parseLong(words[9]), words[10]).run());
-                ANSWERS.flush();
-                continue;
-            }
-            ANSWERS.println("{}");
-            ANSWERS.flush();
+                    Long.parseLong(words[9]), words[10]).run();
+            case "open":
+                opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+                return "{}";
+            case "read":
+                return opened.read(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
+            case "query":
+                return opened.query(Integer.parseInt(words[1]), words[2]);
+            case "close":
+                opened.store.shutdown();
+                opened = null;
+                return "{}";
+            default:
+                throw new IllegalArgumentException(words[0]);
         }
     }
 
@@ -78,6 +108,94 @@ public final class RocketmqBench {
             for (Path path : (Iterable<Path>) paths.sorted(Comparator.reverseOrder())::iterator) {
                 Files.delete(path);
             }
+        }
+    }
+
+    private static DefaultMessageStore start(String folder, MessageStoreConfig config) throws Exception {
+        config.setStorePathRootDir(folder);
+        config.setStorePathCommitLog(folder + File.separator + "commitlog");
+        config.setHaListenPort(0);
+        config.setCleanFileForciblyEnable(false);
+        DefaultMessageStore store = new DefaultMessageStore(
+            config, new BrokerStatsManager("bench", false), (a, b, c, d, e, f, g) -> { }, new BrokerConfig(),
+            new ConcurrentHashMap<>());
+        if (!store.load()) {
+            throw new IllegalStateException(folder + " was not loaded");
+        }
+        store.start();
+        return store;
+    }
+
+    private static void drain(DefaultMessageStore store) throws Exception {
+        while (store.dispatchBehindBytes() > 0) {
+            Thread.sleep(1);
+        }
+    }
+
+    private static void write(long[] latenciesNs, String file) throws Exception {
+        if (latenciesNs.length == 0) {
+            return;
+        }
+        try (DataOutputStream out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(file)))) {
+            for (long latencyNs : latenciesNs) {
+                out.writeLong(latencyNs);
+            }
+        }
+    }
+
+    /** A store that was there before. */
+    private static final class Opened {
+        private final DefaultMessageStore store;
+
+        Opened(String folder, int segmentSize, int queueFileEntries) throws Exception {
+            MessageStoreConfig config = new MessageStoreConfig();
+            config.setMappedFileSizeCommitLog(segmentSize);
+            config.setMappedFileSizeConsumeQueue(queueFileEntries * ConsumeQueue.CQ_STORE_UNIT_SIZE);
+            store = start(folder, config);
+            drain(store);
+        }
+
+        String read(int queues, int count) throws Exception {
+            long messages = 0;
+            long bodySize = 0;
+            for (int queueId = 0; queueId < queues; queueId++) {
+                long offset = store.getMinOffsetInQueue(TOPIC, queueId);
+                long end = store.getMaxOffsetInQueue(TOPIC, queueId);
+                while (offset < end) {
+                    GetMessageResult result = store.getMessage("bench", TOPIC, queueId, offset, count, null);
+                    for (ByteBuffer buffer : result.getMessageBufferList()) {
+                        bodySize += MessageDecoder.decode(buffer, true, false).getBody().length;
+                        messages++;
+                    }
+                    result.release();
+                    offset = result.getNextBeginOffset();
+                }
+            }
+            return "{\"messages\": " + messages + ", \"body_size\": " + bodySize + "}";
+        }
+
+        String query(int count, String latencyFile) throws Exception {
+            List<String> keys = new ArrayList<>();
+            for (int i = 0; i < count; i++) {
+                keys.add(String.format("key-%08d", i));
+            }
+            Collections.shuffle(keys, new Random(1));
+            long[] latenciesNs = new long[latencyFile.equals("-") ? 0 : count];
+            long messages = 0;
+            for (int i = 0; i < count; i++) {
+                long startedNs = System.nanoTime();
+                QueryMessageResult result = store.queryMessage(TOPIC, keys.get(i), 32, 0, Long.MAX_VALUE);
+                for (ByteBuffer buffer : result.getMessageBufferList()) {
+                    MessageDecoder.decode(buffer, true, false);
+                    messages++;
+                }
+                result.release();
+                if (latenciesNs.length > 0) {
+                    latenciesNs[i] = System.nanoTime() - startedNs;
+                }
+            }
+            write(latenciesNs, latencyFile);
+            return "{\"messages\": " + messages + "}";
         }
     }
 
@@ -126,12 +244,10 @@ public final class RocketmqBench {
                     putInThreads(messages, latenciesNs);
                 }
                 long putNs = System.nanoTime() - startedNs;
-                while (store.dispatchBehindBytes() > 0) {
-                    Thread.sleep(1);
-                }
+                drain(store);
                 long drainedNs = System.nanoTime() - startedNs;
                 long deviceAfter = deviceSize();
-                write(latenciesNs);
+                write(latenciesNs, latencyFile);
                 String deviceSize = deviceBefore < 0 ? "null" : Long.toString(deviceAfter - deviceBefore);
                 return "{\"put_ns\": " + putNs + ", \"drained_ns\": " + drainedNs + ", \"device_size\": " + deviceSize + "}";
             } finally {
@@ -144,22 +260,10 @@ public final class RocketmqBench {
 
         private DefaultMessageStore open() throws Exception {
             MessageStoreConfig config = new MessageStoreConfig();
-            config.setStorePathRootDir(folder);
-            config.setStorePathCommitLog(folder + File.separator + "commitlog");
             config.setFlushDiskType(FlushDiskType.valueOf(flush));
             config.setTransientStorePoolEnable(hasPool);
             config.setTransientStorePoolSize(2); // for five, its default, of 1 GiB each, few machines have the memory
-            config.setHaListenPort(0);
-            config.setCleanFileForciblyEnable(false);
-            BrokerConfig broker = new BrokerConfig();
-            DefaultMessageStore opened = new DefaultMessageStore(
-                config, new BrokerStatsManager("bench", false), (a, b, c, d, e, f, g) -> { }, broker,
-                new ConcurrentHashMap<>());
-            if (!opened.load()) {
-                throw new IllegalStateException(folder + " was not loaded");
-            }
-            opened.start();
-            return opened;
+            return start(folder, config);
         }
 
         private MessageExtBrokerInner single(int number) {
@@ -197,7 +301,7 @@ public final class RocketmqBench {
 
         private void putInThreads(MessageExtBrokerInner[] messages, long[] latenciesNs) throws Exception {
             List<Thread> workers = new ArrayList<>();
-            List<Throwable> errors = java.util.Collections.synchronizedList(new ArrayList<>());
+            List<Throwable> errors = Collections.synchronizedList(new ArrayList<>());
             for (int i = 0; i < threads; i++) {
                 int first = i;
                 Thread worker = new Thread(() -> put(messages, first, latenciesNs));
@@ -240,17 +344,6 @@ public final class RocketmqBench {
             for (long aheadNs = dueNs - System.nanoTime(); aheadNs > 0; aheadNs = dueNs - System.nanoTime()) {
                 if (aheadNs > SPIN_NS) {
                     java.util.concurrent.locks.LockSupport.parkNanos(aheadNs - SPIN_NS);
-                }
-            }
-        }
-
-        private void write(long[] latenciesNs) throws Exception {
-            if (latenciesNs.length == 0) {
-                return;
-            }
-            try (DataOutputStream out = new DataOutputStream(new BufferedOutputStream(new FileOutputStream(latencyFile)))) {
-                for (long latencyNs : latenciesNs) {
-                    out.writeLong(latencyNs);
                 }
             }
         }

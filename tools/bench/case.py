@@ -7,14 +7,25 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from ...store import native
 
 Work = Callable[[], object]
-"""What is timed. Called once."""
+"""What is timed. Called once. What times its calls one by one returns them: ns, int64."""
 
 Prepare = Callable[[Path, int, int], AbstractContextManager[Work]]
 """(folder, body size, count) -> the work, ready to be timed. What it leaves in `folder` can be used again."""
+
+
+class Measured(NamedTuple):
+    """One round."""
+
+    seconds: float
+    latencies_ns: np.ndarray | None = None
+    """int64, one a call, if the work has timed its calls."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,8 @@ class Case:
     """Whether it writes its bytes to the folder in every round."""
     needs_disk: bool = False
     """Whether it measures the disk, so that a file system in memory would give a figure that means nothing."""
+    rival: str | None = None
+    """The name of the case that does the same by RocketMQ's own store, where there is one."""
 
     def __str__(self) -> str:
         kernel = f", {self.kernel}" if self.kernel else ""
@@ -58,9 +71,10 @@ class Case:
         finally:
             native.use(before)
 
-    def measure(self, folder: Path) -> float:
-        """One round, in seconds."""
+    def measure(self, folder: Path) -> Measured:
+        """One round."""
         with self.prepared(folder) as work:
             started_s = time.perf_counter()
-            work()
-            return time.perf_counter() - started_s
+            returned = work()
+            seconds = time.perf_counter() - started_s
+        return Measured(seconds, returned if isinstance(returned, np.ndarray) else None)

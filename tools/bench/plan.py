@@ -41,15 +41,16 @@ def make_cases(
     kernels: Iterable[str] | None = None,
     quick: bool = False,
     subject: str | None = None,
+    messages: int | None = None,
 ) -> list[Case]:
     """The cases of a run: at each body size the references, then every workload over every twin; or those of one
-    subject and its reference."""
+    subject and its reference. `messages`: so many a round in place of what is usual."""
     kernels = tuple(kernels or native.available())
     sync_count = SYNC_COUNT // (QUICK_PART if quick else 1)
     cases = []
     for body_size in body_sizes:
         size = record_size(body_size)
-        count = message_count(body_size, quick=quick)
+        count = messages or message_count(body_size, quick=quick)
         cases.append(Case(MEMCPY, body_size, size, count, references.memcpy))
         for name, (prepare, writes) in MEMORY_CASES.items():
             cases += [

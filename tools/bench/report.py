@@ -12,8 +12,10 @@ from .case import Case
 from .machine import Machine
 from .plan import SYNC_PUT
 from .references import FALLOCATED, MEMCPY, ZEROED
+from .rocketmq_cases import RIVALS
 from .runner import Result
 
+PERCENTILES = (50.0, 99.0)
 KERNEL_NAMES = {"c": "C", "pure": "pure", None: ""}
 NOTES = {
     MEMCPY: "the same bytes into a file mapping whose pages are there already, 256 KiB at a time: the limit",
@@ -24,6 +26,8 @@ NOTES = {
     "read_batch": "bodies and queue offsets of every message as Arrow columns, the rest checked as by read",
     "query": "a message by its key, keys in random order, from the page cache",
     "recover": "open after a kill with nothing synced or dispatched: everything is checked and dispatched anew",
+    RIVALS["read"]: "the same store, every message decoded; RocketMQ checks no CRC of a body here",
+    RIVALS["recover"]: "the same files, load() and start() until everything is dispatched",
     "Spark scan": "all columns into Spark's no-op sink, by the clock; planning included",
     FALLOCATED: "pwrite of one record, fdatasync; the file has its blocks by fallocate, as a segment has",
     ZEROED: "the same on a file written full of zeros and synced before: the best case",
@@ -39,37 +43,57 @@ def find_reference(result: Result, results: Sequence[Result]) -> Result | None:
     return None
 
 
+def find_rival(result: Result, results: Sequence[Result]) -> Result | None:
+    """RocketMQ's result of the same, if there is one."""
+    for other in results:
+        if (other.case.name, other.case.body_size) == (result.case.rival, result.case.body_size):
+            return other
+    return None
+
+
 def show(results: Sequence[Result], output: Output) -> None:
     """One table a body size, then what the names mean."""
+    has_latencies = any(result.latencies_ns for result in results)
+    has_rivals = any(result.case.rival for result in results)
     columns = [
         Column("what"),
         Column("kernel"),
-        Column("thousand/s", True),
-        Column("µs each", True),
-        Column("spread", True),
+        *(Column(name, True) for name in ("thousand/s", "µs each", "spread")),
+        *(Column(name, True) for name in ("p50 µs", "p99 µs") if has_latencies),
         Column("of the limit", True),
+        *(Column(name, True) for name in ("x RocketMQ",) if has_rivals),
     ]
     for body_size in sorted({result.case.body_size for result in results}):
         here = [result for result in results if result.case.body_size == body_size]
         title = f"Bodies of {body_size:,} bytes (records of {here[0].case.record_size:,} bytes)"
-        output.table(title, columns, [_row(result, results) for result in here])
+        rows = [
+            [
+                *_row(result),
+                *(figure_text(result.latency_us(percentile)) for percentile in PERCENTILES if has_latencies),
+                _part_text(result, find_reference(result, results)),
+                *(_times_text(result, find_rival(result, results)) for _ in range(has_rivals)),
+            ]
+            for result in here
+        ]
+        output.table(title, columns, rows)
     output.line()
     for name in dict.fromkeys(result.case.name for result in results):
         if name in NOTES:
             output.line(f"{name}: {NOTES[name]}")
 
 
-def _row(result: Result, results: Sequence[Result]) -> list[str]:
+def _row(result: Result) -> list[str]:
     each_us = result.per_message_s * 1e6
-    reference = find_reference(result, results)
-    return [
-        result.case.name,
-        KERNEL_NAMES[result.case.kernel],
-        figure_text(1e3 / each_us),
-        figure_text(each_us),
-        f"{result.spread:.0%}",
-        "" if reference is None else f"{figure_text(100 * result.part_of(reference))} %",
-    ]
+    kernel = KERNEL_NAMES[result.case.kernel]
+    return [result.case.name, kernel, figure_text(1e3 / each_us), figure_text(each_us), f"{result.spread:.0%}"]
+
+
+def _part_text(result: Result, reference: Result | None) -> str:
+    return "" if reference is None else f"{figure_text(100 * result.part_of(reference))} %"
+
+
+def _times_text(result: Result, rival: Result | None) -> str:
+    return "" if rival is None else f"{figure_text(result.part_of(rival))}x"
 
 
 def as_object(results: Sequence[Result], machine: Machine, rounds: int) -> dict[str, Any]:
@@ -77,11 +101,13 @@ def as_object(results: Sequence[Result], machine: Machine, rounds: int) -> dict[
     return {
         "machine": asdict(machine),
         "rounds": rounds,
-        "results": [_result_object(result, find_reference(result, results)) for result in results],
+        "results": [
+            _result_object(result, find_reference(result, results), find_rival(result, results)) for result in results
+        ],
     }
 
 
-def _result_object(result: Result, reference: Result | None) -> dict[str, Any]:
+def _result_object(result: Result, reference: Result | None, rival: Result | None) -> dict[str, Any]:
     case: Case = result.case
     return {
         "name": case.name,
@@ -95,4 +121,6 @@ def _result_object(result: Result, reference: Result | None) -> dict[str, Any]:
         "messages_per_s": 1 / result.per_message_s,
         "reference": case.against,
         "part_of_reference": None if reference is None else result.part_of(reference),
+        "times_rocketmq": None if rival is None else result.part_of(rival),
+        "latencies_us": {str(p): result.latency_us(p) for p in PERCENTILES} if result.latencies_ns else None,
     }

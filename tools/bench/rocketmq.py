@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 
 from ...store.errors import FlightlogError, UsageError
+from ...store.settings import StoreSettings
 from .load import Load, Round
 from .workloads import QUEUES
 
@@ -74,8 +77,36 @@ class RocketmqProcess:
             str(latencies) if stamps or load.rate else "-",
         ]
         told = self._ask(" ".join(words))
-        found = np.fromfile(latencies, ">i8").astype(np.int64) if latencies.exists() else np.empty(0, np.int64)
+        found = _read_latencies(latencies)
         return Round(calls * load.batch, told["drained_ns"] / 1e9, told["put_ns"] / 1e9, found, told["device_size"])
+
+    @contextmanager
+    def opened(self, store: Path, settings: StoreSettings) -> Iterator[None]:
+        """A store that is there: RocketMQ writes to it, as it does wherever it opens."""
+        self.open(store, settings)
+        try:
+            yield
+        finally:
+            self.close()
+
+    def open(self, store: Path, settings: StoreSettings) -> None:
+        """Return when it is recovered, and everything dispatched."""
+        self._ask(f"open {store} {settings.segment_size} {settings.queue_file_entries}")
+
+    def close(self) -> None:
+        self._ask("close")
+
+    def read(self, a_call: int) -> int:
+        """Read and decode every message of the open store; returns how many there are."""
+        return self._ask(f"read {QUEUES} {a_call}")["messages"]
+
+    def query(self, count: int) -> np.ndarray:
+        """Ask for each of the first `count` keys; returns the latencies (ns, int64)."""
+        latencies = self._folder / "latencies"
+        found = self._ask(f"query {count} {latencies}")["messages"]
+        if found != count:
+            raise RuntimeError(f"RocketMQ found {found} of {count} keys")
+        return _read_latencies(latencies)
 
     def _ask(self, order: str) -> dict[str, int]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -97,3 +128,7 @@ class RocketmqProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.communicate()
+
+
+def _read_latencies(path: Path) -> np.ndarray:
+    return np.fromfile(path, ">i8").astype(np.int64) if path.exists() else np.empty(0, np.int64)

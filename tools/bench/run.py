@@ -7,7 +7,8 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ...store import native
@@ -17,9 +18,12 @@ from ..output import Output
 from ..words import seconds_text, size_text
 from . import spark_scan
 from .case import Case
+from .load_plan import ROCKETMQ, read_versus
 from .machine import Machine, this_machine
 from .plan import BODY_SIZES, make_cases
 from .report import as_object, show
+from .rocketmq import QUICK_WARM_COUNT, RocketmqProcess
+from .rocketmq_cases import RIVALS, rocketmq_cases
 from .runner import Result, measure, pilot
 
 ROUNDS = 5
@@ -49,6 +53,10 @@ class Options:
     as_json: bool = False
     subject: str | None = None
     """One of SUBJECTS; None: all of it."""
+    messages: int | None = None
+    """How many a round handles; None: as many as make a short round."""
+    versus: Sequence[str] = ()
+    """`rocketmq=FOLDER_OF_JARS`, for what RocketMQ's own store does as well."""
 
 
 def run(options: Options) -> int:
@@ -57,11 +65,19 @@ def run(options: Options) -> int:
     rounds = default if options.rounds is None else options.rounds
     if rounds < 1:
         raise UsageError(f"--rounds {rounds}: expected at least 1")
+    if options.messages is not None and options.messages < 1:
+        raise UsageError(f"--messages {options.messages}: expected at least 1")
     if options.folder is not None and not options.folder.is_dir():
         raise UsageError(f"--folder {options.folder}: no such folder")
+    jars = _jars(options)
     folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
     try:
-        results, machine = _measure_all(options, rounds, folder)
+        with ExitStack() as running:
+            rocketmq = None
+            if jars is not None:
+                with Bar("starting RocketMQ"):
+                    rocketmq = running.enter_context(RocketmqProcess(jars, folder, QUICK_WARM_COUNT))
+            results, machine = _measure_all(options, rounds, folder, rocketmq)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if options.as_json:
@@ -71,10 +87,33 @@ def run(options: Options) -> int:
     return 0
 
 
-def _measure_all(options: Options, rounds: int, folder: Path) -> tuple[list[Result], Machine]:
+def _jars(options: Options) -> Path | None:
+    """RocketMQ's jars, if it is to do the same. Raises UsageError for other peers, and for jars that are not there."""
+    peers, jars = read_versus(options.versus)
+    strangers = [peer for peer in peers if peer != ROCKETMQ]
+    if strangers:
+        raise UsageError(f"--versus {','.join(strangers)}: expected rocketmq=FOLDER_OF_JARS; others read no such files")
+    return jars
+
+
+def _cases(options: Options, rocketmq: RocketmqProcess | None) -> list[Case]:
+    cases = make_cases(quick=options.quick, subject=options.subject, messages=options.messages)
+    if rocketmq is None:
+        return cases
+    found: list[Case] = []
+    for body_size in dict.fromkeys(case.body_size for case in cases):
+        own = [case for case in cases if case.body_size == body_size]
+        names = dict.fromkeys(case.name for case in own)
+        found += [replace(case, rival=RIVALS.get(case.name)) for case in own]
+        found += rocketmq_cases(rocketmq, names, body_size, own[0].count)
+    return found
+
+
+def _measure_all(
+    options: Options, rounds: int, folder: Path, rocketmq: RocketmqProcess | None
+) -> tuple[list[Result], Machine]:
     machine = this_machine(folder)
-    cases = make_cases(quick=options.quick, subject=options.subject)
-    cases = [case for case in cases if not (case.needs_disk and machine.is_in_memory)]
+    cases = [case for case in _cases(options, rocketmq) if not (case.needs_disk and machine.is_in_memory)]
     _say(f"{machine}; kernels: {', '.join(native.available())}")
     if machine.is_in_memory:
         _say(f"{folder} is on {machine.file_system}: no sync figures from there; name a disk's folder with --folder")

@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+
 from .case import Case
 
 PILOT_PART = 20
@@ -19,6 +21,8 @@ class Result:
 
     case: Case
     seconds: list[float] = field(default_factory=list)
+    latencies_ns: list[np.ndarray] = field(default_factory=list)
+    """One array a round, of a case that times its calls."""
 
     @property
     def median_s(self) -> float:
@@ -34,6 +38,11 @@ class Result:
         """How far the slowest round is from the fastest, as a part of the median."""
         return (max(self.seconds) - min(self.seconds)) / self.median_s
 
+    def latency_us(self, percentile: float) -> float:
+        """Of one call, the median of the rounds; NaN if calls are not timed."""
+        found = [float(np.percentile(latencies_ns, percentile)) for latencies_ns in self.latencies_ns]
+        return statistics.median(found) / 1e3 if found else float("nan")
+
     def part_of(self, reference: Result) -> float:
         """How fast it is beside its reference, message for message: 1.0 is as fast."""
         return reference.per_message_s / self.per_message_s
@@ -44,7 +53,7 @@ def pilot(cases: Sequence[Case], folder: Path) -> float:
     total_s = 0.0
     for case in cases:
         small = dataclasses.replace(case, count=max(case.count // PILOT_PART, 1))
-        total_s += small.measure(folder) * case.count / small.count
+        total_s += small.measure(folder).seconds * case.count / small.count
     return total_s
 
 
@@ -53,6 +62,9 @@ def measure(cases: Sequence[Case], rounds: int, folder: Path, done: Callable[[in
     results = [Result(case) for case in cases]
     for number in range(rounds):
         for i, result in enumerate(results):
-            result.seconds.append(result.case.measure(folder))
+            measured = result.case.measure(folder)
+            result.seconds.append(measured.seconds)
+            if measured.latencies_ns is not None:
+                result.latencies_ns.append(measured.latencies_ns)
             done(number * len(results) + i + 1)
     return results

@@ -19,9 +19,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import numpy as np
 
 from ...engine.message_store import MessageStore, open_store
 from ...engine.read_only import open_read_only
@@ -135,31 +138,46 @@ def query(folder: Path, body_size: int, count: int) -> Iterator[Work]:
     random.Random(SEED).shuffle(keys)
     with open_read_only(kept_store(folder, body_size, count)) as view:
 
-        def work() -> None:
-            for key in keys:
-                if len(view.query(TOPIC, key).messages) != 1:
+        def work() -> np.ndarray:
+            latencies_ns = np.zeros(len(keys), np.int64)
+            now = time.perf_counter_ns
+            for i, key in enumerate(keys):
+                started_ns = now()
+                found = view.query(TOPIC, key)
+                latencies_ns[i] = now() - started_ns
+                if len(found.messages) != 1:
                     raise RuntimeError(f"{key} was not found once")
+            return latencies_ns
 
         yield work
 
 
 @contextmanager
 def recover(folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    path = folder / "recovered"
-    shutil.copytree(_killed_store(folder, body_size, count), path)
-    for file in path.rglob("*"):
-        if file.is_file():  # else the open would wait for the disk to take the copy
-            with open(file, "rb") as opened:
-                os.fsync(opened.fileno())
     opened_stores: list[MessageStore] = []
+    with copied(killed_store(folder, body_size, count)) as path:
+        try:
+            yield lambda: opened_stores.append(open_store(path, ASYNC))
+            for store in opened_stores:
+                if store.recovery_report.records_scanned != count:
+                    raise RuntimeError(f"recovered {store.recovery_report.records_scanned} records, expected {count}")
+        finally:
+            for store in opened_stores:
+                store.close()
+
+
+@contextmanager
+def copied(store: Path) -> Iterator[Path]:
+    """A copy beside a store, which is on the disk already and gone afterwards."""
+    path = store.with_name("copy")
+    shutil.copytree(store, path)
     try:
-        yield lambda: opened_stores.append(open_store(path, ASYNC))
-        for store in opened_stores:
-            if store.recovery_report.records_scanned != count:
-                raise RuntimeError(f"recovered {store.recovery_report.records_scanned} records, expected {count}")
+        for file in path.rglob("*"):
+            if file.is_file():  # else whoever opens it would wait for the disk to take the copy
+                with open(file, "rb") as opened:
+                    os.fsync(opened.fileno())
+        yield path
     finally:
-        for store in opened_stores:
-            store.close()
         shutil.rmtree(path, ignore_errors=True)
 
 
@@ -173,7 +191,7 @@ def kept_store(folder: Path, body_size: int, count: int) -> Path:
     return path
 
 
-def _killed_store(folder: Path, body_size: int, count: int) -> Path:
+def killed_store(folder: Path, body_size: int, count: int) -> Path:
     """The same messages as their killed writer left them, made at the first call."""
     path = folder / f"killed-{body_size}-{count}"
     if path.exists():

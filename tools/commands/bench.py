@@ -34,6 +34,11 @@ Versus = Annotated[
         "installed), rocketmq=FOLDER_OF_JARS. Commas or repetitions."
     ),
 ]
+RocketMq = Annotated[
+    list[str] | None,
+    typer.Option("--versus", help="rocketmq=FOLDER_OF_JARS: RocketMQ's own store does the same with the same files."),
+]
+Messages = Annotated[int | None, typer.Option(help="How many a round handles.", show_default="a short round's")]
 Seconds = Annotated[float | None, typer.Option(help="About how long all of it may take.", show_default="60; quick 10")]
 Save = Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON, for --compare.")]
 Csv = Annotated[Path | None, typer.Option(help="Write the figures to this file as CSV.")]
@@ -137,8 +142,16 @@ def append(
 
 
 def _subject(name: str, text: str) -> None:
-    def one(quick: Quick = False, rounds: Rounds = None, folder: Folder = None, as_json: AsJson = False) -> None:
-        raise typer.Exit(run(Options(quick, rounds, name != "scan", folder, as_json, subject=name)))
+    def one(
+        quick: Quick = False,
+        rounds: Rounds = None,
+        messages: Messages = None,
+        versus: RocketMq = None,
+        folder: Folder = None,
+        as_json: AsJson = False,
+    ) -> None:
+        options = Options(quick, rounds, name != "scan", folder, as_json, name, messages, versus or ())
+        raise typer.Exit(run(options))
 
     bench.command(name, help=text)(one)
 
