@@ -124,8 +124,6 @@ def _behind_used_slots(file: DiskFile, words: int, used: int) -> tuple[int, int]
             return None
         at = max(at, (data - HEADER_SIZE) // SLOT_SIZE)
         raw = file.read(HEADER_SIZE + at * SLOT_SIZE, min(PIECE_WORDS, words - at) * SLOT_SIZE)
-        if not raw:
-            return None
         found = np.flatnonzero(np.frombuffer(raw, np.uint32, len(raw) // SLOT_SIZE))
         if counted + len(found) > used:
             if used > counted:

@@ -248,11 +248,6 @@ class ActiveIndexFile(IndexFile):
             file.sync()
             self.flushed_next = round_.state.next_entry
 
-    @property
-    def is_flushed_full(self) -> bool:
-        """Whether the file is full, and durable as such."""
-        return self.flushed_next >= self.geometry.entries
-
     def close(self) -> None:
         """Give the descriptor back; a round that is under way is waited for. Nothing is flushed."""
         with self._flush_lock:

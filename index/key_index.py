@@ -125,7 +125,10 @@ class KeyIndex(IndexFolder):
         count = 0
         for file in reversed(self.files):
             next_entry = self._header(file).next_entry
-            here = next_entry - file.first_at_or_after(last, next_entry)
+            try:
+                here = next_entry - file.first_at_or_after(last, next_entry)
+            except FileNotFoundError as e:
+                raise index_file_gone(file.path) from e
             count += here
             if here < next_entry - FIRST_ENTRY:
                 break

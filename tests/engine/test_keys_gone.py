@@ -51,3 +51,23 @@ def test_the_index_is_made_anew(
         assert store.recovery_report.keys_put == 0
         assert found(store) == list(range(end))[::-1]
     assert assert_clean(tmp_path / "store").index_entries == 2 * end
+
+
+@pytest.mark.parametrize("which", WHICH)
+def test_the_index_is_made_anew_by_the_first_put_of_a_life(
+    which: str, tmp_path: Path, assert_clean: AssertClean, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever has just opened the store has no index file open yet, and asks the newest one how far it has come."""
+    with flightlog.open(tmp_path / "store", SETTINGS) as store:
+        put(store)
+    with flightlog.open(tmp_path / "store") as store:
+        for file in sorted((tmp_path / "store" / "index").iterdir())[WHICH[which]]:
+            file.unlink()
+        put(store)
+        assert found(store) == list(range(2 * COUNT))[::-1]
+        put(store)
+    assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        messages = view.query("orders", "all", max_count=10 * COUNT).messages
+        assert [message.queue_offset for message in messages] == list(range(3 * COUNT))[::-1]
+    assert assert_clean(tmp_path / "store").index_entries == 6 * COUNT
