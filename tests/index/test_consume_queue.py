@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -250,6 +253,103 @@ def test_written_files_are_named_once_for_syncing(tmp_path: Path) -> None:
     assert unsynced.take() == Unsynced({tmp_path / f"{200:020d}"})
     queue.truncate(5)
     assert unsynced.take() == Unsynced({tmp_path / f"{0:020d}"})
+
+
+def test_an_end_in_a_file_without_holes(tmp_path: Path) -> None:
+    """All its zeros are written: it is found by a search, not by where nothing is."""
+    queue = queue_at(tmp_path, entries=1000)
+    queue.put(0, units(*range(1, 301)))
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(path.read_bytes())
+    for thorough in (True, False):
+        again = queue_at(tmp_path, entries=1000, thorough=thorough)
+        assert (again.min_index, again.end, places(again)) == (0, 300, [*range(1, 301)])
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+@pytest.mark.parametrize("empty", [1, 2])
+def test_files_without_entries_behind_the_end(empty: int, thorough: bool, tmp_path: Path) -> None:
+    """A writer died when it had given a file its length, or RocketMQ made one ahead."""
+    queue_at(tmp_path).put(0, units(*range(1, 21)))
+    for number in range(2, 2 + empty):
+        with (tmp_path / f"{number * 200:020d}").open("wb") as file:
+            file.truncate(200)
+    queue = queue_at(tmp_path, thorough=thorough)
+    assert (queue.min_index, queue.end) == (0, 20)
+    queue.put(20, units(77))
+    assert places(queue_at(tmp_path, thorough=thorough))[-1] == 77
+
+
+@pytest.mark.parametrize("thorough", [True, False])
+@pytest.mark.parametrize("files", [1, 2])
+def test_a_last_file_that_goes_while_the_queue_is_loaded(
+    files: int, thorough: bool, support: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    """Retention of another process, or a deletion: the queue ends before it, and nothing is raised."""
+    queue_at(tmp_path).put(0, units(*range(1, files * ENTRIES + 1)))
+    disk = support("disks").FaultyDisk()
+    disk.fail("open", f"{(files - 1) * 200:020d}", errno.ENOENT)
+    queue = ConsumeQueue(disk, tmp_path, ENTRIES)
+    queue.load(thorough=thorough)
+    assert queue.end == (files - 1) * ENTRIES
+
+
+def test_old_files_go_and_the_last_one_stays(tmp_path: Path) -> None:
+    unsynced = Unsynced()
+    queue = ConsumeQueue(RealDisk(), tmp_path, ENTRIES, unsynced=unsynced)
+    queue.put(0, units(*range(0, 3500, 100)))
+    queue.set_min_offset(1999)
+    (tmp_path / f"{0:020d}").unlink()  # somebody was faster
+    assert queue.expire() == [tmp_path / f"{0:020d}", tmp_path / f"{200:020d}"]
+    assert names(tmp_path) == [400, 600] and queue.expire() == []
+    assert unsynced.take().files == {tmp_path / f"{400:020d}", tmp_path / f"{600:020d}"}, "no sync of what is gone"
+    assert (queue.min_index, queue.end, places(queue)) == (20, 35, [*range(2000, 3500, 100)])
+    queue.set_min_offset(99_999)
+    assert queue.expire() == [tmp_path / f"{400:020d}"]
+    assert names(tmp_path) == [600]
+    queue.put(35, units(3500))
+    assert queue_at(tmp_path).end == 36
+
+
+def test_a_removed_queue_is_gone_but_for_what_is_not_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "t" / "0"
+    queue = queue_at(folder)
+    queue.put(0, units(*range(25)))
+    (folder / "folder").mkdir()
+    queue.remove_all()
+    assert (queue.min_index, queue.end, len(queue.units(0, 5))) == (0, 0, 0)
+    assert [path.name for path in folder.iterdir()] == ["folder"]
+    (folder / "folder").rmdir()
+    queue.remove_all()
+    assert not folder.exists()
+
+
+def test_a_queue_begins_anew_where_the_next_put_is(tmp_path: Path) -> None:
+    queue = queue_at(tmp_path)
+    queue.put(0, units(*range(25)))
+    queue.begin_anew()
+    assert (queue.min_index, queue.end, names(tmp_path)) == (0, 0, [])
+    queue.put(47, units(9000))
+    assert (queue.min_index, queue.end, names(tmp_path)) == (47, 48, [800])
+    again = queue_at(tmp_path)
+    assert (again.min_index, places(again)) == (47, [9000])
+
+
+def test_what_is_written_again_goes_on_to_where_the_files_end(tmp_path: Path) -> None:
+    """A file that has gone under it ends it: what stands behind cannot be reached by position."""
+    unsynced = Unsynced()
+    queue_at(tmp_path).put(0, units(*range(100, 135)))
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    queue = ConsumeQueue(RealDisk(), tmp_path, ENTRIES, unsynced=unsynced)
+    queue.load(thorough=True)
+    queue.write_again(15)
+    taken = unsynced.take()
+    assert taken.files == {tmp_path / f"{name:020d}" for name in (200, 400, 600)}
+    assert tmp_path in taken.folders, "their maker died before it had synced the names"
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    (tmp_path / f"{200:020d}").unlink()
+    queue.write_again(15)
+    assert (queue.end, names(tmp_path)) == (35, [0, 400, 600])
 
 
 Step = tuple[str, int, int]

@@ -123,6 +123,32 @@ def test_the_usual_one_is_found_with_a_handful_of_reads(
     assert disk.count("read") == 5
 
 
+@pytest.mark.parametrize(
+    ("slot", "head"),
+    [
+        pytest.param(5, 9, id="an entry that is not there yet"),
+        pytest.param(5, -1, id="less than none"),
+        pytest.param(5, 4, id="an entry of another slot"),
+    ],
+)
+def test_slots_that_contradict_the_entries(slot: int, head: int, plain: ModuleType, tmp_path: Path) -> None:
+    """Both ends of the file are where this geometry has them, and still it is none."""
+    keys = [plain.Key(i, 100 * i, BEGIN_MS) for i in range(1, 9)]
+    [file] = plain.PlainIndex(33, 50, keys).files
+    assert found(tmp_path / "file", file) == IndexGeometry(33, 50)
+    file[40 + 4 * slot : 44 + 4 * slot] = head.to_bytes(4, "big", signed=True)
+    assert found(tmp_path / "file", file) is None
+
+
+def test_a_header_alone_before_a_large_hole_tells_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(HEADER.pack(1, 1, 1, 1, 5, 6))
+    os.truncate(path, 8 << 20)
+    opened = RealDisk().open(path)
+    assert file_geometry(opened) is None
+    opened.close()
+
+
 def test_a_large_file_with_holes(plain: ModuleType, tmp_path: Path) -> None:
     """Of 120 MB, nearly all of them holes, and no usual ratio."""
     slots, entries = 1_000_000, 5_800_000

@@ -124,6 +124,28 @@ def test_a_hole_becomes_filler(frozen: ConsumeQueue) -> None:
     assert queue.units(25, 5).tobytes() == FILLER * 5
 
 
+def test_a_queue_begins_anew_in_memory(frozen: ConsumeQueue) -> None:
+    queue = MemoryQueue(frozen)
+    queue.put(25, units(25, 26))
+    queue.put(27, units())
+    assert queue.end == 27 and queue.seen_last is None
+    queue.begin_anew()
+    assert (queue.min_index, queue.end, len(queue.units(0, 30))) == (0, 0, 0)
+    queue.put(47, units(9000))
+    assert (queue.min_index, queue.end, places(queue)) == (47, 48, [9000])
+
+
+def test_no_entries_change_nothing(frozen: ConsumeQueue) -> None:
+    queue = MemoryQueue(frozen)
+    seen = queue.seen_last
+    queue.put(3, units())
+    assert (queue.end, places(queue), queue.seen_last) == (25, list(range(25)), seen) and seen is not None
+
+
+def test_the_file_behind_an_entry(frozen: ConsumeQueue) -> None:
+    assert [MemoryQueue(frozen).next_file_index(index) for index in (0, 9, 10, 24)] == [10, 10, 20, 30]
+
+
 Step = tuple[str, int, int]
 
 

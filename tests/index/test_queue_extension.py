@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from flightlog import StoreSettings
 from flightlog.engine.entries import may_match_mask
 from flightlog.engine.tag_filter import tag_filter
 from flightlog.index.queue_extension import ADDRESS_BASE, ExtensionUnit, QueueExtension
+from flightlog.index.queue_sync import Unsynced
 from flightlog.index.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import GeometryMismatchError
@@ -209,3 +213,71 @@ def test_a_deleted_topics_extension_goes_with_it(path: Path) -> None:
         assert [m.body for m in store.read(*KEY, tags="TagB")] == [b"again"]
         assert file_of(path).exists()
     assert_clean(path)
+
+
+# -- on its own
+
+
+def units_of(*codes: int) -> Any:
+    return np.array([(1000 * i, 100, code) for i, code in enumerate(codes)], UNIT_DTYPE)
+
+
+def times(count: int) -> Any:
+    return np.arange(count, dtype=np.int64) + 1_700_000_000_000
+
+
+def test_the_next_unit_comes_behind_the_last_one_that_a_queue_speaks_of(tmp_path: Path) -> None:
+    """Units that no entry names any more are written over."""
+    extension = QueueExtension(RealDisk(), tmp_path / "t" / "0", 1024)
+    extension.begin_behind(None)
+    addressed = extension.put(units_of(1, 2, 3), times(3))
+    assert addressed["tags_code"].tolist() == [ADDRESS_BASE, ADDRESS_BASE + 20, ADDRESS_BASE + 40]
+    extension.begin_behind(ADDRESS_BASE + 20)
+    assert extension.put(units_of(9), times(1))["tags_code"].tolist() == [ADDRESS_BASE + 40]
+    assert extension.resolved(addressed)["tags_code"].tolist() == [1, 2, 9]
+
+
+def test_units_are_written_again_as_they_are(tmp_path: Path) -> None:
+    """A file that is not there is passed over: recovery makes its units anew."""
+    unsynced = Unsynced()
+    extension = QueueExtension(RealDisk(), tmp_path / "t" / "0", 84, unsynced)  # four units a file
+    extension.begin_behind(None)
+    addressed = extension.put(units_of(*range(10)), times(10))
+    unsynced.take()
+    paths = sorted(extension.folder.iterdir())
+    before = [path.read_bytes() for path in paths]
+    assert [int(path.name) for path in paths] == [0, 84, 168]
+    paths[1].unlink()
+    extension.write_again(np.concatenate([units_of(5), addressed]).astype(UNIT_DTYPE))
+    assert unsynced.take().files == {paths[0], paths[2]}
+    assert [path.read_bytes() for path in sorted(extension.folder.iterdir())] == [before[0], before[2]]
+
+
+def test_a_file_that_cannot_be_read_resolves_nothing(support: Callable[[str], ModuleType], tmp_path: Path) -> None:
+    disk = support("disks").FaultyDisk()
+    extension = QueueExtension(disk, tmp_path / "t" / "0", 84)
+    extension.begin_behind(None)
+    addressed = extension.put(units_of(*range(10)), times(10))
+    disk.fail("read", f"{84:020d}", errno.EIO)
+    codes = extension.resolved(addressed)["tags_code"]
+    assert codes[:4].tolist() == [0, 1, 2, 3] and codes[8:].tolist() == [8, 9]
+    assert (codes[4:8] == addressed["tags_code"][4:8]).all()
+    assert extension.unit(int(addressed["tags_code"][5])) is None
+
+
+def test_a_removed_extension_leaves_what_is_not_its_own(tmp_path: Path) -> None:
+    folders = tmp_path / "t" / "0", tmp_path / "t" / "1"
+    extensions = [QueueExtension(RealDisk(), folder, 84) for folder in folders]
+    for extension in extensions:
+        extension.begin_behind(None)
+        extension.put(units_of(*range(10)), times(10))
+    (folders[0] / "folder").mkdir()
+    extensions[0].remove_all()
+    assert [path.name for path in folders[0].iterdir()] == ["folder"] and len(list(folders[1].iterdir())) == 3
+    (folders[0] / "folder").rmdir()
+    extensions[0].remove_all()
+    assert not folders[0].exists() and (tmp_path / "t").exists()
+    extensions[1].remove_all()
+    assert not (tmp_path / "t").exists(), "the last one takes the folder of the topic with it"
+    extensions[1].remove_all()  # there is nothing to remove
+    assert not (tmp_path / "t").exists()
