@@ -35,7 +35,7 @@ def flush_loads(body_sizes: Iterable[int], thread_counts: Sequence[int], peers: 
             Load(OWN, True, size, ROWS, columns=True),
         ]
         for peer in peers:
-            loads += _peer_loads(peer, False, size, ()) + _peer_loads(peer, True, size, thread_counts)
+            loads += peer_loads(peer, False, size, ()) + peer_loads(peer, True, size, thread_counts)
     return loads
 
 
@@ -52,7 +52,7 @@ def append_loads(body_sizes: Iterable[int], peers: Sequence[str], rate: int | No
             loads += [Load(name, False, size), Load(name, False, size, BATCH)]
             loads.append(Load(name, False, size, ROWS, columns=True))
         for peer in peers:
-            loads += _peer_loads(peer, False, size, ())
+            loads += peer_loads(peer, False, size, ())
     return loads
 
 
@@ -60,7 +60,7 @@ def _names(peer: str) -> tuple[str, ...]:
     return (rocketmq.MAPPED, rocketmq.POOL) if peer == ROCKETMQ else (peer,)
 
 
-def _peer_loads(peer: str, sync: bool, size: int, thread_counts: Sequence[int]) -> list[Load]:
+def peer_loads(peer: str, sync: bool, size: int, thread_counts: Sequence[int]) -> list[Load]:
     if peer == ROCKETMQ:
         names = (rocketmq.MAPPED,) if sync else _names(peer)  # its pool is for async flush alone
         found = [Load(name, sync, size, batch) for name in names for batch in (1, ROCKETMQ_BATCH)]
