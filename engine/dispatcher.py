@@ -160,18 +160,21 @@ class Dispatcher:
         if failure is not None:
             raise failure
 
-    def restart_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
-        """Make the index anew from the log, because somebody has deleted files of it. Raises as `catch_up`."""
+    def restart_index(self, index: KeyIndex) -> None:
+        """Make the index anew from the log, where somebody has deleted files of it. Raises as `catch_up`."""
         with self._lock:
-            self._forget_index(index, why)
+            try:
+                index.check_files()  # another thread may have been here
+            except IndexFileGoneError as e:
+                self._forget_index(index, e)
         self.catch_up()
 
     def _forget_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
         log.warning("%s: the key index is made anew from the log: %s", self._root, why, extra=self._facts())
+        self.index_position = self._log.reader.min_offset  # from here on, who asks for a key waits in `catch_up`
         index.clear()
         index.load()  # whoever deleted files has perhaps left one of its own
         index.clear()
-        self.index_position = self._log.reader.min_offset
 
     def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
         """Steps 1 and 2 of engine/deleting.py. Not beside `sync_queues`, which may be at a file that goes.

@@ -11,15 +11,21 @@ from .dispatcher import Dispatcher
 
 class LiveKeys:
     """Candidates for a query by key, see key_query.py. Where somebody has deleted an index file, the index is made anew
-    in the middle of the query, which then goes on: it knows what it has seen."""
+    in the middle of the query, by this thread or by another one, and the query begins again: it knows what it has
+    seen."""
 
     def __init__(self, index: KeyIndex, dispatcher: Dispatcher) -> None:
         self._index, self._dispatcher = index, dispatcher
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
         """Physical offsets, newest first."""
-        try:
-            yield from self._index.candidates(key_hash, begin_ms, end_ms)
-        except IndexFileGoneError as e:
-            self._dispatcher.restart_index(self._index, e)
-            yield from self._index.candidates(key_hash, begin_ms, end_ms)
+        while True:
+            clear_count = self._index.clear_count
+            self._dispatcher.catch_up()  # an index that is being made anew is waited for
+            try:
+                yield from self._index.candidates(key_hash, begin_ms, end_ms)
+            except IndexFileGoneError:
+                self._dispatcher.restart_index(self._index)
+                continue
+            if self._index.clear_count == clear_count:
+                return

@@ -188,8 +188,8 @@ class Upkeep:
         self._log.flush()
         try:
             index.check_files()
-        except IndexFileGoneError as e:
-            self._dispatcher.restart_index(index, e)
+        except IndexFileGoneError:
+            self._dispatcher.restart_index(index)
         flush_round, position, count = self._dispatcher.prepare_index_flush(index)
         flush_round.write()
         self._progress.publish(INDEX_FILE, flush_round.state.file)

@@ -31,6 +31,8 @@ class KeyIndex(IndexFolder):
         anywhere."""
         self._new_name = 0
         """Of the file that is being made; an interrupted attempt is taken up again."""
+        self.clear_count = 0
+        """How often all files were removed: a search during which it changes may have missed some."""
 
     def load(self) -> None:
         """List the folder and read every header, and the last entry of each file. No slot is read, nothing written."""
@@ -264,6 +266,7 @@ class KeyIndex(IndexFolder):
 
     def clear(self) -> None:
         """Remove every file that RocketMQ would take for an index file, damaged ones included."""
+        self.clear_count += 1
         self._remove_files_from(0)
         self._remove([*self.begun, *(file.path for file in self.unreadable)])
         self.begun, self.unreadable = [], []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,3 +74,33 @@ def test_the_index_is_made_anew_by_the_first_put_of_a_life(
         messages = view.query("orders", "all", max_count=10 * COUNT).messages
         assert [message.queue_offset for message in messages] == list(range(3 * COUNT))[::-1]
     assert assert_clean(tmp_path / "store").index_entries == 6 * COUNT
+
+
+@pytest.mark.parametrize("gone", ["nothing else", "the file that is being asked"])
+def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
+    gone: str,
+    support: Callable[[str], ModuleType],
+    tmp_path: Path,
+    assert_clean: AssertClean,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It is on its way from file to file, and all of them go: it begins again with those that are made."""
+    disk, answers = support("disks").FaultyDisk(), list[list[int]]()
+    settings = StoreSettings.small(index_slots=100, index_entries=400, flush_interval_ms=3_600_000)
+    with flightlog.open(tmp_path / "store", settings, disk=disk) as store:
+        put(store)
+        assert len(found(store)) == COUNT
+        files = sorted((tmp_path / "store" / "index").iterdir())
+        disk.hold("open", files[3].name, times=1)
+        query = threading.Thread(target=lambda: answers.append(found(store)))
+        query.start()
+        assert disk.held.acquire(timeout=120)
+        files[0].unlink()
+        if gone != "nothing else":
+            files[3].unlink()
+        store._upkeep.flush_index()
+        disk.release()
+        query.join(timeout=120)
+        assert answers == [list(range(COUNT))[::-1]]
+    assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
+    assert assert_clean(tmp_path / "store").index_entries == 2 * COUNT
