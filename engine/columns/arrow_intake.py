@@ -27,10 +27,6 @@ def batches_of(given: Any) -> list[Mapping[str, Any]]:
     return [dict(zip(names, batch.columns, strict=True)) for batch in batches]
 
 
-def is_arrow(values: Any) -> bool:
-    return isinstance(values, (pa.Array, pa.ChunkedArray))
-
-
 def _plain(values: Any) -> Any:
     """One array that is no dictionary and no view."""
     array = values
@@ -43,10 +39,6 @@ def _plain(values: Any) -> Any:
     if types.is_string_view(array.type) or types.is_binary_view(array.type):
         array = array.cast(pa.large_binary())
     return array
-
-
-def _joined(values: Any) -> Any:
-    return pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
 
 
 def _present(array: Any) -> Mask | None:

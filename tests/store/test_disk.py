@@ -169,6 +169,19 @@ def test_folders(disk: RealDisk, tmp_path: Path) -> None:
     assert disk.free_size(tmp_path) > 0
 
 
+def test_only_an_empty_folder_is_removed(disk: RealDisk, tmp_path: Path) -> None:
+    """One that is not there, or not empty, is left as it is; what is no folder is told."""
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    disk.remove_folder(tmp_path / "a")
+    assert (tmp_path / "a" / "b").exists()
+    disk.remove_folder(tmp_path / "a" / "b")
+    disk.remove_folder(tmp_path / "a" / "b")
+    assert disk.list(tmp_path / "a") == []
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(DiskError, match="removing the folder"):
+        disk.remove_folder(tmp_path / "file")
+
+
 def test_refusals_name_the_path_and_what_was_tried(disk: RealDisk, tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(DiskError, match=r"file/below.*opening it") as raised:

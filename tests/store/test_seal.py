@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flightlog.store import seal as seal_module
 from flightlog.store.disk import RealDisk
+from flightlog.store.errors import DiskError
 from flightlog.store.log_files import list_log_files
 from flightlog.store.log_reader import LogReader
 from flightlog.store.seal import (
     Seal,
     broken_blocks,
     decode_seal,
+    drop_seals_below,
+    drop_stale_seals,
     make_seal,
     read_seal,
+    seal_fits,
     seal_path,
     write_seal,
 )
@@ -138,3 +146,79 @@ def test_a_seal_belongs_to_one_segment(rollover: LogReader, tmp_path: Path) -> N
     assert [p.name for p in (tmp_path / "flightlog" / "seals").iterdir()] == [rollover.segments[3].path.name]
     shutil.copy(seal_path(tmp_path, seal.base), seal_path(tmp_path, rollover.segments[4].base))
     assert read_seal(disk, tmp_path, rollover.segments[4]) is None
+
+
+A_SEAL = Seal(0, 65_536, 60_000, 3, 5, 7, (1,), (0, 500), {"t": 3})
+
+
+def resealed(raw: bytes) -> bytes:
+    """With a CRC that is right: what no damage makes."""
+    return raw[:-4] + seal_module.CRC.pack(seal_module.crc32c(raw[:-4]))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        pytest.param(resealed(b"x" + A_SEAL.encode()[1:]), id="another magic"),
+        pytest.param(resealed(replace(A_SEAL, boundaries=(500, 0)).encode()), id="boundaries that descend"),
+        pytest.param(resealed(A_SEAL.encode()[:-4] + bytes(5)), id="more bytes than it says"),
+        pytest.param(resealed(A_SEAL.encode()[:-7] + bytes(4)), id="fewer bytes than it says"),
+    ],
+)
+def test_what_contradicts_itself_is_none(raw: bytes) -> None:
+    assert decode_seal(A_SEAL.encode()) == A_SEAL
+    assert decode_seal(raw) is None
+
+
+def test_a_seal_that_cannot_be_read_is_as_good_as_missing(
+    support: Callable[[str], ModuleType], rollover: LogReader, tmp_path: Path
+) -> None:
+    disk, segment = support("disks").FaultyDisk(), rollover.segments[3]
+    seal = make_seal(rollover, segment)
+    assert seal is not None
+    write_seal(disk, tmp_path, seal)
+    disk.fail("read", "seals", errno.EIO)
+    assert read_seal(disk, tmp_path, segment) is None
+    disk.heal()
+    assert read_seal(disk, tmp_path, segment) == seal
+
+
+@pytest.mark.parametrize("operation", ["resize", "write"])
+def test_a_seal_that_cannot_be_written_leaves_nothing_behind(
+    operation: str, support: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    disk = support("disks").FaultyDisk()
+    disk.fail(operation, "seals", errno.EIO)
+    with pytest.raises(DiskError):
+        write_seal(disk, tmp_path, A_SEAL)
+    assert not list(seal_path(tmp_path, 0).parent.iterdir())
+
+
+def test_a_seal_fits_the_segment_that_it_was_made_of(rollover: LogReader) -> None:
+    """Seen from its last boundary; one without boundaries says nothing."""
+    segment = rollover.segments[3]
+    seal = make_seal(rollover, segment)
+    assert seal is not None and seal_fits(rollover, segment, seal)
+    assert not seal_fits(rollover, segment, replace(seal, boundaries=()))
+    assert not seal_fits(rollover, segment, replace(seal, last_store_timestamp_ms=seal.last_store_timestamp_ms + 1))
+    assert not seal_fits(rollover, segment, replace(seal, records_end=seal.records_end - 8))
+
+
+def test_seals_of_no_full_segment_go(rollover: LogReader, tmp_path: Path) -> None:
+    disk = RealDisk()
+    for segment in rollover.segments[:4]:
+        seal = make_seal(rollover, segment)
+        assert seal is not None
+        write_seal(disk, tmp_path, seal)
+    folder = seal_path(tmp_path, 0).parent
+    bases = [segment.base for segment in rollover.segments[:4]]
+    (folder / "notes").write_bytes(b"x")
+    write_seal(disk, tmp_path, replace(A_SEAL, base=1 << 40))  # of a segment that there is not
+    seal_path(tmp_path, bases[1]).write_bytes(b"damaged")
+    dropped = drop_stale_seals(disk, tmp_path, rollover, bases[3])
+    assert len(dropped) == 3
+    kept = ["notes", *(seal_path(tmp_path, base).name for base in (bases[0], bases[2]))]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(kept)
+    assert drop_stale_seals(disk, tmp_path, rollover, bases[3]) == []
+    assert drop_seals_below(disk, tmp_path, bases[2]) == [seal_path(tmp_path, bases[0])]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(["notes", seal_path(tmp_path, bases[2]).name])
