@@ -89,6 +89,16 @@ def test_a_file_that_is_cut_while_it_is_open_ends_there(kept: int, keys: list[An
     assert list(index.candidates(7, below=2700)) == [*reversed(there[:A_FILE])]
 
 
+def test_a_check_tells_of_a_file_that_changed_since_it_was_loaded(root: Path) -> None:
+    index = loaded(IndexFolder(RealDisk(), root, GEOMETRY))
+    os.truncate(root / "index" / NAMES[0], GEOMETRY.file_size - 1)
+    (root / "index" / NAMES[1]).write_bytes(b"\x7f" * GEOMETRY.file_size)
+    found = [check.problems for check in check_index(index, 6000)]
+    assert found[0] == [f"it is {GEOMETRY.file_size - 1} bytes long, expected {GEOMETRY.file_size}"]
+    assert len(found[1]) == 1 and "as the next entry, expected 1 to 28" in found[1][0]
+    assert len(found) == 3
+
+
 def test_a_file_that_is_cut_within_its_slots_has_no_chain(root: Path) -> None:
     index = loaded(IndexFolder(RealDisk(), root, GEOMETRY))
     for name in NAMES:

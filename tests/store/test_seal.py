@@ -11,10 +11,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store import seal as seal_module
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import DiskError
 from flightlog.store.log_files import list_log_files
@@ -153,7 +153,7 @@ A_SEAL = Seal(0, 65_536, 60_000, 3, 5, 7, (1,), (0, 500), {"t": 3})
 
 def resealed(raw: bytes) -> bytes:
     """With a CRC that is right: what no damage makes."""
-    return raw[:-4] + seal_module.CRC.pack(seal_module.crc32c(raw[:-4]))
+    return raw[:-4] + crc32c(raw[:-4]).to_bytes(4, "big")
 
 
 @pytest.mark.parametrize(
