@@ -51,8 +51,8 @@ def forget_beyond(table: QueueTable, start: int, count: DispatchCount) -> None:
     for key, queue in table.items():
         known_end = count.ends.get(key)
         if known_end is None:
-            last = last_entry(queue)
-            is_before = last is not None and last.is_valid and last.physical_offset < start
+            last = last_entry(queue)  # None: the queue is empty, or retention has just removed the file of that entry
+            is_before = last is None or (last.is_valid and last.physical_offset < start)
             known_end = queue.end if is_before else queue.first_at_or_after(start)
         queue.truncate(known_end)
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store.disk import Disk
-from ..store.errors import SegmentLengthError
+from ..store.errors import FileGoneError, SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from ..store.settings import PAGE_SIZE
 from .queue_extension import QueueExtension
@@ -40,6 +40,9 @@ from .queue_unit import (
 )
 
 CHUNK_ENTRIES = 16_384
+
+MORE_LISTINGS = 20
+"""How often the files of a queue are listed anew because a writer has removed one before it was looked into."""
 
 
 class ConsumeQueue:
@@ -69,8 +72,20 @@ class ConsumeQueue:
     def load(self, *, thorough: bool) -> None:
         """Find files and end. `thorough` looks at every entry of the last three files, else it is a binary search.
 
-        Raises SegmentLengthError for a file that is not `file_entries` long.
+        Where retention of another process removes a file meanwhile, the end must not be taken for the start of that
+        file: they are listed anew. Raises SegmentLengthError for a file that is not `file_entries` long.
         """
+        for listing in range(MORE_LISTINGS, -1, -1):
+            self._first_file_index = self._file_count = self.min_index = self.end = 0
+            self.seen_last = None
+            try:
+                self._load_listed(thorough)
+                return
+            except FileNotFoundError:
+                if not listing:
+                    raise
+
+    def _load_listed(self, thorough: bool) -> None:
         file_size = self._file_entries * UNIT_SIZE
         bases: list[int] = []
         for entry in self._disk.list(self.folder):
@@ -118,25 +133,25 @@ class ConsumeQueue:
             start -= self._file_entries  # the end lies further back
         start = max(self._first_file_index, start)
         while start < files_end:
-            units = self.units(start, min(self._entries_before_hole(start), CHUNK_ENTRIES, files_end - start))
+            count = min(self._entries_before_hole(start), CHUNK_ENTRIES, files_end - start)
+            if not count:
+                return start
+            units = self.units(start, count)
+            if not len(units):
+                raise FileGoneError(f"{self.folder}: the file of entry {start} was removed meanwhile; look again")
             bad = no_entry_mask(units)
             if bad.any():
                 count = int(np.argmax(bad))
                 if count:
                     self.seen_last = (start + count - 1, units[count - 1].tobytes())
                 return start + count
-            if not len(units):
-                return start  # a hole, or the file has gone meanwhile
             start += len(units)
         return files_end
 
     def _entries_before_hole(self, index: int) -> int:
         """How many entries from `index` on have something written where they stand, in the file of that one."""
         number, at = divmod(index - self._first_file_index, self._file_entries)
-        try:
-            file = self._disk.open(self._path(number))
-        except FileNotFoundError:
-            return 0
+        file = self._disk.open(self._path(number))
         try:
             return max(min(-(-file.next_hole(at * UNIT_SIZE) // UNIT_SIZE), self._file_entries) - at, 0)
         finally:

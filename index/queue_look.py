@@ -33,11 +33,9 @@ NO_LOOK = QueueFileLook(0, decode_units(b""), None, False)
 
 
 def look_into(disk: Disk, path: Path, file_entries: int) -> QueueFileLook:
-    """See how many entries a file has: by what lies before its first hole, else by a binary search."""
-    try:
-        file = disk.open(path)
-    except FileNotFoundError:
-        return NO_LOOK
+    """See how many entries a file has: by what lies before its first hole, else by a binary search. Raises
+    FileGoneError."""
+    file = disk.open(path)
     try:
         file.will_poke()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,6 +15,9 @@ import pytest
 
 import flightlog
 from flightlog import GetStatus, StoreSettings
+from flightlog.engine.dispatching import forget_beyond
+from flightlog.index.dispatch_rules import DispatchCount
+from flightlog.index.queue_table import QueueTable
 from flightlog.store.disk import RealDisk, RealFile
 from flightlog.store.errors import SegmentGoneError
 
@@ -112,6 +116,9 @@ with flightlog.open(sys.argv[1], settings) as store:
             store.put(flightlog.Message("quiet", b"x" * 700))
         elif word == "put t\\n":
             store.put_many(flightlog.Message("t", b"x" * 700) for _ in range(50))
+        elif word == "flush\\n":
+            store.flush()
+            store.queues()
         else:
             store.flush()
             store.queues()
@@ -172,6 +179,70 @@ def test_queues_whose_newest_messages_went_unseen_begin_with_the_next_ones(tmp_p
             for topic, queue_offset in (("batches", 5), ("quiet", 1)):
                 assert view.get(topic, 0, queue_offset).status is GetStatus.OFFSET_TOO_SMALL
             assert view.verify().is_clean
+
+
+class ComingBetween(RealDisk):
+    """Has something happen before the first look into a queue file."""
+
+    def __init__(self, part: str, happens: Callable[[], None]) -> None:
+        self._part, self._happens = part, happens
+        self.happened = 0
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        if self._part in str(path) and not self.happened:
+            self.happened = 1
+            self._happens()
+        return super().open(path, writable=writable, create=create)
+
+
+def test_a_queue_ends_no_earlier_when_a_file_of_it_goes_between_its_listing_and_the_look_into_it(
+    tmp_path: Path,
+) -> None:
+    """Retention removes segments first and then queue files; a quiet queue has no later message that tells its end."""
+    path = tmp_path / "store"
+    first_file = path / "consumequeue" / "quiet" / "0" / f"{0:020d}"
+    with told_step_by_step(path) as have:
+        have(*["put"] * 12, "put t", "flush")
+        there = first_file.read_bytes()
+        while first_file.exists() or len(list((path / "commitlog").iterdir())) > 1:
+            have("clean")
+        first_file.write_bytes(there)  # as before the last step of it
+        disk = ComingBetween("/quiet/", first_file.unlink)
+        with flightlog.open_read_only(path, disk=disk) as view:
+            assert disk.happened and view.queues()["quiet", 0] == (12, 12)
+            assert view.verify().is_clean
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_a_queue_whose_listed_files_have_all_gone_is_listed_anew(thorough: bool, tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, StoreSettings(segment_size=8192, queue_file_entries=10)) as store:
+        store.put_many(flightlog.Message("quiet", b"x") for _ in range(25))
+    folder = tmp_path / "consumequeue" / "quiet" / "0"
+
+    def go_on() -> None:
+        old = sorted(folder.iterdir())
+        shutil.copy(old[-1], folder / f"{600:020d}")
+        for file in old:
+            file.unlink()
+
+    disk = ComingBetween("/quiet/", go_on)
+    table = QueueTable(disk, tmp_path, 10, in_memory=True)
+    table.load(thorough=thorough)
+    assert disk.happened
+    assert [(queue.min_index, queue.end) for queue in table.values()] == [(30, 35)]
+
+
+def test_entries_before_what_is_scanned_stay_when_the_last_file_of_their_queue_goes(tmp_path: Path) -> None:
+    """Another process has put more into a further file, and retention came past this one."""
+    with flightlog.open(tmp_path, StoreSettings(segment_size=8192, queue_file_entries=10)) as store:
+        store.put_many(flightlog.Message("quiet", b"x") for _ in range(25))
+    table = QueueTable(RealDisk(), tmp_path, 10, in_memory=True)
+    table.load(thorough=True)
+    [queue] = table.values()
+    queue.seen_last = None  # as after a look that did not come by the last entry
+    max((tmp_path / "consumequeue" / "quiet" / "0").iterdir()).unlink()
+    forget_beyond(table, 8192, DispatchCount())
+    assert queue.end == 25
 
 
 def numbers(messages: list[Any]) -> list[int]:
