@@ -23,7 +23,10 @@ class LiveKeys:
             clear_count = self._index.clear_count
             self._dispatcher.catch_up()  # an index that is being made anew is waited for
             try:
-                yield from self._index.candidates(key_hash, begin_ms, end_ms)
+                for physical_offset in self._index.candidates(key_hash, begin_ms, end_ms):
+                    if self._index.clear_count != clear_count:
+                        break  # before an older one than those that may be missing
+                    yield physical_offset
             except IndexFileGoneError:
                 self._dispatcher.restart_index(self._index)
                 continue

@@ -40,13 +40,30 @@ class ViewKeys:
         """Physical offset below which the files know all keys, and below which keys are known at all."""
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
-        """Physical offsets, newest first."""
-        folder = self._catch_up()
-        yield from self._memory.candidates(key_hash, begin_ms, end_ms)
-        yield from folder.candidates(key_hash, begin_ms, end_ms, below=self._resume)
+        """Physical offsets, newest first; all of them again where the index turns out to be another one by now."""
+        while True:
+            folder, memory, resume = self._catch_up()
+            yield from memory.candidates(key_hash, begin_ms, end_ms)
+            for physical_offset in folder.candidates(key_hash, begin_ms, end_ms, below=resume):
+                if self._has_lost_records(folder):
+                    break  # before an older one than those that are missing
+                yield physical_offset
+            if not self._has_lost_records(folder):
+                return
+            with self._lock:
+                if self._folder is folder:
+                    self._folder, self._memory = None, MemoryKeys()
 
-    def _catch_up(self) -> IndexFolder:
-        """Gather what the view can read and does not know yet."""
+    def _has_lost_records(self, folder: IndexFolder) -> bool:
+        """Whether files have gone whose records the log still has: its writer has made the index anew, or somebody has
+        deleted them. What retention removes has no records left."""
+        if folder.gone_up_to < 0:
+            return False
+        bases = (segment.base for segment in self._reader.segments if self._disk.exists(segment.path))
+        return folder.gone_up_to >= next(bases, folder.gone_up_to + 1)
+
+    def _catch_up(self) -> tuple[IndexFolder, MemoryKeys, int]:
+        """Gather what the view can read and does not know yet. The files know the keys below the physical offset."""
         with self._lock:
             end, folder = self._readable_end(), self._folder
             if folder is None:
@@ -69,4 +86,4 @@ class ViewKeys:
                             raise
                         start = kept[0]  # what was before has gone, and its keys with it
                 self._position = end
-            return folder
+            return folder, self._memory, self._resume

@@ -41,6 +41,8 @@ class IndexFolder:
         """What else lies in the folder; RocketMQ passes over it too."""
         self.last_name = 0
         """The greatest name of an index file, whether it can be used or not; 0 for none."""
+        self.gone_up_to = -1
+        """Physical offset of the last record of the files that a search since then has found gone; -1 for none."""
 
     def load(self) -> None:
         """List the folder and read every header, and the last entry of each file. No slot is read."""
@@ -125,3 +127,6 @@ class IndexFolder:
 
     def _meet_gone(self, file: IndexFile) -> None:
         """A file cannot be opened any more."""
+        header = self.headers.get(file.number)
+        if header is not None:
+            self.gone_up_to = max(self.gone_up_to, header.end_physical_offset)

@@ -104,3 +104,33 @@ def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
         assert answers == [list(range(COUNT))[::-1]]
     assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
     assert assert_clean(tmp_path / "store").index_entries == 2 * COUNT
+
+
+@pytest.mark.parametrize("which", [*WHICH, "one in the middle"])
+@pytest.mark.parametrize("is_anew", [False, True], ids=["just gone", "made anew"])
+def test_an_open_view_finds_what_the_log_has(
+    is_anew: bool, which: str, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """The index files of its first query have gone since, and retention takes none whose records stay."""
+    with flightlog.open(tmp_path / "store", SETTINGS) as store:
+        put(store)
+        assert len(found(store)) == COUNT
+        store._upkeep.flush_index()
+        with flightlog.open_read_only(tmp_path / "store") as view:
+            assert len(view.query("orders", "all", max_count=10 * COUNT).messages) == COUNT
+            for file in sorted((tmp_path / "store" / "index").iterdir())[WHICH.get(which, slice(-4, -3))]:
+                file.unlink()
+            if is_anew:
+                store._upkeep.flush_index()
+            for offset in (0, COUNT // 2):
+                [message] = view.query("orders", f"k{offset}").messages
+                assert message.queue_offset == offset
+            newest = view.query("orders", "all", max_count=COUNT - 10)
+            assert [message.queue_offset for message in newest.messages] == list(range(10, COUNT))[::-1]
+            assert newest.has_more
+            put(store)
+            store.flush()
+            view.refresh()
+            messages = view.query("orders", "all", max_count=10 * COUNT).messages
+            assert [message.queue_offset for message in messages] == list(range(2 * COUNT))[::-1]
+    assert_clean(tmp_path / "store")
