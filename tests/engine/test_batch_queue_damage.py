@@ -11,7 +11,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from flightlog.store.errors import SegmentLengthError
+from flightlog.store.errors import CorruptRecordError, SegmentLengthError
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -24,7 +24,7 @@ def path(tmp_path: Path) -> Path:
     """Six batches of three messages, and ordinary ones of another topic."""
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         for i in range(BATCHES):
-            store.put_batch([Message("b", b"%d-%d" % (i, j)) for j in range(A_BATCH)])
+            store.put_batch([Message("b", b"%d-%d" % (i, j), tags=f"t{j}", keys=["all"]) for j in range(A_BATCH)])
             store.put(Message("t", b"%d" % i))
     return tmp_path / "store"
 
@@ -98,3 +98,26 @@ def test_a_queue_file_of_the_wrong_length(path: Path) -> None:
     short.unlink()
     with flightlog.open(path) as store:
         assert bodies(store) == ALL
+
+
+def test_messages_of_batches_are_counted_by_their_own_tags(path: Path) -> None:
+    """Entries of batches have no hash of a tag: their records tell."""
+    with flightlog.open_read_only(path) as view:
+        end = A_BATCH * BATCHES
+        assert view.estimate_count("b", 0, 0, end, tags="t1") == BATCHES
+        assert view.estimate_count("b", 0, 2, 8, tags="t1 || t2") == 4
+        assert view.estimate_count("b", 0, 0, end, tags="none") == 0
+
+
+def test_a_batch_whose_body_is_damaged_is_told_or_left_out_by_a_query(path: Path) -> None:
+    with flightlog.open_read_only(path) as view:
+        place = next(view.read("b", 0, 2 * A_BATCH)).physical_offset
+    with (path / "commitlog" / f"{0:020d}").open("r+b") as log:
+        log.seek(place + 100)
+        log.write(b"?")
+    with flightlog.open_read_only(path) as view:
+        with pytest.raises(CorruptRecordError):
+            view.query("b", "all")
+        found = view.query("b", "all", on_corrupt="skip").messages
+        assert [message.body for message in found] == [body for body in reversed(ALL) if not body.startswith(b"2-")]
+        assert view.corrupt_skipped >= 1
