@@ -15,8 +15,7 @@ import logging
 import os
 import threading
 import warnings
-import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
@@ -40,13 +39,14 @@ from ..store.message import Message, PutResult
 from ..store.settings import StoreSettings
 from .boot import boot
 from .diverting import Divert, refuse_delays
+from .ending import close_at_exit, ending
 from .finding import Finder
 from .findings import VerifyReport
 from .flush_service import FlushService
 from .get_limits import GetLimits
 from .key_query import KeyQuery, has_uniq_key
 from .live_keys import LiveKeys
-from .pending_puts import PendingPuts
+from .prepare_service import PrepareService
 from .putting import Putter
 from .read_only import open_read_only
 from .readable import ReadableStore
@@ -75,7 +75,7 @@ class MessageStore(TopicWriting, ReadableStore):
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
-        service: FlushService | None = None
+        services: list[FlushService | PrepareService] = []
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
@@ -92,19 +92,21 @@ class MessageStore(TopicWriting, ReadableStore):
             )
             self._upkeep = keep = Upkeep(disk, path, settings, clock, parts)
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
-            service = FlushService(settings, clock, keep)
-            self._service = service
+            self._service = service = FlushService(settings, clock, keep)
+            self._preparing = preparing = PrepareService(parts.log)
+            services += service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep, parts.topics)
-            self._end = _ending(service, self._putter.pending, keep)
+            self._end = ending(services, self._putter.pending, keep)
             watch_fork(self)
-            self._at_exit = _close_at_exit(self)
+            self._at_exit = close_at_exit(self)
             atexit.register(self._at_exit)
-            service.start()
+            for each in services:
+                each.start()
         except BaseException:  # closed as one that was killed before anything happened
-            if service is not None:
-                service.stop()
+            for each in services:
+                each.stop()
             parts.let_go()
             raise
         self._is_let_go = False
@@ -321,7 +323,7 @@ class MessageStore(TopicWriting, ReadableStore):
                 log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
 
         # A garbage collection may come in any thread, in the middle of what that one does for this store.
-        for thread in (self._service.thread, *self._putter.pending.threads):
+        for thread in (self._service.thread, self._preparing.thread, *self._putter.pending.threads):
             if thread.is_current():
                 thread.stop_then(end_quietly)
                 return
@@ -351,32 +353,6 @@ class MessageStore(TopicWriting, ReadableStore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _ending(service: FlushService, pending: PendingPuts, upkeep: Upkeep) -> Callable[[], None]:
-    """The end of a store without its handle. If a KeyboardInterrupt ends it, it can be called again."""
-
-    def end() -> None:
-        service.stop()
-        pending.finish()
-        upkeep.end()
-
-    return end
-
-
-def _close_at_exit(store: MessageStore) -> Callable[[], None]:
-    """A closer that does not keep the store alive."""
-    reference = weakref.ref(store)
-
-    def close() -> None:
-        alive = reference()
-        if alive is not None:
-            try:
-                alive.close()
-            except FlightlogError as e:
-                log.error("%s: closed as one that was killed: %s", alive.path, e, extra={"path": str(alive.path)})
-
-    return close
 
 
 def open_store(

@@ -68,7 +68,9 @@ NAMES: Mapping[str, str] = {
 }
 """Our setting -> RocketMQ's. `store_host` comes from two, see below."""
 
-OURS_ALONE = frozenset({"allocate_step_size", "index_flush_interval_ms", "accept_future_store_time"})
+OURS_ALONE = frozenset(
+    {"allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"}
+)
 """Settings that RocketMQ has none for."""
 
 BROKER_DEFAULTS: Mapping[str, Any] = {"retention_hours": 72}

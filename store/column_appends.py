@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from .clock import Clock
 from .column_records import ColumnRecords
 from .errors import DiskFullError
+from .preparation import Preparation
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE
 from .segment import AppendSegment
@@ -26,6 +27,7 @@ class ColumnAppends(ABC):
     appended_records: int
     last_store_timestamp_ms: int
     queue_offsets: QueueOffsets
+    preparation: Preparation
 
     def append_columns(self, records: ColumnRecords, size: int) -> None:
         """Append the next rows, about `size` bytes of them or one. As `append`; `records.done` moves behind what was
@@ -52,9 +54,10 @@ class ColumnAppends(ABC):
         start = self.end
         position = start - segment.base
         stop_row = min(stop_row, records.fitting(first, segment.size - position - BLANK_SIZE))
-        if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.allocated:
+        if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.calm_below:
             stop_row = self._allocate(segment, records, stop_row)
             self._tell_room(None)
+            self.preparation.call(segment)
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
         next_offsets = records.place(first, stop_row, start, now_ms, self.queue_offsets)
         stop = start + records.size_of(first, stop_row)

@@ -8,7 +8,8 @@ Invariants:
 - Store times never run backwards.
 - After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more.
 
-Lock order: the append lock, then nothing. The lock of the group commit is never held together with it.
+Lock order: the append lock, then those of the preparation and of segments. The lock of the group commit is never held
+together with it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_ma
 from .log_files import LogFiles
 from .log_reader import LogReader
 from .meters import Latest
+from .preparation import Preparation
 from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .properties import encode_inner_base
 from .queue_offsets import QueueKey, QueueOffsets
@@ -75,7 +77,7 @@ class CommitLog(ColumnAppends):
         assert files.segment_size is not None
         self.reader = LogReader(disk, files, AppendSegment, check_crc_property=settings.check_crc_property)
         self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
-        self._files = files
+        self.preparation = Preparation(disk, files, settings, clock)
         self._settings, self._clock, self._progress = settings, clock, progress
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
@@ -86,17 +88,13 @@ class CommitLog(ColumnAppends):
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.last_store_timestamp_ms = start.last_store_timestamp_ms
         self.queue_offsets = start.queue_offsets
-        self.appended_records = self.sync_count = 0
-        """Since the log was opened."""
-        self.sync_ms, self.group_messages = Latest(), Latest()
-        """How long syncs took, and how many records each made durable."""
+        self.appended_records = self.sync_count = 0  # since the log was opened
+        self.sync_ms, self.group_messages = Latest(), Latest()  # how long syncs took; records that each made durable
         self._synced_records = 0
         self._poison: BaseException | None = None
         self._doubts: dict[str, tuple[BaseException, BaseException | None]] = {}
         """By who met it: an error that may have a failed sync behind it, and what its caller was handling before."""
-        self._is_poison_told = self._lacks_room = False
-        self._takes_no_more = False
-        self._is_let_go = False
+        self._is_poison_told = self._lacks_room = self._takes_no_more = self._is_let_go = False
         self._intent: Intent | None = None
         self._active = self._find_active()
 
@@ -223,10 +221,8 @@ class CommitLog(ColumnAppends):
         segment = self._segment_with_room(record.size)
         start = self.end
         position = start - segment.base
-        if position + record.size + BLANK_SIZE > segment.allocated:
-            segment.allocate_up_to(
-                position + record.size + BLANK_SIZE, self._settings.allocate_step_size, start - self.dispatched
-            )
+        if position + record.size + BLANK_SIZE > segment.calm_below:
+            self.preparation.make_room(segment, position + record.size + BLANK_SIZE, start - self.dispatched)
             self._tell_room(None)
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
         queue_offset = 0
@@ -312,19 +308,16 @@ class CommitLog(ColumnAppends):
             self.end = segment.end
 
     def _start_segment(self, base: int) -> AppendSegment:
-        """Create the segment at `base`, or take the one that a halted writer prepared there."""
+        """Make the segment at `base`, or take the one that a halted writer prepared there."""
         prepared = self.reader.segment_at(base)
         if prepared is not None:
             assert isinstance(prepared, AppendSegment)
             return prepared
-        path = self._files.new_path(self._disk, base, self._settings.disk_clean_forcibly_ratio)
-        segment = AppendSegment(self._disk, path, base, self._segment_size)
         outer = sys.exception()
         try:
-            segment.create()
+            segment = self.preparation.take(base, self._active)
         except BaseException as e:
             self._judge("roll", e, outer)
-            segment.close()
             raise
         self.reader.segments = [*self.reader.segments, segment]
         return segment
@@ -333,10 +326,16 @@ class CommitLog(ColumnAppends):
         """The segment that holds `end`; a placeholder without a file where the next append must make one."""
         segment = self.reader.segment_at(self.end)
         if segment is None:
-            return AppendSegment(self._disk, self._files.path(self.end), self.end, 0)
+            return AppendSegment(self._disk, self._folder, self.end, 0)
         assert isinstance(segment, AppendSegment)
         segment.allocated = self.end - segment.base
         return segment
+
+    def prepare(self) -> bool:
+        """Prepare what the next appends need; one thread at a time. Whether it is due again."""
+        active = self._active
+        self.preparation.round(active, self.end, self.end - self.dispatched)
+        return self.end - active.base > active.calm_below
 
     def _publish_end(self) -> None:
         self._progress.publish(APPENDED, self.end)
@@ -397,4 +396,5 @@ class CommitLog(ColumnAppends):
             self._takes_no_more = True
         with self._group.lock:
             self._is_let_go = True
+            self.preparation.close()
             self.reader.close()

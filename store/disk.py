@@ -28,8 +28,9 @@ MAX_FILE_SIZE = (1 << 31) - 1
 for that length says how many entries a file has."""
 NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
 """How everything is opened: a link to elsewhere is an error, and a pipe in place of a file keeps nobody waiting."""
-MADV_POPULATE_WRITE = 23  # Linux 5.14; not in Python's mmap module
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+NOT_KNOWN = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
+"""What a file system answers that has no files without a name."""
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
@@ -104,6 +105,13 @@ class Disk(Protocol):
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
         """Raises FileGoneError if it is missing and `create` is not set, or if its folder is."""
+
+    def open_unnamed(self, path: Path) -> DiskFile | None:
+        """A new file that will be `path` once `link` gives it that name, and is gone if nobody does. None where the
+        file system has no such files."""
+
+    def link(self, file: DiskFile) -> None:
+        """Give an unnamed file its name, which nothing has yet. Durable only after `sync_folder`."""
 
     def list(self, folder: Path) -> list[FolderEntry]:
         """The entries sorted by name; empty if the folder does not exist. Raises SymbolicLinkError if one is a link."""
@@ -278,6 +286,27 @@ class RealDisk:
             return RealFile(
                 path, os.open(path, flags | NEVER_ELSEWHERE | (os.O_CREAT if create else 0), FILE_MODE), writable
             )
+
+    def open_unnamed(self, path: Path) -> RealFile | None:
+        flag = getattr(os, "O_TMPFILE", None)
+        if flag is None:
+            return None
+        try:
+            with disk_errors(path, "making it, without a name"):
+                return RealFile(path, os.open(path.parent, os.O_RDWR | flag | os.O_CLOEXEC, FILE_MODE), True)
+        except FileGoneError:
+            raise
+        except DiskError as e:
+            if isinstance(e.__cause__, OSError) and e.__cause__.errno in NOT_KNOWN:
+                return None
+            raise
+
+    def link(self, file: DiskFile) -> None:
+        assert isinstance(file, RealFile)
+        descriptor = file._descriptor
+        with disk_errors(file.path, "giving it its name"):
+            # With a folder's descriptor, which an absolute path does without, or else the link's own name is meant.
+            os.link(f"/proc/self/fd/{descriptor}", file.path, src_dir_fd=descriptor, follow_symlinks=True)
 
     def list(self, folder: Path) -> list[FolderEntry]:
         found = []

@@ -6,6 +6,7 @@ Invariants:
 - Reads and appends use different mappings: appends are advised random, reads are left to the kernel's read-ahead.
 - Blocks below `allocated` exist, so a store into the append mapping below it cannot fail. It is a multiple of
   FOLIO_SIZE or the end of the segment, once something was appended.
+- `calm_below` is never above `allocated`.
 - Bytes that were never written are zero.
 """
 
@@ -24,6 +25,7 @@ from .errors import (
     StoreClosedError,
     SyncFailedError,
 )
+from .populate import populate
 
 NAME_DIGITS = 20
 BASE_BELOW = 1 << 62
@@ -128,7 +130,11 @@ class Segment:
 
 
 class AppendSegment(Segment):
-    """The segment that appends go to."""
+    """The segment that appends go to.
+
+    One thread appends at a time, and another one may prepare what the appends will need; the lock of the room is held
+    by both while they ask for blocks.
+    """
 
     def __init__(self, disk: Disk, path: Path, base: int, size: int) -> None:
         super().__init__(disk, path, base, size)
@@ -136,6 +142,13 @@ class AppendSegment(Segment):
         self._append_mapping: mmap.mmap | None = None
         self.allocated = 0
         """Position below which blocks exist."""
+        self.calm_below = 0
+        """Position up to which an append has all it needs and nobody to call; never above `allocated`."""
+        self.populated = 0
+        """Position below which pages were made present for appends, or need not be."""
+        self._room_lock = threading.Lock()
+        """Held while blocks are allocated; nothing else is locked under it, but for opening the file."""
+        self._has_unsynced_name = False
 
     @property
     def write_file(self) -> DiskFile:
@@ -157,19 +170,60 @@ class AppendSegment(Segment):
         self._write_file.sync()
         self.disk.sync_folder(self.path.parent)
 
+    def open_unnamed(self) -> bool:
+        """Make the file at full length, as a hole, durable but without a name; False where that cannot be."""
+        file = self.disk.open_unnamed(self.path)
+        if file is None:
+            return False
+        self._write_file = file
+        file.resize(self.size)
+        file.sync()  # no name may reach the disk before its length
+        return True
+
+    def link(self) -> None:
+        """Give the file its name. `sync` makes it durable, before it calls any record durable."""
+        self._has_unsynced_name = True  # first: an interrupt may come after the link
+        self.disk.link(self.write_file)
+
+    def sync_name(self) -> None:
+        """Return once the name is durable. Raises SyncFailedError."""
+        if self._has_unsynced_name:
+            self.disk.sync_folder(self.path.parent)
+            self._has_unsynced_name = False
+
     def allocate_up_to(self, position: int, step: int, undispatched_size: int) -> None:
         """Have blocks below `position`, and a step more if there is room. Raises DiskFullError if there is none.
 
         `undispatched_size` bytes of records have no queue entries yet: room for those, too, is left on the disk.
         """
-        needed = self._whole_folios(position)
-        wished = max(needed, self._whole_folios(self.allocated + step))
-        try:
-            self._allocate(wished, undispatched_size)
-        except DiskFullError:
-            if wished == needed:
-                raise
-            self._allocate(needed, undispatched_size)
+        with self._room_lock:
+            if position <= self.allocated:
+                return
+            needed = self._whole_folios(position)
+            wished = max(needed, self._whole_folios(self.allocated + step))
+            try:
+                self._allocate(wished, undispatched_size)
+            except DiskFullError:
+                if wished == needed:
+                    raise
+                self._allocate(needed, undispatched_size)
+
+    def prepare(self, position: int, step: int, ahead: int, undispatched_size: int) -> None:
+        """Have blocks for `step` bytes from the append position on, and pages for `ahead` bytes. Raises DiskError if
+        there are no blocks; no append has asked for them yet."""
+        with self._room_lock:
+            wished = self._whole_folios(position + step)
+            if wished > self.allocated:
+                self._allocate(wished, undispatched_size)
+        start = max(self.populated, position - position % mmap.PAGESIZE)
+        stop = min(-(-(position + ahead) // mmap.PAGESIZE) * mmap.PAGESIZE, self.allocated, self.size)
+        if stop > start:
+            is_done = populate(self.append_mapping(), start, stop - start)
+            self.populated = stop if is_done else self.size
+
+    def call_again_at(self, position: int) -> None:
+        """Let appends be calm up to `position`, or as far as there are blocks."""
+        self.calm_below = min(position, self.allocated)
 
     def _whole_folios(self, position: int) -> int:
         return min(self.size, -(-position // FOLIO_SIZE) * FOLIO_SIZE)
@@ -184,17 +238,23 @@ class AppendSegment(Segment):
         self.allocated = position
 
     def append_mapping(self) -> mmap.mmap:
-        if self._append_mapping is None:
-            self._append_mapping = self.write_file.map_for_append()
-        return self._append_mapping
+        mapping = self._append_mapping
+        if mapping is None:
+            file = self.write_file
+            with self._open_lock:  # whoever prepares is to populate the one that appends store into
+                mapping = self._append_mapping
+                if mapping is None:
+                    mapping = self._append_mapping = file.map_for_append()
+        return mapping
 
     def sync(self) -> None:
-        """Return once all bytes of this segment are on the disk. Raises SyncFailedError."""
+        """Return once all bytes of this segment, and its name, are on the disk. Raises SyncFailedError."""
         try:
             file = self.write_file
         except FileGoneError as e:
             raise SyncFailedError(self.path, "it is gone, or its disk is") from e
         file.sync()
+        self.sync_name()
 
     def finish_appends(self) -> None:
         """Let go of what only appends and syncs need."""

@@ -40,6 +40,7 @@ RANGES: Ranges = {
     "sync_flush_timeout_ms": INTERVAL_MS,
     "max_message_size": (1, MAX_MESSAGE_SIZE),
     "allocate_step_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
+    "prepare_ahead_size": (0, MAX_SEGMENT_SIZE),
     "default_queue_count": (1, MAX_ANSWER),
     "get_memory_max_size": (1, MAX_ANSWER),
     "get_memory_max_count": (1, MAX_ANSWER),
@@ -114,6 +115,10 @@ class StoreSettings:
     """The largest body in bytes (`maxMessageSize`)."""
     allocate_step_size: int = 64 << 20
     """How many bytes of disk blocks are allocated at a time, ahead of the append position."""
+    prepare_ahead_size: int | None = None
+    """How many bytes of memory, at most, a thread of the store has ready ahead of the append position, besides disk
+    blocks and the next segment; a quarter of a segment is enough. It takes less while the log grows slowly. 0: each put
+    makes ready what it needs. None: 64 MiB, and 0 where segments are smaller than 8 MiB."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
     queue_extension: bool = False

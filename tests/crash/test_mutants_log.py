@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -14,6 +14,7 @@ from flightlog.store.commit_log import CommitLog
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.group_commit import GroupCommit
 from flightlog.store.log_reader import LogReader
+from flightlog.store.preparation import Preparation
 from flightlog.store.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
 from flightlog.store.segment import AppendSegment
 
@@ -32,6 +33,9 @@ class Lax:
 
     def open(self, *arguments: Any, **how: Any) -> Any:
         return Lax(self._real.open(*arguments, **how), *self._names)
+
+    def open_unnamed(self, path: Path) -> Any:
+        return Lax(self._real.open_unnamed(path), *self._names)
 
 
 # -- the log
@@ -101,6 +105,38 @@ def does_not_sync_the_folder_of_a_new_segment(patch: pytest.MonkeyPatch) -> None
 
 def does_not_sync_the_length_of_a_new_segment(patch: pytest.MonkeyPatch) -> None:
     _makes_segments(patch, "sync")
+
+
+def does_not_sync_the_name_of_a_prepared_segment(patch: pytest.MonkeyPatch) -> None:
+    real = AppendSegment.sync
+
+    def spoilt(self: AppendSegment) -> None:
+        self._has_unsynced_name = False
+        real(self)
+
+    patch.setattr(AppendSegment, "sync", spoilt)
+
+
+def does_not_sync_the_name_before_another_segment(patch: pytest.MonkeyPatch) -> None:
+    real = Preparation.take
+
+    def spoilt(self: Preparation, base: int, last: AppendSegment) -> AppendSegment:
+        last._has_unsynced_name = False
+        return real(self, base, last)
+
+    patch.setattr(Preparation, "take", spoilt)
+
+
+def does_not_sync_the_length_of_a_prepared_segment(patch: pytest.MonkeyPatch) -> None:
+    real = AppendSegment.open_unnamed
+
+    def spoilt(self: AppendSegment) -> bool:
+        disk, self.disk = self.disk, Lax(self.disk, "sync")
+        is_made = real(self)
+        self.disk, self._write_file = disk, cast(Lax, self._write_file)._real
+        return is_made
+
+    patch.setattr(AppendSegment, "open_unnamed", spoilt)
 
 
 def notes_blocks_before_it_has_them(patch: pytest.MonkeyPatch) -> None:
@@ -278,6 +314,9 @@ MUTANTS = (
     (writes_the_durable_mark_before_the_sync, "a_put_that_dies_anywhere", HOLE),
     (does_not_sync_the_folder_of_a_new_segment, "acknowledged_puts", LOST),
     (does_not_sync_the_length_of_a_new_segment, "segments_that_reach_the_disk_out_of_order", TOO_SHORT),
+    (does_not_sync_the_name_of_a_prepared_segment, "puts_into_prepared_segments", LOST),
+    (does_not_sync_the_name_before_another_segment, "puts_into_prepared_segments", GAP),
+    (does_not_sync_the_length_of_a_prepared_segment, "puts_into_prepared_segments", TOO_SHORT),
     (notes_blocks_before_it_has_them, "a_disk_without_room", "a put went into blocks"),
     (ignores_the_poison, "a_sync_that_fails_once", LOST),
     (tries_a_failed_sync_again, "a_sync_that_fails_once", LOST),

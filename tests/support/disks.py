@@ -4,9 +4,9 @@
     disk.fail("allocate", "commitlog/", errno.ENOSPC, skip=2)   # the third and every later one, until heal()
     disk.hold("sync", "commitlog/")                             # syncs hang until release()
 
-Operations: open, create (open of a file that is not there yet), read, write, resize, allocate, sync, sync_folder,
-sync_all (of the file system), rename, remove, make_folder; "*" is any of them. A path matches if it contains the given
-part.
+Operations: open, create (open of a file that is not there yet, or has no name yet), link, read, write, resize,
+allocate, sync, sync_folder, sync_all (of the file system), rename, remove, make_folder; "*" is any of them. A path
+matches if it contains the given part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flightlog.store.disk import RealDisk, RealFile, disk_errors
+from flightlog.store.disk import DiskFile, RealDisk, RealFile, disk_errors
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.file_system import FileSystem
 
@@ -168,6 +168,17 @@ class FaultyDisk(RealDisk):
         with disk_errors(path, "opening it"):
             self.meet("create" if create and not path.exists() else "open", path)
         return FaultyFile(self, super().open(path, writable=writable, create=create), writable)
+
+    def open_unnamed(self, path: Path) -> FaultyFile | None:
+        with disk_errors(path, "making it, without a name"):
+            self.meet("create", path)
+        file = super().open_unnamed(path)
+        return None if file is None else FaultyFile(self, file, True)
+
+    def link(self, file: DiskFile) -> None:
+        with disk_errors(file.path, "giving it its name"):
+            self.meet("link", file.path)
+        super().link(file)
 
     def open_file_system(self, path: Path) -> FileSystem | None:
         found = super().open_file_system(path)

@@ -139,6 +139,25 @@ def segments_that_reach_the_disk_out_of_order(new: NewStage) -> None:
     stage.end(segment_size=4096)
 
 
+def puts_into_prepared_segments(new: NewStage) -> None:
+    """The power is cut: after a flush, or when the kernel had written back one segment more, or one folder of two."""
+    for written_back, folders in ((None, ()), (12288, ()), (0, ("commitlog-a", "commitlog-b"))):
+        stage = new()
+        how: dict[str, Any] = {"segment_size": 4096, "prepare_ahead_size": 1024, "commit_log_folders": folders}
+        store = stage.open(ASYNC, **how)
+        stage.put(store, 700, count=6)
+        stage.flush(store)
+        if written_back is not None:
+            stage.put(store, 700, count=16)
+        stage.die(store)
+        if written_back:
+            stage.write_back(stage.segment(written_back))
+        for folder in folders[:1]:
+            stage.disk.sync_folder(stage.root / folder)
+        stage.cut()
+        stage.end(**how)
+
+
 def a_recovery_that_dies_anywhere(new: NewStage) -> None:
     """While it cuts a torn tail of four segments, by another power cut."""
     for operations in itertools.count():

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from flightlog.store.disk import DiskSpace, FolderEntry
+from flightlog.store.disk import DiskFile, DiskSpace, FolderEntry
 from flightlog.store.errors import DiskFullError, FileGoneError
 from flightlog.store.file_system import FileSystem
 
@@ -82,8 +82,11 @@ class Watcher(Protocol):
     """Who is told what happens to a disk."""
 
     def before(self, operation: str, path: Path, inode: Inode | None = None) -> None:
-        """Of everything but reads: write, resize, allocate, create, make_folder, rename, remove, sync, sync_folder,
-        sync_all; and of open. What this raises is raised by the disk, and nothing has happened."""
+        """Of everything but reads: write, resize, allocate, create, link, make_folder, rename, remove, sync,
+        sync_folder, sync_all; and of open. What this raises is raised by the disk, and nothing has happened."""
+
+    def unnamed(self, path: Path, inode: Inode) -> None:
+        """A file was made that is to have this name."""
 
     def wrote(self, inode: Inode, position: int, size: int) -> None:
         """Through a call, not through a mapping."""
@@ -201,6 +204,18 @@ class MemoryDisk:
             inode = Inode()
             self.change(folder, {name: inode})
         return MemoryFile(self, path, inode, writable)
+
+    def open_unnamed(self, path: Path) -> MemoryFile:
+        self.meet("create", path)
+        inode = Inode()
+        if self.watcher is not None:
+            self.watcher.unnamed(path, inode)
+        return MemoryFile(self, path, inode, True)
+
+    def link(self, file: DiskFile) -> None:
+        assert isinstance(file, MemoryFile) and self._find(file.path) is None
+        self.meet("link", file.path)
+        self.change(str(file.path.parent), {file.path.name: file._inode})
 
     def list(self, folder: Path) -> list[FolderEntry]:
         return [

@@ -18,7 +18,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk import DiskFile, RealDisk, RealFile
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.file_system import FileSystem
 from flightlog.store.progress import BOOT, PAGE, progress_path
@@ -166,6 +166,19 @@ class PowerDisk(RealDisk):
             self._live[path] = Inode()
             self._note(path.parent, {path.name: self._live[path]})
         return PowerFile(self, file, writable, self._live.get(path))
+
+    def open_unnamed(self, path: Path) -> PowerFile | None:
+        self.meet()
+        file = super().open_unnamed(path)
+        return None if file is None else PowerFile(self, file, True, Inode() if self._keeps_notes else None)
+
+    def link(self, file: DiskFile) -> None:
+        self.meet()
+        super().link(file)
+        assert isinstance(file, PowerFile)
+        if file._inode is not None:
+            self._live[file.path] = file._inode
+            self._note(file.path.parent, {file.path.name: file._inode})
 
     def rename(self, old: Path, new: Path) -> None:
         self.meet()

@@ -149,6 +149,9 @@ class Recorder(Generic[Mark]):
                 self._platters[inode].lose(inode.freeze())
             raise SyncFailedError(path, str(e)) from e
 
+    def unnamed(self, path: Path, inode: Inode) -> None:
+        self._node(str(path), inode)
+
     def wrote(self, inode: Inode, position: int, size: int) -> None:
         for at in range(position - position % PAGE_SIZE, position + size, PAGE_SIZE):
             self._platters[inode].lost.pop(at, None)

@@ -72,7 +72,7 @@ class StageFile(PowerFile):
     """Tells before and after what it does."""
 
     def __init__(self, disk: StageDisk, file: RealFile) -> None:
-        super().__init__(disk, file, True, disk._live.get(file.path))
+        super().__init__(disk, file, True, file._inode if isinstance(file, PowerFile) else None)
         self._stage_disk = disk
 
     def write(self, position: int, data: bytes | memoryview) -> None:
@@ -109,6 +109,10 @@ class StageDisk(PowerDisk):
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         file = super().open(path, writable=writable, create=create)
         return StageFile(self, file) if writable else file
+
+    def open_unnamed(self, path: Path) -> StageFile | None:
+        file = super().open_unnamed(path)
+        return None if file is None else StageFile(self, file)
 
     def lose(self, path: Path, start: int, stop: int) -> None:
         """Of the sectors in [start, stop) of a file, nothing has reached the disk since they were last synced. To be
@@ -155,6 +159,9 @@ class Stage:
     def open(self, mode: FlushMode = FlushMode.SYNC, **changes: Any) -> MessageStore:
         self._is_sync = mode is FlushMode.SYNC
         store = flightlog.open(self.root, _settings(mode, changes), disk=self.disk, clock=self.clock)
+        if store._log.preparation.is_wanted:
+            store._preparing.stop()  # appends do it themselves: one order of operations in every run
+            store._log.preparation.wake = store._log.prepare
         self._open.append(store)
         return store
 

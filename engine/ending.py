@@ -1,0 +1,48 @@
+"""How an open store ends, whoever ends it: nothing here keeps its handle alive."""
+
+from __future__ import annotations
+
+import logging
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..store.errors import FlightlogError
+from .flush_service import FlushService
+from .pending_puts import PendingPuts
+from .prepare_service import PrepareService
+from .upkeep import Upkeep
+
+if TYPE_CHECKING:
+    from .message_store import MessageStore
+
+log = logging.getLogger("flightlog.store")
+
+
+def ending(
+    services: Sequence[FlushService | PrepareService], pending: PendingPuts, upkeep: Upkeep
+) -> Callable[[], None]:
+    """The end of a store without its handle. If a KeyboardInterrupt ends it, it can be called again."""
+
+    def end() -> None:
+        for service in services:
+            service.stop()
+        pending.finish()
+        upkeep.end()
+
+    return end
+
+
+def close_at_exit(store: MessageStore) -> Callable[[], None]:
+    """A closer that does not keep the store alive."""
+    reference = weakref.ref(store)
+
+    def close() -> None:
+        alive = reference()
+        if alive is not None:
+            try:
+                alive.close()
+            except FlightlogError as e:
+                log.error("%s: closed as one that was killed: %s", alive.path, e, extra={"path": str(alive.path)})
+
+    return close

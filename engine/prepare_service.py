@@ -1,0 +1,42 @@
+"""The thread of an open store that has blocks, pages and the next segment ready before appends come to them.
+
+Appends wake it when they have used up half of what is ready; else it sleeps. What it cannot prepare, appends make for
+themselves: nothing that fails here refuses a put. See store/preparation.py.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ..store.commit_log import CommitLog
+from .bell import Bell
+from .service_thread import ServiceThread
+
+log = logging.getLogger("flightlog.store")
+
+
+class PrepareService:
+    """Started once, woken by appends, stopped and waited for at close. Without a thread where nothing is prepared."""
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._log = commit_log
+        self._work = Bell()
+        self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.ring)
+
+    def start(self) -> None:
+        if self._log.preparation.is_wanted:
+            self.thread.start()
+            self._log.preparation.wake = self._work.ring
+
+    def stop(self) -> None:
+        """Return once the thread has ended. If a KeyboardInterrupt ends the wait, call it again."""
+        self.thread.stop()
+
+    def _serve(self) -> None:
+        try:
+            while self._work.wait() and not self.thread.is_stopping:
+                while self._log.prepare() and not self.thread.is_stopping:
+                    pass
+        except Exception:
+            self._log.preparation.wake = None
+            log.exception("%s: from now on nothing is prepared for appends", self._log.reader.folder)

@@ -1,0 +1,160 @@
+"""What appends are to find ready: blocks, pages in memory, and the next segment.
+
+An append that meets the end of what is ready goes on as if nobody prepared anything: it asks the disk for blocks,
+stores into pages that are not there yet, makes the next segment. Preparing spares it the wait, no more: whatever fails
+here is left to the append that needs it, which meets its own error.
+
+    populated     pages present, for as much as the log grows in HORIZON_S: at least LEAST_AHEAD_SIZE, at most
+                  `prepare_ahead_size`. They are dirty, and the next sync writes them: that turns their blocks from
+                  allocated into written ones, which the syncs of single records then need not tell the journal
+    allocated     blocks, `allocate_step_size` ahead. Room is left on the disk as an append leaves it
+    next segment  once this one is half full or ends in NEXT_WITHIN_SIZE: a file without a name, which nobody sees. It
+                  gets its name at the roll. A close or a crash leaves nothing of it. (A file with a name is deleted by
+                  a RocketMQ that tries to open the store, before it fails on the lock, even beside an append.)
+
+The length of the next segment is synced here, when it is nothing yet: if that fails, the file is gone for good, and so
+is all that the failure may have taken. Its name is synced before any record in it is called durable, and before another
+segment follows: not here, for that failure has to poison the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from .clock import Clock
+from .disk import Disk
+from .errors import DiskError, StoreClosedError
+from .log_files import LogFiles
+from .segment import AppendSegment
+from .settings import StoreSettings
+
+log = logging.getLogger("flightlog.store")
+
+DEFAULT_AHEAD_SIZE = 64 << 20
+LEAST_SEGMENT_SIZE = 8 << 20
+"""Of smaller ones the first append allocates all or most; to prepare them is not worth a thread, unless asked for."""
+LEAST_AHEAD_SIZE = 256 << 10
+HORIZON_S = 0.1
+NEXT_WITHIN_SIZE = 128 << 20
+
+
+class Preparation:
+    """Of one open log. One thread appends at a time, another one prepares."""
+
+    def __init__(self, disk: Disk, files: LogFiles, settings: StoreSettings, clock: Clock) -> None:
+        self._disk, self._files, self._clock = disk, files, clock
+        self._size = files.segment_size or 0
+        self._step_size, self._full_ratio = settings.allocate_step_size, settings.disk_clean_forcibly_ratio
+        ahead_size = settings.prepare_ahead_size
+        if ahead_size is None:
+            ahead_size = DEFAULT_AHEAD_SIZE if self._size >= LEAST_SEGMENT_SIZE else 0
+        self._most_ahead = min(ahead_size, self._size // 4)
+        self.wake: Callable[[], object] | None = None
+        """Has `CommitLog.prepare` called soon; told by an append, with the append lock held. None: nobody prepares."""
+        self._next_lock = threading.Lock()
+        """Held while the next segment is made or taken; only locks of segments are taken under it."""
+        self._next: AppendSegment | None = None
+        self._taken = -1
+        """The base of the newest segment that was taken: whoever prepares may be late."""
+        self._makes_next = True
+        self._seen: tuple[float, int] | None = None
+        self._is_failing = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anything is to be prepared."""
+        return self._most_ahead > 0
+
+    def make_room(self, segment: AppendSegment, needed: int, undispatched_size: int) -> None:
+        """For an append that comes up to position `needed`, beyond `calm_below`. Raises DiskFullError."""
+        if needed > segment.allocated:
+            segment.allocate_up_to(needed, self._step_size, undispatched_size)
+        self.call(segment)
+
+    def call(self, segment: AppendSegment) -> None:
+        """An append beyond `calm_below` has its blocks; have what follows prepared."""
+        segment.call_again_at(segment.size)
+        if self.wake is not None:
+            self.wake()
+
+    def round(self, active: AppendSegment, end: int, undispatched_size: int) -> None:
+        """Prepare what the appends from `end` on will need."""
+        if not active.size:
+            return  # there is no segment yet
+        position = min(max(end - active.base, 0), active.size)
+        ahead = self._ahead(end)
+        next_at = active.size - min(active.size // 2, NEXT_WITHIN_SIZE)
+        call_at = active.size
+        try:
+            active.prepare(position, self._step_size, ahead, undispatched_size)
+            if active.allocated < active.size:
+                call_at = active.allocated - self._step_size // 2
+            if active.populated < active.size:
+                call_at = min(call_at, active.populated - ahead // 2)
+            if position < next_at:
+                call_at = min(call_at, next_at)
+            else:
+                self._prepare_next(active.end, ahead, undispatched_size)
+            self._is_failing = False
+        except StoreClosedError:
+            pass  # meanwhile, so nobody needs it any more
+        except DiskError as e:
+            if not self._is_failing:
+                text = "%s: appends wait for blocks and segments of their own, none can be prepared: %s"
+                log.info(text, self._files.folders.main.parent, e, extra={"cause": repr(e)})
+            self._is_failing = True
+        active.call_again_at(call_at)
+
+    def _ahead(self, end: int) -> int:
+        """How many bytes ahead pages are to be present: what the log grows by in a while, judged by the last rounds."""
+        now_s = self._clock.monotonic_s()
+        seen_s, seen_end = self._seen or (now_s - HORIZON_S, end)
+        self._seen, seconds, grown = (now_s, end), now_s - seen_s, end - seen_end
+        wanted = int(grown / seconds * HORIZON_S) if seconds > 0 else self._most_ahead
+        return min(max(wanted, LEAST_AHEAD_SIZE), self._most_ahead)
+
+    def _prepare_next(self, base: int, ahead: int, undispatched_size: int) -> None:
+        with self._next_lock:
+            if self._next is not None or base <= self._taken or not self._makes_next:
+                return
+            segment = self._new(base)
+            try:
+                self._makes_next = segment.open_unnamed()
+                if self._makes_next:
+                    segment.prepare(0, self._step_size, ahead, undispatched_size)
+                    self._next = segment
+            finally:
+                if self._next is not segment:
+                    segment.close()
+
+    def take(self, base: int, last: AppendSegment) -> AppendSegment:
+        """The segment at `base`, new, which follows the `last` one. Raises DiskError or SyncFailedError."""
+        last.sync_name()  # else a power cut could leave a gap, where segments lie in several folders
+        with self._next_lock:
+            segment, self._next, self._taken = self._next, None, base
+            if segment is not None and segment.base == base:
+                try:
+                    segment.link()
+                except DiskError:
+                    segment.close()  # one is made with a name, then, and if that fails it says why
+                else:
+                    return segment
+        segment = self._new(base)
+        try:
+            segment.create()
+        except BaseException:
+            segment.close()
+            raise
+        return segment
+
+    def _new(self, base: int) -> AppendSegment:
+        return AppendSegment(self._disk, self._files.new_path(self._disk, base, self._full_ratio), base, self._size)
+
+    def close(self) -> None:
+        """Let go of what nobody has taken, once nobody prepares any more."""
+        with self._next_lock:
+            segment, self._next = self._next, None
+            if segment is not None:
+                segment.close()

@@ -1,0 +1,271 @@
+"""What a thread of the store has ready before appends come to it: blocks, pages, and the next segment."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
+from flightlog.store.populate import populate
+from flightlog.store.preparation import LEAST_SEGMENT_SIZE
+from flightlog.store.segment import FOLIO_SIZE
+
+if TYPE_CHECKING:
+    from tests.engine.conftest import AssertClean
+    from tests.support.disks import FaultyDisk
+
+MIB = 1 << 20
+SEGMENT_SIZE = 8 * MIB
+BODY = bytes(64 << 10)
+PER_SEGMENT = SEGMENT_SIZE // (len(BODY) + 200)
+NEVER_MS = 3_600_000
+WaitUntil = Callable[[Callable[[], object]], None]
+Inline = Callable[[MessageStore], None]
+
+
+@pytest.fixture
+def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
+    found: FaultyDisk = support("disks").FaultyDisk()
+    return found
+
+
+@pytest.fixture
+def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
+    found: WaitUntil = support("process").wait_until
+    return found
+
+
+@pytest.fixture
+def inline(support: Callable[[str], ModuleType]) -> Inline:
+    found: Inline = support("preparing").prepare_inline
+    return found
+
+
+def settings(**changes: Any) -> StoreSettings:
+    usual: dict[str, Any] = {
+        "segment_size": SEGMENT_SIZE,
+        "queue_file_entries": 1000,
+        "flush_interval_ms": NEVER_MS,
+        "allocate_step_size": FOLIO_SIZE,
+    }
+    return StoreSettings(**(usual | changes))
+
+
+def put(store: MessageStore, count: int) -> None:
+    for _ in range(count):
+        store.put(Message("t", BODY))
+
+
+def put_until(store: MessageStore, physical_offset: int) -> None:
+    while store._log.end < physical_offset:
+        put(store, 1)
+
+
+def blocks(path: Path) -> int:
+    return os.stat(path).st_blocks * 512
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
+    mode: FlushMode, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, wait_until: WaitUntil
+) -> None:
+    folder = tmp_path / "commitlog"
+    with flightlog.open(tmp_path, settings(flush_mode=mode), disk=disk) as store:
+        preparation = store._log.preparation
+        for number in range(3):
+            put_until(store, number * SEGMENT_SIZE + SEGMENT_SIZE * 5 // 8)
+            wait_until(lambda: preparation._next is not None)
+            prepared = preparation._next
+            assert prepared is not None and prepared.base == (number + 1) * SEGMENT_SIZE
+            assert len(os.listdir(folder)) == number + 1, "it has a name before the roll"
+            with flightlog.open_read_only(tmp_path) as view:
+                assert len(view.segments) == number + 1 and view.verify().is_clean
+            assert prepared.allocated >= FOLIO_SIZE and prepared.populated > 0
+            put_until(store, prepared.base + 1)
+            assert store._log._active is prepared
+            assert os.stat(prepared.path).st_ino == os.fstat(prepared.write_file._descriptor).st_ino  # type: ignore[attr-defined]
+            assert blocks(prepared.path) >= FOLIO_SIZE
+        assert disk.count("link", "commitlog/") == 3
+        assert disk.count("create", "commitlog/") == 4, "the first one was made by an append"
+        store.flush()
+        put_until(store, 3 * SEGMENT_SIZE + SEGMENT_SIZE * 5 // 8)
+        wait_until(lambda: preparation._next is not None)
+    assert len(os.listdir(folder)) == 4, "a close left the one that nobody had taken"
+    assert assert_clean(tmp_path).segments == 4
+    with flightlog.open(tmp_path, settings()) as store:
+        put(store, PER_SEGMENT)
+    assert_clean(tmp_path)
+
+
+def test_a_roll_into_a_prepared_segment_waits_for_no_sync(
+    tmp_path: Path, disk: FaultyDisk, inline: Inline, assert_clean: AssertClean
+) -> None:
+    """Its name is durable with the first sync of what is in it, or before the next one."""
+    with flightlog.open(tmp_path, settings(), disk=disk) as store:
+        inline(store)
+        put(store, PER_SEGMENT * 3 // 4)
+        syncs, folders = disk.count("sync", "commitlog/"), disk.count("sync_folder", "commitlog")
+        put(store, PER_SEGMENT // 2)
+        assert len(store._log.reader.segments) == 2
+        assert (disk.count("sync", "commitlog/"), disk.count("sync_folder", "commitlog")) == (syncs, folders)
+        store.flush()
+        assert disk.count("sync_folder", "commitlog") == folders + 1
+        store.flush()
+        put(store, PER_SEGMENT)  # over another end, and nobody flushes
+        folders = disk.count("sync_folder", "commitlog")
+        put(store, PER_SEGMENT)
+        assert disk.count("sync_folder", "commitlog") == folders + 1
+    assert_clean(tmp_path)
+
+
+def test_blocks_and_pages_are_there_before_the_appends(
+    tmp_path: Path, inline: Inline, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings(segment_size=64 * MIB, prepare_ahead_size=MIB)) as store:
+        inline(store)
+        put(store, 1)
+        segment = store._log._active
+        for _ in range(200):
+            put(store, 1)
+            end = store._log.end
+            assert segment.allocated >= min(end + FOLIO_SIZE // 2, segment.size)
+            assert end <= segment.populated <= end + MIB + mmap.PAGESIZE + len(BODY)
+            assert segment.calm_below <= segment.allocated <= blocks(segment.path)
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"prepare_ahead_size": 0}, {"segment_size": LEAST_SEGMENT_SIZE - 4096}])
+def test_nothing_is_prepared_unless_it_is_worth_it(
+    changes: dict[str, int],
+    tmp_path: Path,
+    disk: FaultyDisk,
+    assert_clean: AssertClean,
+    support: Callable[[str], ModuleType],
+) -> None:
+    before = support("process").threads()
+    with flightlog.open(tmp_path, settings(**changes), disk=disk) as store:
+        assert [t.name for t in support("process").threads() - before] == ["flightlog-flush"]
+        put(store, 2 * PER_SEGMENT)
+        assert disk.count("link") == 0 and store._log._active.populated == 0
+    assert_clean(tmp_path)
+
+
+def test_an_idle_store_prepares_nothing(
+    tmp_path: Path, wait_until: WaitUntil, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings()) as store:
+        rounds = []
+        real = store._log.prepare
+
+        def prepare() -> bool:
+            rounds.append(store._log.end)
+            return real()
+
+        store._log.prepare = prepare  # type: ignore[method-assign]
+        put(store, 1)
+        wait_until(lambda: rounds)
+        support("process").wait_until_still(lambda: len(rounds))
+        count = len(rounds)
+        for _ in range(100):
+            store.put(Message("t", b"small"))
+        support("process").wait_until_still(lambda: len(rounds))
+        assert len(rounds) == count, "appends that have all they need wake it"
+        put(store, 20)
+        wait_until(lambda: len(rounds) > count)
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [(name, errno.EIO) for name in ("create", "resize", "sync", "allocate", "link")]
+    + [("create", errno.EMFILE), ("resize", errno.ENOSPC), ("allocate", errno.ENOSPC)],
+)
+def test_what_cannot_be_prepared_is_made_by_the_append(
+    operation: str, error: int, tmp_path: Path, disk: FaultyDisk, inline: Inline, assert_clean: AssertClean
+) -> None:
+    """One failure of each kind, where the next segment is prepared: nobody hears of it, and no put is refused."""
+    with flightlog.open(tmp_path, settings(), disk=disk) as store:
+        inline(store)
+        put(store, PER_SEGMENT // 3)
+        fault = disk.fail(operation, f"commitlog/{SEGMENT_SIZE:020d}", error, times=1)
+        put(store, PER_SEGMENT)
+        store.flush()
+        assert fault.hits == 1 and store._log.poison is None
+        assert sorted(os.listdir(tmp_path / "commitlog")) == ["0" * 20, f"{SEGMENT_SIZE:020d}"]
+    assert assert_clean(tmp_path).records == PER_SEGMENT // 3 + PER_SEGMENT
+
+
+def test_an_append_without_room_meets_its_own_error(
+    tmp_path: Path, disk: FaultyDisk, inline: Inline, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings(), disk=disk) as store:
+        inline(store)
+        put(store, 1)
+        disk.fail("allocate", "commitlog/", errno.ENOSPC)
+        room = store._log._active.allocated - store._log.end
+        with pytest.raises(DiskFullError):
+            put(store, PER_SEGMENT)
+        assert store._log.end > store._log._active.allocated - 2 * len(BODY), "refused while there were blocks"
+        assert room > 0 and store._log.poison is None
+        disk.heal()
+        put(store, PER_SEGMENT)
+    assert_clean(tmp_path)
+
+
+def test_preparing_leaves_room_for_queue_entries(
+    tmp_path: Path, disk: FaultyDisk, inline: Inline, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an append does: blocks are taken only where that leaves enough of the disk."""
+    with flightlog.open(tmp_path, settings(), disk=disk) as store:
+        inline(store)
+        put(store, 1)
+        segment = store._log._active
+        allocated = segment.allocated
+        monkeypatch.setattr(disk, "free_size", lambda path: FOLIO_SIZE + MIB)
+        count = disk.count("allocate", "commitlog/")
+        put(store, (allocated - store._log.end) // (len(BODY) + 200) - 1)
+        assert segment.allocated == allocated and disk.count("allocate", "commitlog/") == count
+        monkeypatch.undo()
+        put(store, 10)
+        assert segment.allocated > allocated
+    assert_clean(tmp_path)
+
+
+def test_a_failed_sync_of_a_name_poisons(
+    tmp_path: Path, disk: FaultyDisk, inline: Inline, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings(), disk=disk) as store:
+        inline(store)
+        put(store, PER_SEGMENT * 3 // 4)
+        store.flush()
+        put(store, PER_SEGMENT // 2)
+        disk.fail("sync_folder", "commitlog", errno.EIO, times=1)
+        with pytest.raises(SyncFailedError):
+            store.flush()
+        with pytest.raises(StorePoisonedError):
+            put(store, 1)
+    with flightlog.open(tmp_path, settings()) as store:
+        put(store, 1)
+    assert_clean(tmp_path)
+
+
+def test_pages_are_made_present_and_no_byte_changes(tmp_path: Path) -> None:
+    path = tmp_path / "pages"
+    path.write_bytes(bytes(range(256)) * 256)
+    with open(path, "r+b") as file:
+        mapping = mmap.mmap(file.fileno(), 0)
+    assert populate(mapping, 4096, 8192)
+    assert mapping[:] == bytes(range(256)) * 256
+    with pytest.raises(AssertionError):
+        populate(mapping, 1, 4096)
+    with pytest.raises(AssertionError):
+        populate(mapping, 4096, len(mapping))

@@ -1,0 +1,14 @@
+"""What a store's own thread prepares, prepared by the appends themselves: one order of operations in every run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from flightlog import MessageStore
+
+
+def prepare_inline(store: MessageStore) -> None:
+    """From now on, at once and in the same thread, whenever an append would wake the other one."""
+    store._preparing.stop()
+    store._log.preparation.wake = store._log.prepare
