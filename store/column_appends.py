@@ -57,7 +57,7 @@ class ColumnAppends(ABC):
         if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.calm_below:
             stop_row = self._allocate(segment, records, stop_row)
             self._tell_room(None)
-            self.preparation.call(segment)
+            self.preparation.call(segment, position + records.size_of(first, stop_row) + BLANK_SIZE)
         now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
         next_offsets = records.place(first, stop_row, start, now_ms, self.queue_offsets)
         stop = start + records.size_of(first, stop_row)

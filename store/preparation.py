@@ -60,6 +60,8 @@ class Preparation:
         """The base of the newest segment that was taken: whoever prepares may be late."""
         self._makes_next = True
         self._seen: tuple[float, int] | None = None
+        """When the log ended where at the last round."""
+        self._call_every = LEAST_AHEAD_SIZE // 4
         self._is_failing = False
 
     @property
@@ -71,12 +73,15 @@ class Preparation:
         """For an append that comes up to position `needed`, beyond `calm_below`. Raises DiskFullError."""
         if needed > segment.allocated:
             segment.allocate_up_to(needed, self._step_size, undispatched_size)
-        self.call(segment)
+        self.call(segment, needed)
 
-    def call(self, segment: AppendSegment) -> None:
-        """An append beyond `calm_below` has its blocks; have what follows prepared."""
-        segment.call_again_at(segment.size)
-        if self.wake is not None:
+    def call(self, segment: AppendSegment, needed: int) -> None:
+        """An append beyond `calm_below` has its blocks; have what follows prepared. If nothing has come of it a little
+        later, the next append to come by calls again."""
+        if self.wake is None:
+            segment.call_again_at(segment.size)
+        else:
+            segment.call_again_at(needed + self._call_every)
             self.wake()
 
     def round(self, active: AppendSegment, end: int, undispatched_size: int) -> None:
@@ -85,6 +90,7 @@ class Preparation:
             return  # there is no segment yet
         position = min(max(end - active.base, 0), active.size)
         ahead = self._ahead(end)
+        self._call_every = max(ahead, LEAST_AHEAD_SIZE) // 4
         next_at = active.size - min(active.size // 2, NEXT_WITHIN_SIZE)
         call_at = active.size
         try:

@@ -11,6 +11,7 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,11 +29,15 @@ SETTINGS = {
         segment_size=8192,
         queue_file_entries=10,
         allocate_step_size=4096,
+        prepare_ahead_size=4096 if mode is FlushMode.SYNC else 0,
         flush_mode=mode,
         flush_interval_ms=60_000,  # the closer flushes: one order of operations, whatever the machine does
     )
     for mode in FlushMode
 }
+
+
+PrepareInline = Callable[[flightlog.MessageStore], None]
 
 
 def tolerate(errors: list[FlightlogError], do: Callable[[], object]) -> None:
@@ -44,12 +49,16 @@ def tolerate(errors: list[FlightlogError], do: Callable[[], object]) -> None:
         errors.append(e)
 
 
-def live(path: Path, mode: FlushMode, disk: FaultyDisk, known: Acknowledged) -> list[FlightlogError]:
+def live(
+    path: Path, mode: FlushMode, disk: FaultyDisk, known: Acknowledged, prepare_inline: PrepareInline
+) -> list[FlightlogError]:
     """Open, put, roll, read and close; returns what failed."""
     errors: list[FlightlogError] = []
     stores: list[flightlog.MessageStore] = []
     tolerate(errors, lambda: stores.append(flightlog.open(path, SETTINGS[mode], disk=disk)))
     for store in stores:
+        if store.settings.prepare_ahead_size:
+            prepare_inline(store)
         for i in range(4):
             messages = (known.message(size=700), known.message("others", size=900), known.message(size=10))
             tolerate(errors, lambda messages=messages: known.put(store, *messages))  # type: ignore[misc]
@@ -74,17 +83,21 @@ def test_any_operation_may_fail(
     new_disk: Callable[[], FaultyDisk],
     new_acknowledged: type[Acknowledged],
     assert_clean: AssertClean,
+    support: Callable[[str], ModuleType],
 ) -> None:
+    prepare_inline: PrepareInline = support("preparing").prepare_inline
     step = scale.pick(ci=13, full=1)
     first, failed, nth = sum(map(ord, f"{mode}{error}{passes}")) % step, 0, 0
     nth = first
     while True:
         path = tmp_path / f"store-{nth}"
         known = new_acknowledged()
-        live(path, mode, new_disk(), known)  # a healthy life before, so that there is something to recover
+        live(
+            path, mode, new_disk(), known, prepare_inline
+        )  # a healthy life before, so that there is something to recover
         disk = new_disk()
         fault = disk.fail("*", f"{path.name}", error, skip=nth, times=1 if passes else None)
-        errors = live(path, mode, disk, known)
+        errors = live(path, mode, disk, known, prepare_inline)
         if not fault.hits:
             break
         failed += bool(errors)

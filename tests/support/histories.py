@@ -15,7 +15,7 @@ import errno
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -65,6 +65,7 @@ class Parts:
     account: ModuleType
     openings: ModuleType
     numbered_puts: ModuleType
+    preparing: ModuleType
 
 
 class History:
@@ -146,7 +147,8 @@ class History:
     def _open(self) -> None:
         """Open it, again if the disk refuses."""
         while self._store is None:
-            settings = self.settings(self._dice)
+            ahead_size = 1024 * (self._epoch % 2)  # every other session prepares what appends will need
+            settings = replace(self.settings(self._dice), prepare_ahead_size=ahead_size)
             self._faults._faults = [fault for fault in self._faults._faults if not fault.hits]
             self._say(f"open, {settings.flush_mode.name}")
             self._session_start = len(self.recorder.moments)
@@ -155,6 +157,8 @@ class History:
             except FlightlogError as e:
                 self._forgive(e)
         self._store._service.stop()
+        if self._store._log.preparation.is_wanted:
+            self._parts.preparing.prepare_inline(self._store)
         account = self._parts.account
         try:
             found = account.read_all(self._store, self.account.offered, self._store._log.reader.min_offset)

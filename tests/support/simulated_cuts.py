@@ -47,7 +47,7 @@ DRAWS = 3
 """How often a cut is drawn anew if its image is known already."""
 SHRINK_LOOKS_MAX = 150
 SHOWN_STEPS = 12
-PARTS = ("power", "disks", "memory_disk", "recording", "cutting", "account", "openings", "numbered_puts")
+PARTS = ("power", "disks", "memory_disk", "recording", "cutting", "account", "openings", "numbered_puts", "preparing")
 
 
 class CutError(AssertionError):
