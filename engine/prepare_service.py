@@ -39,4 +39,5 @@ class PrepareService:
                     pass
         except Exception:
             self._log.preparation.wake = None
-            log.exception("%s: from now on nothing is prepared for appends", self._log.reader.folder)
+            path = self._log.reader.folder.parent
+            log.exception("%s: from now on nothing is prepared for appends", path, extra={"path": str(path)})
