@@ -29,7 +29,7 @@ import numpy as np
 
 from ..index.batch_queue import BatchQueue
 from ..index.queue_table import Queue, QueueTable
-from ..index.queue_unit import QueueUnit, valid_mask
+from ..index.queue_unit import QueueUnit, Units, valid_mask
 from ..schedule.delay_levels import SCHEDULE_TOPIC
 from ..store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
 from ..store.holds import Hold, Holds
@@ -38,13 +38,16 @@ from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
 from .columns import with_arrow
 from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
+from .fetching import Fetcher
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
 from .tag_filter import TagFilter, tag_filter
 
 OnCorrupt = Literal["raise", "skip"]
 
-PAGE_ENTRIES = 512
-"""Entries that an iterator fetches at a time."""
+FIRST_PAGE_ENTRIES = 32
+"""Entries that an iterator fetches first: many look at a few messages alone."""
+PAGE_ENTRIES = 2048
+"""Entries that it fetches at a time further on."""
 
 BATCH_LIMITS = ((1 << 31) - 1, 1 << 30)
 """The highest count, and bytes of records, of a record batch: positions in its columns are of 32 bits."""
@@ -103,16 +106,47 @@ class QueueReader:
             status, next_queue_offset = GetStatus.OFFSET_OVERFLOW_BADLY, end
         else:
             stop = min(end, queue.next_file_index(queue_offset), queue_offset + self._limits.scan_entries(max_count))
-            page = max_count if wanted is None else stop - queue_offset
-            candidates = entries(queue, queue_offset, stop, page, wanted)
             room = (max_count, clamp_max_size(max_size))
-            status, examined = self._collect((topic, queue_id), queue_offset, candidates, wanted, room, messages)
+            if wanted is None:
+                messages = self._many((topic, queue_id), queue, queue_offset, min(stop, queue_offset + max_count), room)
+            status, examined = GetStatus.FOUND, len(messages)
+            if not messages:
+                page = max_count if wanted is None else stop - queue_offset
+                candidates = entries(queue, queue_offset, stop, page, wanted)
+                status, examined = self._collect((topic, queue_id), queue_offset, candidates, wanted, room, messages)
             next_queue_offset = queue_offset + examined if examined else queue.next_file_index(queue_offset)
             if not examined:
                 queue.skip_removed()
                 if queue.min_index > queue_offset:  # its file was removed a moment ago
                     status, next_queue_offset = GetStatus.OFFSET_TOO_SMALL, queue.min_index
         return GetResult(status, next_queue_offset, first, end, messages)
+
+    def _many(
+        self, key: QueueKey, queue: Queue, queue_offset: int, stop: int, room: tuple[int, int]
+    ) -> list[StoredMessage]:
+        """The whole answer to a get without a filter, if nothing is odd about any of its messages; else nothing."""
+        log_end, fetcher = self._readable_end(), Fetcher(self._reader, key, queue)
+        units = queue.units(queue_offset, stop - queue_offset)
+        offsets = np.arange(queue_offset, queue_offset + len(units), dtype=np.int64)
+        count = self._fitting(units, room[1], log_end)
+        messages: list[StoredMessage] = []
+        while len(messages) < count:
+            found = fetcher.some(units, offsets, len(messages), count - len(messages))
+            if not found:
+                return []
+            messages += found
+        return messages
+
+    def _fitting(self, units: Units, max_size: int, log_end: int) -> int:
+        """How many entries' messages an answer has room for, but at least one."""
+        size = 0
+        for count, (physical_offset, unit_size, _) in enumerate(units.tolist()):
+            if count and (
+                size + unit_size > max_size or self._limits.is_full(count, size, unit_size, log_end - physical_offset)
+            ):
+                return count
+            size += unit_size
+        return len(units)
 
     def _collect(
         self,
@@ -211,11 +245,24 @@ class QueueReader:
             return
         hold = Hold(self._holds, self._reader.min_offset, self)
         try:
-            yield from self._read_held(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, hold, decompress)
+            for found in self._pages(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, hold):
+                for message in found:
+                    check()
+                    if decompress:
+                        try:
+                            message = message.decompressed()
+                        except CorruptBodyError:
+                            if self._was_deleted(key[0]):
+                                return
+                            if on_corrupt == "raise":
+                                raise
+                            self.corrupt_skipped += 1
+                            continue
+                    yield message
         finally:
             hold.release()
 
-    def _read_held(
+    def _pages(
         self,
         key: QueueKey,
         queue: Queue,
@@ -225,10 +272,9 @@ class QueueReader:
         check: Callable[[], None],
         catch_up: Callable[[], None] | None,
         hold: Hold,
-        decompress: bool,
-    ) -> Iterator[StoredMessage]:
+    ) -> Iterator[list[StoredMessage]]:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
-        last = LastBatch()
+        fetcher, last, page = Fetcher(self._reader, key, queue), LastBatch(), FIRST_PAGE_ENTRIES
         while True:
             if index >= queue.end and catch_up is not None:
                 check()
@@ -236,7 +282,7 @@ class QueueReader:
             if index >= queue.end:
                 return
             check()
-            units = queue.units(index, min(PAGE_ENTRIES, queue.end - index))
+            units = queue.units(index, min(page, queue.end - index))
             if not len(units):
                 if index >= queue.end:
                     return  # its topic was deleted meanwhile
@@ -258,23 +304,32 @@ class QueueReader:
                 index = behind
                 continue
             hold.move(int(units["physical_offset"][0]))
-            places = np.flatnonzero(may_match_mask(queue, units, wanted))
-            for at, unit in zip(places.tolist(), units[places].tolist(), strict=True):
-                check()
-                try:
-                    message = message_of(self._reader, key, index + at, QueueUnit(*unit), last)
-                    if decompress and message is not None:
-                        message = message.decompressed()
-                except (CorruptRecordError, CorruptQueueError, CorruptBodyError):
-                    if self._was_deleted(key[0]):  # and perhaps made anew: these are that one's entries, or none yet
-                        return
-                    if on_corrupt == "raise":
-                        raise
-                    self.corrupt_skipped += 1
-                else:
-                    if message is not None and (wanted is None or wanted.matches(message)):
-                        yield message
+            queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
             index += len(units)
+            page = min(4 * page, PAGE_ENTRIES)
+            if wanted is not None:
+                mask = may_match_mask(queue, units, wanted)
+                units, queue_offsets = units[mask], queue_offsets[mask]
+            at = 0
+            while at < len(units):
+                check()
+                found = fetcher.some(units, queue_offsets, at)
+                at += len(found) or 1
+                if not found:
+                    unit = QueueUnit(*units[at - 1].item())
+                    try:
+                        one = message_of(self._reader, key, int(queue_offsets[at - 1]), unit, last)
+                    except (CorruptRecordError, CorruptQueueError):
+                        if self._was_deleted(
+                            key[0]
+                        ):  # and perhaps made anew: these are that one's entries, or none yet
+                            return
+                        if on_corrupt == "raise":
+                            raise
+                        self.corrupt_skipped += 1
+                        continue
+                    found = [] if one is None else [one]
+                yield found if wanted is None else [message for message in found if wanted.matches(message)]
 
     def read_batch(
         self,

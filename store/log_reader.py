@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from . import native
 from .crc_property import has_right_crc
@@ -24,11 +25,11 @@ from .record import (
     STORE_TIMESTAMP,
     STORE_TIMESTAMP_BELOW,
     born_host_size,
-    stored_message,
 )
 from .scan import ReadPiece, SegmentScan
 from .segment import Segment
 from .settings import MAX_RECORD_SIZE
+from .stored_message import message_of_record
 
 WALK_END_TEXT = {
     WalkEnd.END: "the end of what may be read",
@@ -136,9 +137,9 @@ class LogReader:
                 segment.path, physical_offset, f"a record of {size} bytes", f"one of {MAX_RECORD_SIZE} at most"
             )
         position = physical_offset - segment.base
-        mapping = self._mapping(segment, physical_offset)
+        record = self._mapping(segment, physical_offset)[position : position + size]
         row: Any = np.empty(1, FRAME_DTYPE)
-        count, _, end = native.walk(mapping, position, position + size, segment.base, True, row)
+        count, _, end = native.walk(record, 0, len(record), physical_offset, True, row)
         if not count:
             raise CorruptRecordError(
                 segment.path, physical_offset, WALK_END_TEXT[WalkEnd(end)], f"a record of {size} bytes"
@@ -148,10 +149,27 @@ class LogReader:
             raise CorruptRecordError(segment.path, physical_offset, f"a record of {values[9]} bytes", f"one of {size}")
         if not values[19]:
             raise CorruptRecordError(segment.path, physical_offset, BAD_CRC, f"CRC {values[11] & 0xFFFFFFFF:08X}")
-        view = memoryview(mapping)
-        if self.check_crc_property and not has_right_crc(view[position : position + size], values[18]):
+        if self.check_crc_property and not has_right_crc(record, values[18]):
             raise CorruptRecordError(segment.path, physical_offset, BAD_CRC_PROPERTY, "a record that fits it")
-        return stored_message(view, values)
+        return message_of_record(record, values[6], values[16])
+
+    def messages(
+        self, units: bytes, queue_offsets: NDArray[np.int64], queue_id: int, topic_raw: bytes, max_size: int
+    ) -> list[StoredMessage]:
+        """The messages of leading entries of a queue, up to the first that is odd in any way, or in another segment:
+        what `message` says of that one is what counts. See `native.messages`.
+        """
+        self._check_open()
+        segment = self.segment_at(int.from_bytes(units[:8], "big", signed=True))
+        if segment is None or self.check_crc_property:
+            return []
+        try:
+            mapping = segment.mapping()
+        except FileNotFoundError:
+            return []
+        return native.messages(
+            *(mapping, units, queue_offsets, topic_raw, segment.base, queue_id, max_size), StoredMessage
+        )
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""

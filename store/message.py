@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from . import properties as props
-from .compression import MAX_DECOMPRESSED_SIZE, CompressionType, compression_of, decompress
+from .compression import CompressionType
 from .errors import InvalidMessageError
-from .host import Host
 from .java_hash import java_hash
 from .message_id import encode_message_id
-from .sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
+from .stored_message import StoredMessage as StoredMessage
 
 
 @dataclass(slots=True)
@@ -73,81 +71,6 @@ class Message:
         if not self.wait_store_ok:
             found[props.WAIT] = "false"
         return found
-
-
-@dataclass(frozen=True)
-class StoredMessage:
-    """A message as it lies in the log. `body` and everything else are copies: they outlive the store."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    """Index in the consume queue; 0 and without meaning for prepared and rollback records."""
-    physical_offset: int
-    """Byte in the commit log where the record starts."""
-    size: int
-    """Bytes of the whole record."""
-    body: bytes
-    """As stored: compressed if `sys_flag` says so. See `decompressed_body`."""
-    body_crc: int
-    flag: int
-    sys_flag: int
-    born_timestamp_ms: int
-    born_host: Host
-    store_timestamp_ms: int
-    store_host: Host
-    store_host_raw: bytes
-    reconsume_times: int
-    prepared_transaction_offset: int
-    properties_raw: bytes
-    magic: int
-    batch_index: int | None = None
-    """Its place in the inner batch that its record is; None outside of one. Physical offset and this name a message."""
-
-    def decompressed_body(self, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
-        """The body as it was before compression; `body` itself if it is not compressed. Never more than `max_size`
-        bytes are made of a compressed one.
-
-        Raises CorruptBodyError if it is not what its flags say, or larger; MissingExtraError for LZ4 and zstd without
-        the extra `compression`.
-        """
-        kind = compression_of(self.sys_flag)
-        return self.body if kind is None else decompress(self.body, kind, max_size)
-
-    def decompressed(self, max_size: int = MAX_DECOMPRESSED_SIZE) -> StoredMessage:
-        """This message with its body decompressed, and without the flags that said it was not. `size` and `body_crc`
-        stay those of the record. Raises as `decompressed_body`."""
-        if not self.sys_flag & COMPRESSED:
-            return self
-        body = self.decompressed_body(max_size)
-        return replace(self, body=body, sys_flag=self.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
-
-    @cached_property
-    def properties(self) -> dict[str, str]:
-        """Name to value, as RocketMQ's parser reads them."""
-        return props.decode_properties(self.properties_raw)
-
-    @property
-    def tags(self) -> str | None:
-        return self.properties.get(props.TAGS)
-
-    @property
-    def keys(self) -> list[str]:
-        return props.split_keys(self.properties.get(props.KEYS, ""))
-
-    @property
-    def uniq_key(self) -> str | None:
-        return self.properties.get(props.UNIQ_KEY)
-
-    @property
-    def message_id(self) -> str:
-        """RocketMQ's offset message id."""
-        return encode_message_id(self.store_host_raw, self.physical_offset)
-
-    @property
-    def transaction_type(self) -> int:
-        """0 none, 4 prepared, 8 commit, 12 rollback."""
-        return self.sys_flag & TRANSACTION_MASK
 
 
 def tags_code(tags: str | None) -> int:

@@ -42,10 +42,12 @@ from .errors import (
     TopicTooLongError,
 )
 from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
-from .host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host, encode_host
+from .host import HOST_V4_SIZE, HOST_V6_SIZE, encode_host
 from .light_queues import light_offsets_max_size, wanted_light_queues
 from .message import Message, StoredMessage
 from .settings import RECORD_EXTRA_SIZE, StoreSettings
+from .stored_message import BORN_HOST_AT as BORN_HOST_AT
+from .stored_message import message_of_record
 
 BLANK = struct.Struct(">ii")
 BLANK_SIZE = BLANK.size
@@ -53,8 +55,7 @@ assert BLANK_SIZE == 8
 
 HEAD = struct.Struct(">5i2qiq")
 """A record up to its born host: see the table above."""
-BORN_HOST_AT = HEAD.size
-assert BORN_HOST_AT == 48
+assert HEAD.size == BORN_HOST_AT
 STORE_TIMESTAMP = struct.Struct(">q")
 STORE_TIMESTAMP_BELOW = BORN_HOST_AT + HOST_V6_SIZE + STORE_TIMESTAMP.size
 """Position in a record below which its store timestamp lies, whatever its hosts are."""
@@ -293,32 +294,5 @@ def born_host_size(sys_flag: int) -> int:
 
 def stored_message(buffer: bytes | memoryview, row: FrameRow) -> StoredMessage:
     """The message that a row of a frame walk over `buffer` found. Everything in it is copied out of the buffer."""
-    (position, physical_offset, queue_offset, born_timestamp_ms, store_timestamp_ms, prepared_transaction_offset) = row[
-        :6
-    ]
-    (body_at, topic_at, properties_at, size, magic, body_crc, queue_id, flag, sys_flag, reconsume_times) = row[6:16]
-    body_size, topic_size, properties_size = row[16:19]
-    store_host_size = HOST_V6_SIZE if sys_flag & flags.STORE_HOST_V6 else HOST_V4_SIZE
-    born_host_at, born_size = position + BORN_HOST_AT, born_host_size(sys_flag)
-    store_host_at = born_host_at + born_size + STORE_TIMESTAMP.size
-    store_host_raw = bytes(buffer[store_host_at : store_host_at + store_host_size])
-    return StoredMessage(
-        topic=bytes(buffer[topic_at : topic_at + topic_size]).decode("utf-8", "replace"),
-        queue_id=queue_id,
-        queue_offset=queue_offset,
-        physical_offset=physical_offset,
-        size=size,
-        body=bytes(buffer[body_at : body_at + body_size]),
-        body_crc=body_crc,
-        flag=flag,
-        sys_flag=sys_flag,
-        born_timestamp_ms=born_timestamp_ms,
-        born_host=decode_host(bytes(buffer[born_host_at : born_host_at + born_size])),
-        store_timestamp_ms=store_timestamp_ms,
-        store_host=decode_host(store_host_raw),
-        store_host_raw=store_host_raw,
-        reconsume_times=reconsume_times,
-        prepared_transaction_offset=prepared_transaction_offset,
-        properties_raw=bytes(buffer[properties_at : properties_at + properties_size]),
-        magic=magic,
-    )
+    position, size = row[0], row[9]
+    return message_of_record(bytes(buffer[position : position + size]), row[6] - position, row[16])

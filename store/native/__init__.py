@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     ]
 
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int, bool, Buffer], tuple[int, int]]
+    Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
+    TakeApart = Callable[[Buffer, tuple[str, ...], object], None]
     Gather = Callable[[Buffer, Buffer, Buffer, Buffer], int]
     EncodeColumns = Callable[
         [
@@ -60,6 +62,8 @@ __all__ = [
     "encode_record",
     "gather",
     "masked_crc32",
+    "messages",
+    "take_apart",
     "use",
     "walk",
     "walk_places",
@@ -124,6 +128,28 @@ host's byte order and of one length; the body of row i is bodies[body_starts[i] 
 properties likewise. ValueError as `encode_record`, and if a column shares memory with where the records would stand.
 """
 
+messages: Messages
+"""(buffer, units, queue_offsets, topic, physical_base, queue_id, max_size, message_type) -> messages
+
+The messages of leading entries of a queue: `units` are entries of 20 bytes as they lie in a consume queue,
+`queue_offsets` an int64 column of the host's byte order as long. `buffer` is the log from `physical_base` on. The list
+ends before the first entry that is odd in any way: whose record lies elsewhere, is none of that size and place, has a
+body that is not what its CRC says, is an inner batch, or has another topic (its bytes), queue id or queue offset than
+the entry is for; and before the records exceed `max_size` bytes. ValueError for columns of other sizes.
+
+A message is an object of `message_type`, not initialized, whose `body` is set and whose `_rest`: the record without its
+body. Both are copies. That a buffer is changed meanwhile does not make a `_rest` that `take_apart` refuses.
+"""
+
+take_apart: TakeApart
+"""(rest, names, message) -> None
+
+Sets 16 attributes of `message`, frozen or not, to what a record without its body says: size, magic, body CRC, queue id,
+flag, queue offset, physical offset, system flags, born time, store time, store host (raw), reconsume times, prepared
+transaction offset, topic (text), properties (raw), and None. `names` is a tuple of their names, in this order.
+ValueError unless `rest` is a whole record but for its body; TypeError for another number of names.
+"""
+
 
 def available() -> tuple[str, ...]:
     """The names that `use` accepts here; the first is the faster."""
@@ -140,7 +166,7 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global NAME, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
+    global NAME, masked_crc32, walk, encode_record, walk_places, gather, encode_columns, messages, take_apart
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -151,6 +177,7 @@ def use(name: str) -> None:
         ) from e
     masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
     walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
+    messages, take_apart = module.messages, module.take_apart
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

@@ -1,4 +1,8 @@
+from typing import TypeVar
+
 from typing_extensions import Buffer
+
+_Message = TypeVar("_Message")
 
 def masked_crc32(data: Buffer, /) -> int: ...
 def _masked_crc32_all_ways(data: Buffer, /) -> tuple[int, ...]: ...
@@ -51,3 +55,15 @@ def encode_columns(
     properties_sizes: Buffer,
     /,
 ) -> int: ...
+def messages(
+    buffer: Buffer,
+    units: Buffer,
+    queue_offsets: Buffer,
+    topic: Buffer,
+    physical_base: int,
+    queue_id: int,
+    max_size: int,
+    message_type: type[_Message],
+    /,
+) -> list[_Message]: ...
+def take_apart(rest: Buffer, names: tuple[str, ...], message: object, /) -> None: ...

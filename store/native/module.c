@@ -10,6 +10,7 @@
 
 #include "crc32.h"
 #include "module_columns.h"
+#include "module_messages.h"
 #include "walk.h"
 
 /* ---- functions ---- */
@@ -179,6 +180,11 @@ static PyMethodDef methods[] = {
      "encode_columns(buffer, position, magic, sys_flag, physical_offset, store_timestamp_ms, born_host, store_host, "
      "topic, queue_ids, flags, queue_offsets, born_timestamps, bodies, body_starts, body_sizes, properties, "
      "properties_starts, properties_sizes, /)\n--\n\nWrites a record for each row; returns their size in bytes."},
+    {"messages", (PyCFunction)(void (*)(void))py_messages, METH_FASTCALL,
+     "messages(buffer, units, queue_offsets, topic, physical_base, queue_id, max_size, message_type, /)\n--\n\n"
+     "The messages of the leading entries."},
+    {"take_apart", (PyCFunction)(void (*)(void))py_take_apart, METH_FASTCALL,
+     "take_apart(rest, names, message, /)\n--\n\nSets what a record without its body says."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, walk_places
 from .twin_encode import encode_record
+from .twin_messages import messages, take_apart
 from .twin_walk import walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["encode_columns", "encode_record", "gather", "masked_crc32", "walk", "walk_places"]
+__all__ = [
+    "encode_columns",
+    "encode_record",
+    "gather",
+    "masked_crc32",
+    "messages",
+    "take_apart",
+    "walk",
+    "walk_places",
+]
 
 
 def masked_crc32(data: Buffer, /) -> int:

@@ -98,6 +98,8 @@ WOUNDS = {
     "copy_beyond_room": ("changing_columns", "columns.c", "|| range.size > out_size - done", ""),
     "records_beyond_room": ("changing_columns", "columns.c", "|| one > size - done) return 0;", ") return 0;"),
     "wrong_offset": ("columns", "columns.c", "record.physical_offset += done;", "record.physical_offset += one;"),
+    "topic_beyond_rest": ("fields", "messages.c", "topic_size < 0 || topic_size > variable_size", "topic_size < 0"),
+    "more_than_room": ("fields", "messages.c", "one > max_size - *size", "one > max_size"),
     "size_overflows": ("record_size", "encode.c", "> (size_t)INT32_MAX - rest", "> (size_t)INT32_MAX"),
     "wrong_length": (
         "encode",

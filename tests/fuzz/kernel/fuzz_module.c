@@ -6,6 +6,7 @@
  */
 #include "module.c"
 #include "module_columns.c"
+#include "module_messages.c"
 
 #include "fuzz.h"
 

@@ -1,0 +1,217 @@
+"""The kernel's messages: of leading entries, and a record's fields; with bytes and numbers that mean harm, too."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from flightlog.store import native
+from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.message import StoredMessage
+from flightlog.store.native import twin
+from flightlog.store.record import stored_message
+from flightlog.store.stored_message import FIELD_NAMES
+
+SEED = int(os.environ.get("FLIGHTLOG_MESSAGES_SEED", "20260101"))
+UNIT = struct.Struct(">qiq")
+HOST, HOST_V6 = bytes(range(8)), bytes(range(20))
+BASE, QUEUE_ID, FIRST, TOPIC = 1 << 33, 7, 1000, b"topic"
+LIMIT = 1 << 20
+both = pytest.mark.usefixtures("kernel")
+
+
+class Log:
+    """Records of one queue, one behind the other, and their entries."""
+
+    def __init__(self, source: random.Random, count: int, **changes: Any) -> None:
+        out, self.units = bytearray(), bytearray()
+        for place in range(count):
+            flags, buffer = source.choice([0, 0x10, 0x20, 0x30]), bytearray(3000)
+            size = twin.encode_record(
+                *(buffer, 0, source.choice([MAGIC_V1, MAGIC_V2]), QUEUE_ID, -5, FIRST + place, BASE + len(out)),
+                *(flags | changes.get("flags", 0), 5, HOST_V6 if flags & 0x10 else HOST, 6),
+                *(HOST_V6 if flags & 0x20 else HOST, 7, -8, source.randbytes(source.choice([0, 1, 90, 2000]))),
+                *(TOPIC, source.choice([b"", b"TAGS\x01a\x02", b"\xff\x01b\x02"])),
+            )
+            self.units += UNIT.pack(BASE + len(out), size, place)
+            out += buffer[:size]
+        self.data = bytes(out)
+        self.queue_offsets = np.arange(FIRST, FIRST + count, dtype=np.int64)
+
+    def messages(self, module: Any = native, **changes: Any) -> list[StoredMessage]:
+        arguments: dict[str, Any] = {"buffer": self.data, "units": self.units, "queue_offsets": self.queue_offsets}
+        arguments |= {"topic": TOPIC, "base": BASE, "queue_id": QUEUE_ID, "max_size": LIMIT, "kind": StoredMessage}
+        found: list[StoredMessage] = module.messages(*(arguments | changes).values())
+        return found
+
+    def expected(self) -> list[StoredMessage]:
+        rows: Any = np.zeros(len(self.queue_offsets), FRAME_DTYPE)
+        assert twin.walk(self.data, 0, len(self.data), BASE, True, rows)[0] == len(rows)
+        return [stored_message(self.data, row) for row in rows.tolist()]
+
+
+@both
+@pytest.mark.parametrize("count", [0, 1, 5, 100])
+def test_the_messages_are_those_of_a_walk(count: int) -> None:
+    log = Log(random.Random(SEED), count)
+    found, expected = log.messages(), log.expected()
+    assert found == expected and list(map(repr, found)) == list(map(repr, expected))
+    order = np.random.default_rng(SEED).permutation(count)
+    shuffled = np.frombuffer(log.units, np.uint8).reshape(-1, UNIT.size)[order].tobytes()
+    assert log.messages(units=shuffled, queue_offsets=log.queue_offsets[order]) == [expected[i] for i in order]
+    assert count < 2 or len(log.messages(units=shuffled)) < count
+
+
+@both
+def test_the_first_odd_entry_ends_them() -> None:
+    log = Log(random.Random(SEED), 60)
+    whole = log.expected()
+    sizes = [message.size for message in whole]
+    assert log.messages(queue_id=8) == log.messages(topic=b"topiC") == log.messages(topic=b"topi") == []
+    assert log.messages(topic=b"") == log.messages(base=BASE + 1) == log.messages(base=BASE - 1) == []
+    assert log.messages(max_size=sizes[0] - 1) == log.messages(max_size=0) == log.messages(max_size=-(1 << 63)) == []
+    assert log.messages(max_size=sum(sizes[:33]) + sizes[33] - 1) == whole[:33]
+    assert log.messages(buffer=log.data[:-1]) == whole[:-1]
+    assert log.messages(buffer=b"") == []
+    for at in (0, 3, 40, 59):
+        for unit in (
+            (BASE - 1, sizes[at], 0),
+            (-(1 << 63), sizes[at], 0),
+            ((1 << 63) - 1, sizes[at], 0),
+            (whole[at].physical_offset, 0, 0),
+            (whole[at].physical_offset, -1, 0),
+            (whole[at].physical_offset, 7, 0),
+            (whole[at].physical_offset, sizes[at] + 1, 0),
+            (whole[at].physical_offset, sizes[at] - 1, 0),
+            (whole[at].physical_offset, 0x7FFFFFFF, 0),
+            (whole[at].physical_offset + 1, sizes[at], 0),
+        ):
+            units = bytearray(log.units)
+            UNIT.pack_into(units, at * UNIT.size, *unit)
+            assert log.messages(units=units, max_size=1 << 40) == whole[:at], (at, unit)
+        offsets = log.queue_offsets.copy()
+        offsets[at] += 1
+        assert log.messages(queue_offsets=offsets) == whole[:at]
+        broken = bytearray(log.data)
+        broken[whole[at].physical_offset - BASE + 8] ^= 1  # its CRC
+        assert log.messages(buffer=broken) == whole[:at]
+    assert Log(random.Random(SEED), 3, flags=0x80).messages() == []  # inner batches
+
+
+@both
+def test_messages_refuse_wrong_arguments() -> None:
+    log = Log(random.Random(SEED), 3)
+    for changes in ({"units": log.units[:-1]}, {"queue_offsets": log.queue_offsets[1:]}, {"units": b""}):
+        with pytest.raises(ValueError, match="entries"):
+            log.messages(**changes)
+    for name, value in (("base", 1 << 63), ("queue_id", 1 << 31), ("max_size", -(1 << 63) - 1)):
+        with pytest.raises(OverflowError):
+            log.messages(**{name: value})
+    for name, wrong in (("base", 1.5), ("kind", 5), ("buffer", None), ("topic", "topic"), ("units", [1])):
+        with pytest.raises(TypeError):
+            log.messages(**{name: wrong})
+    with pytest.raises(BufferError):
+        log.messages(queue_offsets=np.arange(6, dtype=np.int64)[::2])
+    with pytest.raises(TypeError):
+        native.messages(log.data)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        log.messages(kind=object)
+    data = bytearray(log.data)
+    kept = log.messages(buffer=data)
+    data.clear()  # BufferError if anything still held it
+    assert kept == log.expected()
+
+
+@both
+def test_a_record_is_taken_apart() -> None:
+    for message in Log(random.Random(SEED), 50).expected():
+        found = {name: getattr(message, name) for name in FIELD_NAMES}
+
+        class Target:
+            pass
+
+        target = Target()
+        native.take_apart(message._rest, FIELD_NAMES, target)
+        assert vars(target) == found
+        native.take_apart(bytearray(message._rest), FIELD_NAMES, target)
+        assert found["batch_index"] is None and found["queue_id"] == QUEUE_ID and found["topic"] == "topic"
+
+
+@both
+def test_what_is_no_record_is_not_taken_apart() -> None:
+    rest = Log(random.Random(SEED), 1).expected()[0]._rest
+    for wrong in (b"", rest[:-1], rest + b"x", rest[:90], bytes(len(rest))):
+        with pytest.raises(ValueError, match="record"):
+            native.take_apart(wrong, FIELD_NAMES, Target())
+    with pytest.raises(TypeError):
+        native.take_apart(rest, FIELD_NAMES[1:], Target())
+    with pytest.raises(TypeError):
+        native.take_apart(rest, list(FIELD_NAMES), Target())  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        native.take_apart("text", FIELD_NAMES, Target())  # type: ignore[arg-type]
+
+
+class Target:
+    """Takes any attribute."""
+
+
+@pytest.fixture
+def c() -> ModuleType:
+    """The C kernel itself."""
+    if "c" not in native.available():
+        pytest.skip("the C kernel is not built here")
+    from flightlog.store.native import _kernel
+
+    return _kernel
+
+
+WILD = (0, 1, -1, 7, 8, 90, 91, 92, 127, 128, 255, 0x7FFF, 0x7FFFFFFF, -0x80000000, MAGIC_V1, MAGIC_V2)
+
+
+def test_twins_agree_on_wild_bytes(c: ModuleType) -> None:
+    print(f"FLIGHTLOG_MESSAGES_SEED={SEED}")
+    source = random.Random(SEED)
+    counts: list[int] = []
+    for _ in range(400):
+        log = Log(source, source.choice([1, 3, 30]))
+        data, units = bytearray(log.data), bytearray(log.units)
+        for _ in range(source.choice([0, 1, 3])):
+            victim = source.choice([data, units])
+            start = UNIT.unpack_from(log.units, UNIT.size * source.randrange(len(log.queue_offsets)))[0] - BASE
+            at = start + source.choice([0, 4, 12, 20, 28, 36, 84, 88, 96]) if victim is data else 0
+            at = min(at if victim is data else source.randrange(len(units)), len(victim) - 4)
+            victim[at : at + 4] = (source.choice(WILD) & 0xFFFFFFFF).to_bytes(4, "big")
+        # Arrays of their own: the bytes end where the allocation does, so that a sanitizer sees any step beyond.
+        own = {"buffer": np.frombuffer(data, np.uint8).copy(), "units": np.frombuffer(units, np.uint8).copy()}
+        found, expected = log.messages(c, **own), log.messages(twin, **own)
+        assert found == expected and list(map(repr, found)) == list(map(repr, expected))
+        counts.append(len(found) - len(log.queue_offsets))
+    assert 0 in counts and min(counts) < 0, "some were whole and some were not"
+
+
+def test_twins_agree_on_wild_records(c: ModuleType) -> None:
+    source, refused = random.Random(SEED), 0
+    for _ in range(2000):
+        rest = bytearray(Log(source, 1).expected()[0]._rest)
+        for _ in range(source.choice([0, 1, 2])):
+            at = source.choice([0, 4, 36, 84, 88, source.randrange(len(rest))])
+            rest[at : at + 4] = (source.choice(WILD) & 0xFFFFFFFF).to_bytes(4, "big")
+        if source.random() < 0.2:
+            del rest[source.randrange(len(rest)) :]
+        results: list[Any] = []
+        for module in (c, twin):
+            target = Target()
+            try:
+                module.take_apart(np.frombuffer(bytes(rest), np.uint8).copy(), FIELD_NAMES, target)
+            except ValueError:
+                assert not vars(target), "something was set by a call that failed"
+                refused += 1
+            results.append(vars(target))
+        assert results[0] == results[1], rest.hex()
+    assert 100 < refused < 3900
