@@ -7,10 +7,12 @@ the way of `read`, one by one: what that makes of it is what counts.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from ...index.queue_table import Queue
 from ...index.queue_unit import QueueUnit, Units, valid_mask
@@ -19,10 +21,9 @@ from ...store.errors import CorruptQueueError, CorruptRecordError, UsageError
 from ...store.frame import FRAME_DTYPE, Rows
 from ...store.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
-from ...store.segment import Segment
-from ...store.sys_flag import INNER_BATCH
+from ...store.settings import MAX_RECORD_SIZE
 from ..entries import message_of, missing_file
-from .gathering import bytes_of, gather
+from .gathering import binary_array
 from .message_columns import MessageColumns
 from .schema import BY_LOWER_NAME, batch_schema
 
@@ -30,7 +31,7 @@ NEXT_QUEUE_OFFSET = "nextQueueOffset"
 """In the metadata of a batch's schema: where to go on. (The column `offset` says what the record says: in a light
 message queue that is its place in another topic's queue.)"""
 
-PAGE_ENTRIES = 16_384
+PAGE_ENTRIES = 1 << 18
 """Entries that are looked at at once."""
 
 
@@ -47,6 +48,47 @@ def _with_next(schema: Any, next_queue_offset: int) -> Any:
     return schema.with_metadata({NEXT_QUEUE_OFFSET: str(next_queue_offset)})
 
 
+class Piece:
+    """Messages of one look at a queue: a row for each, and their bodies where they are wanted.
+
+    Invariants: row i and body i are of the same message; rows of one span lie in one segment.
+    """
+
+    def __init__(self, units: Units, has_bodies: bool) -> None:
+        self._rows: Rows = np.empty(len(units), FRAME_DTYPE)
+        self.count = 0
+        self.spans: list[tuple[memoryview, int, int]] = []
+        """(segment, first row, the row behind the last)."""
+        # Arrow keeps memory for the next batch. Pages that nothing is written to cost nothing.
+        self._bodies = pa.allocate_buffer(_records_size(units)) if has_bodies else None
+        self._bodies_size = 0
+
+    def room(self) -> tuple[Rows, Any]:
+        """Where the next rows go, and their bodies."""
+        bodies = None if self._bodies is None else memoryview(self._bodies).cast("B")[self._bodies_size :]
+        return self._rows[self.count :], bodies
+
+    def add(self, view: memoryview, count: int, bodies_size: int) -> Rows:
+        """So many rows, and bytes of their bodies, were put into the room."""
+        first, self.count = self.count, self.count + count
+        self._bodies_size += bodies_size
+        if self.spans and self.spans[-1][0].obj is view.obj:
+            first = self.spans.pop()[1]
+        self.spans.append((view, first, self.count))
+        return self._rows[self.count - count : self.count]
+
+    def column(self, name: str) -> list[Any]:
+        """A column of these messages, in parts."""
+        if self._bodies is not None and name == "value":
+            sizes = self._rows["body_size"][: self.count]
+            return [binary_array(sizes, self._bodies.slice(0, self._bodies_size))]
+        return [messages.column(name) for messages in self._messages]
+
+    @cached_property
+    def _messages(self) -> list[MessageColumns]:
+        return [MessageColumns(view, self._rows[first:stop], None) for view, first, stop in self.spans]
+
+
 class BatchReader:
     """Reads one batch. `skipped` counts what `on_corrupt="skip"` has left out."""
 
@@ -56,7 +98,7 @@ class BatchReader:
         """`max_size` is in bytes of records; one message comes however large it is."""
         self._reader, self._key, self._queue, self._skips = reader, key, queue, skips
         self._max_count, self._max_size = max_count, max_size
-        self._topic_raw = np.frombuffer(key[0].encode("utf-8", "surrogatepass"), np.uint8)
+        self._topic_raw = key[0].encode("utf-8", "surrogatepass")
         self.skipped = 0
         self.next_queue_offset = 0
 
@@ -64,17 +106,17 @@ class BatchReader:
         """The batch. Raises the first damage unless messages came before it, or it is to be skipped."""
         schema = batch_schema(columns)
         names = [BY_LOWER_NAME[name.lower()].name for name in schema.names]
-        parts: list[list[Any]] = []
-        for view, rows in self._pieces(queue_offset):
-            messages = MessageColumns(view, rows, None)
-            parts.append([messages.column(name) for name in names])
-        if not parts:
+        pieces = [piece for piece in self._pieces(queue_offset, "value" in names) if piece.count]
+        if not pieces:
             return empty_batch(columns, self.next_queue_offset)
         schema = _with_next(schema, self.next_queue_offset)
-        arrays = parts[0] if len(parts) == 1 else [pa.concat_arrays(column) for column in zip(*parts, strict=True)]
+        arrays = []
+        for name in names:
+            parts = [part for piece in pieces for part in piece.column(name)]
+            arrays.append(parts[0] if len(parts) == 1 else pa.concat_arrays(parts))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def _pieces(self, queue_offset: int | None) -> Iterator[tuple[memoryview, Rows]]:
+    def _pieces(self, queue_offset: int | None, has_bodies: bool) -> Iterator[Piece]:
         queue, count_left, size_left = self._queue, self._max_count, self._max_size
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
         self.next_queue_offset = index
@@ -95,7 +137,8 @@ class BatchReader:
                 self.next_queue_offset = index = behind
                 continue
             fit = _fitting(units, size_left, at_least_one=is_first)
-            for behind, found in self._found(units[:fit], index):
+            piece = Piece(units[:fit], has_bodies)
+            for behind, found in self._found(units[:fit], index, piece):
                 if isinstance(found, (CorruptRecordError, CorruptQueueError)):
                     if self._skips:
                         self.skipped += 1
@@ -103,59 +146,50 @@ class BatchReader:
                     if is_first:
                         raise found
                     self.next_queue_offset = behind - 1
+                    yield piece
                     return
                 is_first = False
-                count_left -= len(found[1])
-                size_left -= int(found[1]["size"].sum())
-                yield found
+                count_left -= len(found)
+                size_left -= int(found["size"].sum())
+            yield piece
             index += fit
             self.next_queue_offset = index
             if fit < len(units) and not is_first:
                 return
 
-    def _found(self, units: Units, index: int) -> Iterator[tuple[int, tuple[memoryview, Rows] | Damage]]:
-        """What these entries point at, in order, with the queue offset behind it; nothing for what the log let go."""
+    def _found(self, units: Units, index: int, piece: Piece) -> Iterator[tuple[int, Rows | Damage]]:
+        """What these entries point at, in order, with the queue offset behind it; nothing for what the log let go.
+        Rows are in the piece."""
+        queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
         done, ahead = 0, len(units)
         while done < len(units):
-            segment = self._reader.segment_at(int(units["physical_offset"][done]))
-            view, rows = None, np.empty(0, FRAME_DTYPE)
-            if segment is not None:
-                view, rows = self._sound(segment, units[done : done + ahead], index + done)
-            if view is not None and len(rows):
+            some = slice(done, done + ahead)
+            rows = self._sound(units[some], queue_offsets[some], piece)
+            if len(rows):
                 done, ahead = done + len(rows), 4 * ahead
-                yield index + done, (view, rows)
+                yield index + done, rows
                 continue
-            one = self._one(QueueUnit(*units[done].item()), index + done)
+            one = self._one(QueueUnit(*units[done].item()), index + done, piece)
             if one is not None:
                 yield index + done + 1, one
             done, ahead = done + 1, 1  # where one is odd, the next ones may be: none is to be looked at many times
 
-    def _sound(self, segment: Segment, units: Units, index: int) -> tuple[memoryview | None, Rows]:
+    def _sound(self, units: Units, queue_offsets: NDArray[np.int64], piece: Piece) -> Rows:
         """The entries up to the first that is in another segment, or not right in every respect."""
-        places = units["physical_offset"].astype(np.int64) - segment.base
-        sizes = units["size"].astype(np.int64)
-        inside = valid_mask(units) & (places >= 0) & (places <= segment.size - sizes)
-        stop = len(units) if inside.all() else int(inside.argmin())
-        rows: Rows = np.empty(stop, FRAME_DTYPE)
-        if not stop or self._reader.check_crc_property:
-            return None, rows[:0]
+        segment = self._reader.segment_at(int(units["physical_offset"][0]))
+        rows, bodies = piece.room()
+        if segment is None or self._reader.check_crc_property:
+            return rows[:0]
         try:
             view = memoryview(segment.mapping())
         except FileNotFoundError:
-            return None, rows[:0]
-        count, _ = native.walk_places(view, places[:stop], sizes[:stop], segment.base, True, rows)
-        rows = rows[:count]
-        right = (rows["crc_ok"] != 0) & (rows["queue_id"] == self._key[1])
-        right &= rows["queue_offset"] == np.arange(index, index + count)
-        right &= (rows["topic_size"] == len(self._topic_raw)) & (rows["sys_flag"] & INNER_BATCH == 0)
-        rows = rows[: count if right.all() else int(right.argmin())]
-        if len(rows):
-            topics, _ = bytes_of(gather(view, rows["topic_position"], rows["topic_size"]))
-            right = (topics.reshape(len(rows), -1) == self._topic_raw).all(axis=1)
-            rows = rows[: len(rows) if right.all() else int(right.argmin())]
-        return view, rows
+            return rows[:0]
+        count, copied = native.entry_rows(
+            *(view, units, queue_offsets, self._topic_raw, rows, bodies, segment.base, self._key[1], self._max_size)
+        )
+        return piece.add(view, count, copied) if count else rows[:0]
 
-    def _one(self, unit: QueueUnit, index: int) -> tuple[memoryview, Rows] | Damage | None:
+    def _one(self, unit: QueueUnit, index: int, piece: Piece) -> Rows | Damage | None:
         """What `read` makes of one entry."""
         try:
             message = message_of(self._reader, self._key, index, unit)
@@ -170,13 +204,22 @@ class BatchReader:
             )
         segment = self._reader.segment_at(unit.physical_offset)
         assert segment is not None
-        view, rows = memoryview(segment.mapping()), np.empty(1, FRAME_DTYPE)
+        view = memoryview(segment.mapping())
+        rows, bodies = piece.room()
         position = unit.physical_offset - segment.base
-        native.walk(view, position, position + unit.size, segment.base, False, rows)
-        return view, rows
+        native.walk(view, position, position + unit.size, segment.base, False, rows[:1])
+        if bodies is not None:
+            bodies[: len(message.body)] = message.body
+        return piece.add(view, 1, 0 if bodies is None else len(message.body))
 
 
 def _fitting(units: Units, max_size: int, *, at_least_one: bool) -> int:
     """How many of the entries' records have room in `max_size` bytes. What points at no record takes none."""
     sizes = np.cumsum(np.where(valid_mask(units), units["size"].astype(np.int64), 0))
     return max(int(np.searchsorted(sizes, max_size, side="right")), int(at_least_one))
+
+
+def _records_size(units: Units) -> int:
+    """Bytes of the records that the entries point at, as far as these can be any."""
+    sizes = np.where(valid_mask(units), units["size"].astype(np.int64), 0)
+    return int(sizes[sizes <= MAX_RECORD_SIZE].sum())

@@ -20,17 +20,29 @@ def gather(buffer: Any, starts: Integers, sizes: Integers) -> Any:
 
     Raises ValueError for a range outside the buffer.
     """
-    offsets = np.zeros(len(starts) + 1, np.int32)
     lengths = np.ascontiguousarray(sizes, np.int64)
-    ends = np.cumsum(lengths)
+    ends = _ends(lengths)
+    data = pa.allocate_buffer(int(ends[-1]))
+    native.gather(buffer, np.ascontiguousarray(starts, np.int64), lengths, data)
+    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(ends), data])
+
+
+def binary_array(sizes: Integers, data: Any) -> Any:
+    """The binary array of values of these sizes, which lie one behind the other in an Arrow buffer. Raises ValueError
+    for more than an array takes."""
+    return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(_ends(sizes)), data])
+
+
+def _ends(sizes: Integers) -> NDArray[np.int32]:
+    """Where in its data each value of an array begins, and the last one ends."""
+    ends = np.cumsum(sizes, dtype=np.int64)
     if len(ends) and ends[-1] > OFFSET_MAX:
         raise ValueError(
             f"{ends[-1]} bytes in one column, an Arrow array takes {OFFSET_MAX}: read fewer messages at a time"
         )
+    offsets = np.zeros(len(sizes) + 1, np.int32)
     offsets[1:] = ends
-    data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    native.gather(buffer, np.ascontiguousarray(starts, np.int64), lengths, data)
-    return pa.Array.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    return offsets
 
 
 def as_text(raw: Any) -> Any:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
+    EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
     TakeApart = Callable[[Buffer, tuple[str, ...], object], None]
     Gather = Callable[[Buffer, Buffer, Buffer, Buffer], int]
     EncodeColumns = Callable[
@@ -60,6 +61,7 @@ __all__ = [
     "available",
     "encode_columns",
     "encode_record",
+    "entry_rows",
     "gather",
     "masked_crc32",
     "messages",
@@ -141,6 +143,15 @@ A message is an object of `message_type`, not initialized, whose `body` is set a
 body. Both are copies. That a buffer is changed meanwhile does not make a `_rest` that `take_apart` refuses.
 """
 
+entry_rows: EntryRows
+"""(buffer, units, queue_offsets, topic, rows, bodies, physical_base, queue_id, max_size) -> (rows filled, bytes copied)
+
+The same entries as those of `messages`, each as a `frame.FRAME_DTYPE` row in the writable buffer `rows`, and their
+bodies, one behind the other, in the writable buffer `bodies`; None: no bodies. They end, too, where either is full;
+what follows there may be overwritten. ValueError for columns of other sizes, for `rows` that are not whole, and if
+`rows` or `bodies` share memory with another argument.
+"""
+
 take_apart: TakeApart
 """(rest, names, message) -> None
 
@@ -166,7 +177,17 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global NAME, masked_crc32, walk, encode_record, walk_places, gather, encode_columns, messages, take_apart
+    global \
+        NAME, \
+        masked_crc32, \
+        walk, \
+        encode_record, \
+        walk_places, \
+        gather, \
+        encode_columns, \
+        messages, \
+        entry_rows, \
+        take_apart
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -177,7 +198,7 @@ def use(name: str) -> None:
         ) from e
     masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
     walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
-    messages, take_apart = module.messages, module.take_apart
+    messages, entry_rows, take_apart = module.messages, module.entry_rows, module.take_apart
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

@@ -66,4 +66,16 @@ def messages(
     message_type: type[_Message],
     /,
 ) -> list[_Message]: ...
+def entry_rows(
+    buffer: Buffer,
+    units: Buffer,
+    queue_offsets: Buffer,
+    topic: Buffer,
+    rows: Buffer,
+    bodies: Buffer | None,
+    physical_base: int,
+    queue_id: int,
+    max_size: int,
+    /,
+) -> tuple[int, int]: ...
 def take_apart(rest: Buffer, names: tuple[str, ...], message: object, /) -> None: ...

@@ -4,7 +4,9 @@
 #include <string.h>
 
 #include "byteorder.h"
+#include "columns.h"
 #include "record.h"
+#include "walk.h"
 
 size_t places_of(const uint8_t *units, size_t count, int64_t physical_base, int64_t max_size, uint8_t *starts,
                  uint8_t *sizes, int64_t *size) {
@@ -58,4 +60,46 @@ int fields_of(struct bytes rest, struct fields *found) {
     found->topic = (struct bytes){topic, (size_t)topic_size};
     found->properties = (struct bytes){properties_length + PROPERTIES_LENGTH_SIZE, (size_t)properties_size};
     return 1;
+}
+
+/* Whether this record is the message that entry i stands for, and its body what its CRC says. */
+static int is_entry(const struct entries *entries, struct bytes log, size_t i, const struct frame_row *row) {
+    if (!row->crc_ok || (int32_t)little32(row->sys_flag) & INNER_BATCH) return 0;
+    if ((int32_t)little32(row->queue_id) != entries->queue_id) return 0;
+    if ((int64_t)little64(row->queue_offset) != column64_once(entries->queue_offsets, i)) return 0;
+    const size_t size = little32(row->topic_size);
+    const uint8_t *topic = log.data + little64(row->topic_position);
+    return size == entries->topic.size && (size == 0 || memcmp(topic, entries->topic.data, size) == 0);
+}
+
+size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows, size_t capacity, uint8_t *bodies,
+                  size_t bodies_size, size_t *copied) {
+    enum { TURN = 64 }; /* records that are copied while they are still in the cache from their check */
+    uint8_t starts[8 * TURN], sizes[8 * TURN];
+    const struct ranges places = {log, starts, sizes};
+    int64_t left = entries->max_size;
+    size_t filled = 0, turn = TURN, checked = TURN;
+    *copied = 0;
+    while (checked == turn && turn == TURN) {
+        const size_t next = filled, room = capacity - filled, there = entries->count - filled;
+        int64_t size;
+        turn = there < TURN ? there : TURN;
+        if (room < turn) turn = room;
+        turn = places_of(entries->units + next * UNIT_SIZE, turn, entries->physical_base, left, starts, sizes, &size);
+        left -= size;
+        walk_places(&places, turn, entries->physical_base, 1, rows + next * sizeof(struct frame_row), turn, &checked);
+        for (size_t i = 0; i < checked; i++) {
+            struct frame_row row;
+            memcpy(&row, rows + (next + i) * sizeof row, sizeof row);
+            const size_t body_size = little32(row.body_size);
+            if (!is_entry(entries, log, next + i, &row)) return filled;
+            if (bodies != NULL) {
+                if (body_size > bodies_size - *copied) return filled;
+                if (body_size > 0) memcpy(bodies + *copied, log.data + little64(row.body_position), body_size);
+                *copied += body_size;
+            }
+            filled++;
+        }
+    }
+    return filled;
 }

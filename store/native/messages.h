@@ -10,6 +10,9 @@
 /* An entry of a queue: physical offset i64, size i32, tags code i64. */
 #define UNIT_SIZE 20
 
+/* A bit of the system flags: the body holds many messages. */
+#define INNER_BATCH 0x80
+
 /*
  * Where the records of the leading entries lie in a log that begins at `physical_base`, as columns of int64. Stops at
  * the first that points at none or at one before the log, or for which `max_size` bytes of records leave no room.
@@ -27,5 +30,24 @@ struct fields {
 
 /* 0 unless these bytes, which nobody changes meanwhile, are a whole record but for its body. */
 int fields_of(struct bytes rest, struct fields *found);
+
+/* Entries of one queue, and what they are to stand for. */
+struct entries {
+    const uint8_t *units;
+    const uint8_t *queue_offsets; /* int64 of this host, at any alignment */
+    size_t count;
+    int64_t physical_base; /* of the log's first byte */
+    int64_t max_size;      /* bytes of records that are looked at */
+    int32_t queue_id;
+    struct bytes topic;
+};
+
+/*
+ * A frame_row for each of the leading entries whose record checks and is what the entry stands for, and their bodies,
+ * one behind the other: none if `bodies` is NULL. Stops at the first that is odd or for which there is no room. Rows
+ * behind those that count may be written. Returns how many there are, and the bytes of their bodies in *copied.
+ */
+size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows, size_t capacity, uint8_t *bodies,
+                  size_t bodies_size, size_t *copied);
 
 #endif

@@ -183,6 +183,9 @@ static PyMethodDef methods[] = {
     {"messages", (PyCFunction)(void (*)(void))py_messages, METH_FASTCALL,
      "messages(buffer, units, queue_offsets, topic, physical_base, queue_id, max_size, message_type, /)\n--\n\n"
      "The messages of the leading entries."},
+    {"entry_rows", (PyCFunction)(void (*)(void))py_entry_rows, METH_FASTCALL,
+     "entry_rows(buffer, units, queue_offsets, topic, rows, bodies, physical_base, queue_id, max_size, /)\n--\n\n"
+     "(rows filled, bytes of bodies copied) of the leading entries."},
     {"take_apart", (PyCFunction)(void (*)(void))py_take_apart, METH_FASTCALL,
      "take_apart(rest, names, message, /)\n--\n\nSets what a record without its body says."},
     {NULL, NULL, 0, NULL},

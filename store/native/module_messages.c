@@ -7,8 +7,6 @@
 #include "record.h"
 #include "walk.h"
 
-#define INNER_BATCH 0x80
-
 /* Whose entries these are, and what is made of them. */
 struct wanted {
     int32_t queue_id;
@@ -142,6 +140,61 @@ PyObject *py_messages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
         Py_XDECREF(wanted.rest_name);
     }
     release(inputs, BUFFERS);
+    return result;
+}
+
+/* ---- rows ---- */
+
+PyObject *py_entry_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    enum { BUFFER, UNITS, QUEUE_OFFSETS, TOPIC, ROWS, BODIES, PHYSICAL_BASE, QUEUE_ID, MAX_SIZE, ARGUMENTS };
+    enum { BUFFERS = PHYSICAL_BASE };
+    struct entries entries;
+    if (check_count("entry_rows", count, ARGUMENTS) < 0 ||
+        to_int64(args[PHYSICAL_BASE], "physical_base", &entries.physical_base) < 0 ||
+        to_int32(args[QUEUE_ID], "queue_id", &entries.queue_id) < 0 ||
+        to_int64(args[MAX_SIZE], "max_size", &entries.max_size) < 0) {
+        return NULL;
+    }
+    struct input inputs[BUFFERS];
+    const int has_bodies = args[BODIES] != Py_None;
+    const int buffers = has_bodies ? BUFFERS : BODIES;
+    for (int i = 0; i < buffers; i++) {
+        const int failed = i < ROWS ? to_bytes(args[i], &inputs[i])
+                                    : to_writable(args[i], i == ROWS ? "rows" : "bodies", &inputs[i]);
+        if (failed < 0) {
+            release(inputs, i);
+            return NULL;
+        }
+    }
+    PyObject *result = NULL;
+    entries.units = inputs[UNITS].bytes.data;
+    entries.queue_offsets = inputs[QUEUE_OFFSETS].bytes.data;
+    entries.count = inputs[UNITS].bytes.size / UNIT_SIZE;
+    entries.topic = inputs[TOPIC].bytes;
+    const struct bytes rows = inputs[ROWS].bytes;
+    static uint8_t nowhere;
+    uint8_t *bodies = NULL; /* an empty buffer may come without an address */
+    if (has_bodies) bodies = inputs[BODIES].bytes.size > 0 ? inputs[BODIES].view.buf : &nowhere;
+    int shares = 0;
+    for (int out = ROWS; out < buffers; out++) {
+        for (int i = 0; i < out; i++) shares |= touches(inputs[out].bytes.data, inputs[out].bytes.size, inputs[i].bytes);
+    }
+    if (inputs[UNITS].bytes.size % UNIT_SIZE != 0 || inputs[QUEUE_OFFSETS].bytes.size != 8 * entries.count) {
+        PyErr_SetString(PyExc_ValueError, "units must be whole entries, and queue_offsets an int64 column as long");
+    } else if (rows.size % sizeof(struct frame_row) != 0) {
+        PyErr_Format(PyExc_ValueError, "rows has %zu bytes, which is no multiple of FRAME_DTYPE.itemsize (%zu)",
+                     rows.size, sizeof(struct frame_row));
+    } else if (shares) {
+        PyErr_SetString(PyExc_ValueError, "rows or bodies share memory with the others");
+    } else {
+        size_t filled, copied;
+        Py_BEGIN_ALLOW_THREADS
+        filled = entry_rows(inputs[BUFFER].bytes, &entries, inputs[ROWS].view.buf, rows.size / sizeof(struct frame_row),
+                            bodies, has_bodies ? inputs[BODIES].bytes.size : 0, &copied);
+        Py_END_ALLOW_THREADS
+        result = Py_BuildValue("(nn)", (Py_ssize_t)filled, (Py_ssize_t)copied);
+    }
+    release(inputs, buffers);
     return result;
 }
 

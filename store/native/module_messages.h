@@ -5,6 +5,7 @@
 #include "arguments.h"
 
 PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *py_entry_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_take_apart(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

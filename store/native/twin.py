@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, walk_places
 from .twin_encode import encode_record
-from .twin_messages import messages, take_apart
+from .twin_messages import entry_rows, messages, take_apart
 from .twin_walk import walk
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "encode_columns",
     "encode_record",
+    "entry_rows",
     "gather",
     "masked_crc32",
     "messages",

@@ -62,9 +62,9 @@ def walk_places_bulk(
     data: memoryview, positions: Integers, sizes: Integers, physical_base: int, check_crc: bool, rows: NDArray[Any]
 ) -> int:
     """Fill rows from these places, all inside the data, up to the first that does not hold just one right record."""
-    count = _leading(sizes >= LEAST_SIZE)
+    count = leading(sizes >= LEAST_SIZE)
     if count:
-        count = _leading(_windows(data, len(data), ">i4")[positions[:count]] == sizes[:count])
+        count = leading(_windows(data, len(data), ">i4")[positions[:count]] == sizes[:count])
     while count:
         columns, good = _gather(data, positions[:count], sizes[:count], len(data), physical_base)
         if good == count:
@@ -115,7 +115,7 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
     variable_size = position + size - body_position - topic_length_size - 2
     # The difference may wrap around, and then equals the base only where the place itself is beyond 64 bits.
     in_place = (fields["physical_offset"] - position == physical_base) & (position <= INT64_MAX - max(physical_base, 0))
-    good = _leading((v2 | (magic == MAGIC_V1)) & in_place & (variable_size >= 0))
+    good = leading((v2 | (magic == MAGIC_V1)) & in_place & (variable_size >= 0))
     if good < len(position):
         return columns, good
 
@@ -123,14 +123,14 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
     fields = _windows(data, stop, AFTER_STORE_HOST)[after_store]
     columns |= {name: fields[name] for name, _ in AFTER_STORE_HOST_FIELDS}
     body_size = fields["body_size"].astype(np.int64)
-    good = _leading((body_size >= 0) & (body_size <= variable_size))
+    good = leading((body_size >= 0) & (body_size <= variable_size))
     if good < len(position):
         return columns, good
 
     int16 = _windows(data, stop, ">i2")
     body_end = body_position + body_size
     topic_size = np.where(v2, int16[body_end], _windows(data, stop, "u1")[body_end]).astype(np.int64)
-    good = _leading((topic_size >= 0) & (topic_size <= variable_size - body_size))
+    good = leading((topic_size >= 0) & (topic_size <= variable_size - body_size))
     if good < len(position):
         return columns, good
 
@@ -144,7 +144,7 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
         "topic_size": topic_size,
         "properties_size": properties_size,
     }
-    return columns, _leading(properties_size == variable_size - body_size - topic_size)
+    return columns, leading(properties_size == variable_size - body_size - topic_size)
 
 
 def _windows(data: memoryview, stop: int, dtype: DTypeLike) -> NDArray[Any]:
@@ -153,7 +153,7 @@ def _windows(data: memoryview, stop: int, dtype: DTypeLike) -> NDArray[Any]:
     return np.ndarray(stop - kind.itemsize + 1, kind, data, strides=(1,))
 
 
-def _leading(good: NDArray[np.bool_]) -> int:
+def leading(good: NDArray[np.bool_]) -> int:
     """How many hold before the first that does not."""
     return len(good) if good.all() else int(good.argmin())
 

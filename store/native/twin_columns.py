@@ -67,7 +67,7 @@ def gather(buffer: Buffer, starts: Buffer, sizes: Buffer, out: Buffer, /) -> int
     data, start_view, size_view = readable(buffer), readable(starts), readable(sizes)
     target = writable(out, "out")
     places, lengths = _columns("starts and sizes", start_view, size_view)
-    if any(_share(target, view) for view in (data, start_view, size_view)):
+    if any(share(target, view) for view in (data, start_view, size_view)):
         raise ValueError("out shares memory with what is gathered")
     size = _ranges_size(data, places, lengths)
     if size is None:
@@ -146,7 +146,7 @@ def encode_columns(
     if not 0 <= position <= len(target) - size:
         raise ValueError(f"records of {size} bytes at {position} do not fit into a buffer of {len(target)} bytes")
     place = target[position : position + size]
-    if any(_share(place, view) for view in (*shared, *numbers32, *numbers64, *body_parts, *properties_parts)):
+    if any(share(place, view) for view in (*shared, *numbers32, *numbers64, *body_parts, *properties_parts)):
         raise ValueError("a column shares memory with where the records are going to stand")
 
     raw_born_host, raw_store_host, raw_topic = (bytes(view) for view in shared)
@@ -211,5 +211,5 @@ def _bytes(view: memoryview) -> NDArray[np.uint8]:
     return np.ndarray(len(view), np.uint8, view)
 
 
-def _share(one: memoryview, other: memoryview) -> bool:
+def share(one: memoryview, other: memoryview) -> bool:
     return bool(len(one) and len(other)) and bool(np.may_share_memory(_bytes(one), _bytes(other)))

@@ -11,7 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..frame import FRAME_DTYPE, MAGIC_V2
-from .twin_arguments import integer, readable
+from .twin_arguments import integer, readable, writable
+from .twin_bulk import leading
+from .twin_columns import gather, share, walk_places
 from .twin_frame import (
     AFTER_BORN_HOST,
     AFTER_STORE_HOST,
@@ -116,6 +118,66 @@ def _records(data: memoryview, places: list[tuple[int, int]], physical_base: int
         if not isinstance(one, tuple) or one[9] != size:
             return
         yield one, raw
+
+
+def entry_rows(
+    buffer: Buffer,
+    units: Buffer,
+    queue_offsets: Buffer,
+    topic: Buffer,
+    rows: Buffer,
+    bodies: Buffer | None,
+    physical_base: int,
+    queue_id: int,
+    max_size: int,
+    /,
+) -> tuple[int, int]:
+    """(rows filled, bytes of bodies copied). See `native.entry_rows`."""
+    physical_base = integer(physical_base, "physical_base", 64)
+    queue_id = integer(queue_id, "queue_id", 32)
+    max_size = integer(max_size, "max_size", 64)
+    data, unit_view, offset_view, topic_view = (readable(each) for each in (buffer, units, queue_offsets, topic))
+    row_bytes = writable(rows, "rows")
+    room = None if bodies is None else writable(bodies, "bodies")
+    count, beyond = divmod(len(unit_view), UNIT.itemsize)
+    if beyond or len(offset_view) != 8 * count:
+        raise ValueError("units must be whole entries, and queue_offsets an int64 column as long")
+    if len(row_bytes) % FRAME_DTYPE.itemsize:
+        raise ValueError(f"rows has {len(row_bytes)} bytes, which is no multiple of {FRAME_DTYPE.itemsize}")
+    given = [data, unit_view, offset_view, topic_view]
+    if any(share(row_bytes, view) for view in given) or (
+        room is not None and any(share(room, view) for view in [*given, row_bytes])
+    ):
+        raise ValueError("rows or bodies share memory with the others")
+
+    table: NDArray[Any] = np.ndarray(len(row_bytes) // FRAME_DTYPE.itemsize, FRAME_DTYPE, row_bytes)
+    entries = np.frombuffer(unit_view, UNIT, min(count, len(table)))
+    physical, sizes = entries["physical_offset"].astype(np.int64), entries["size"].astype(np.int64)
+    positions = physical - physical_base  # what is beyond 64 bits becomes negative, or is not at or behind the base
+    good = (physical >= physical_base) & (positions >= 0) & (sizes > 0) & (positions <= len(data) - sizes)
+    good &= np.cumsum(np.maximum(sizes, 0)) <= max_size
+    stop = leading(good)
+    stop, _ = walk_places(data, positions[:stop], sizes[:stop], physical_base, True, table[:stop])
+    found = table[:stop]
+    good = (found["crc_ok"] != 0) & (found["sys_flag"] & INNER_BATCH == 0) & (found["queue_id"] == queue_id)
+    good &= found["queue_offset"] == np.frombuffer(offset_view, np.int64)[:stop]
+    good &= found["topic_size"] == len(topic_view)
+    found = found[: leading(good)]
+    topics = np.empty((len(found), len(topic_view)), np.uint8)
+    gather(data, column(found, "topic_position"), column(found, "topic_size"), topics)
+    found = found[: leading((topics == np.frombuffer(topic_view, np.uint8)).all(axis=1))]
+    if room is None:
+        return len(found), 0
+    ends = np.cumsum(column(found, "body_size"))
+    found = found[: leading(ends <= len(room))]
+    copied = int(ends[len(found) - 1]) if len(found) else 0
+    gather(data, column(found, "body_position"), column(found, "body_size"), room[:copied])
+    return len(found), copied
+
+
+def column(rows: NDArray[Any], name: str) -> NDArray[np.int64]:
+    """A field of the rows, as the kernel takes columns."""
+    return np.ascontiguousarray(rows[name], np.int64)
 
 
 def take_apart(rest: Buffer, names: tuple[str, ...], message: object, /) -> None:

@@ -50,6 +50,17 @@ class Log:
         found: list[StoredMessage] = module.messages(*(arguments | changes).values())
         return found
 
+    def rows(self, module: Any = native, *, capacity: int = 200, room: int | None = LIMIT, **changes: Any) -> Any:
+        """(rows, bodies) of entry_rows, in memory of exactly so many bytes."""
+        rows, bodies = np.full(capacity, 5, FRAME_DTYPE), None if room is None else np.full(room, 0xA5, np.uint8)
+        arguments: dict[str, Any] = {"buffer": self.data, "units": self.units, "queue_offsets": self.queue_offsets}
+        arguments |= {"topic": TOPIC, "rows": rows, "bodies": bodies, "base": BASE, "queue_id": QUEUE_ID}
+        count, copied = module.entry_rows(*(arguments | {"max_size": LIMIT} | changes).values())
+        assert count <= capacity and (copied == 0 if bodies is None else copied <= len(bodies))
+        if bodies is not None:
+            assert (bodies[copied:] == 0xA5).all() and copied == rows["body_size"][:count].sum()
+        return rows[:count], b"" if bodies is None else bodies[:copied].tobytes()
+
     def expected(self) -> list[StoredMessage]:
         rows: Any = np.zeros(len(self.queue_offsets), FRAME_DTYPE)
         assert twin.walk(self.data, 0, len(self.data), BASE, True, rows)[0] == len(rows)
@@ -102,6 +113,49 @@ def test_the_first_odd_entry_ends_them() -> None:
         broken[whole[at].physical_offset - BASE + 8] ^= 1  # its CRC
         assert log.messages(buffer=broken) == whole[:at]
     assert Log(random.Random(SEED), 3, flags=0x80).messages() == []  # inner batches
+
+
+@both
+@pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 130])
+def test_rows_are_those_of_the_messages(count: int) -> None:
+    log = Log(random.Random(SEED), count)
+    messages, walked = log.expected(), np.zeros(count, FRAME_DTYPE)
+    native.walk(log.data, 0, len(log.data), BASE, True, walked)
+    rows, bodies = log.rows()
+    assert rows.tobytes() == walked.tobytes() and bodies == b"".join(message.body for message in messages)
+    assert log.rows(room=None)[0].tobytes() == walked.tobytes()
+    for capacity in (0, 1, 64, 100):
+        assert log.rows(capacity=capacity)[0].tobytes() == walked[:capacity].tobytes()
+    if count:
+        whole = len(bodies)
+        fits = sum(1 for end in np.cumsum([len(message.body) for message in messages]) if end <= whole // 2)
+        assert [len(rows) for rows, _ in (log.rows(room=whole), log.rows(room=whole // 2))] == [count, fits]
+        broken = bytearray(log.data)
+        broken[walked["position"][count // 2] + 12] ^= 1  # the queue id of one in the middle
+        assert log.rows(buffer=broken)[0].tobytes() == walked[: count // 2].tobytes()
+    assert not len(log.rows(topic=b"other")[0]) and not len(log.rows(topic=b"topiC")[0])
+
+
+@both
+def test_rows_refuse_wrong_arguments() -> None:
+    log = Log(random.Random(SEED), 3)
+    wrong: list[dict[str, Any]] = [{"units": log.units[:-1]}, {"queue_offsets": log.queue_offsets[1:]}]
+    for changes in (*wrong, {"rows": bytearray(119)}):
+        with pytest.raises(ValueError):
+            log.rows(**changes)
+    shared = np.zeros(1000, np.uint8)
+    for names in (("rows", "bodies"), ("topic", "bodies"), ("buffer", "rows")):
+        same: dict[str, Any] = dict.fromkeys(names, shared[:960])
+        with pytest.raises(ValueError, match="share"):
+            log.rows(**same)
+    for name in ("rows", "bodies"):
+        read_only: dict[str, Any] = {name: bytes(240)}
+        with pytest.raises(BufferError):
+            log.rows(**read_only)
+    with pytest.raises(TypeError):
+        log.rows(rows=None)
+    with pytest.raises(OverflowError):
+        log.rows(queue_id=1 << 31)
 
 
 @both
@@ -188,9 +242,16 @@ def test_twins_agree_on_wild_bytes(c: ModuleType) -> None:
             at = min(at if victim is data else source.randrange(len(units)), len(victim) - 4)
             victim[at : at + 4] = (source.choice(WILD) & 0xFFFFFFFF).to_bytes(4, "big")
         # Arrays of their own: the bytes end where the allocation does, so that a sanitizer sees any step beyond.
-        own = {"buffer": np.frombuffer(data, np.uint8).copy(), "units": np.frombuffer(units, np.uint8).copy()}
+        own: dict[str, Any] = {
+            "buffer": np.frombuffer(data, np.uint8).copy(),
+            "units": np.frombuffer(units, np.uint8).copy(),
+        }
         found, expected = log.messages(c, **own), log.messages(twin, **own)
         assert found == expected and list(map(repr, found)) == list(map(repr, expected))
+        room = source.choice([None, LIMIT, len(log.data) // 2])
+        (rows, bodies), (twin_rows, twin_bodies) = (log.rows(module, room=room, **own) for module in (c, twin))
+        assert rows.tobytes() == twin_rows.tobytes() and bodies == twin_bodies
+        assert len(rows) == len(found) or room not in (None, LIMIT)
         counts.append(len(found) - len(log.queue_offsets))
     assert 0 in counts and min(counts) < 0, "some were whole and some were not"
 
