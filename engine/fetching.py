@@ -24,6 +24,33 @@ FETCH_SIZE: Final = 1 << 20
 """Entries, and bytes of records, that are fetched at once at most: bounds the memory, and what is done in vain."""
 
 
+READ_AHEAD_SIZE: Final = 8 << 20
+"""Bytes of the log that are fetched from the disk ahead of an iterator."""
+SPARSE: Final = 4
+"""Where a queue's records are less than one part in so many of what lies between them, most of what is read ahead would
+be other queues'."""
+
+
+class ReadAhead:
+    """Has the log fetched from the disk ahead of one who reads a queue through: a reader waits for the memory then."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._ahead_to = 0
+        """Physical offset up to which the log is being fetched."""
+
+    def look(self, units: Units) -> None:
+        """These entries are read now, those behind them next."""
+        stop = int(units["physical_offset"][-1]) + int(units["size"][-1])
+        if stop + READ_AHEAD_SIZE // 2 <= self._ahead_to:
+            return
+        first, size = int(units["physical_offset"][0]), int(units["size"].astype(np.int64).sum())
+        if 0 <= first < stop < first + SPARSE * size:
+            start = max(stop, min(self._ahead_to, stop + READ_AHEAD_SIZE))
+            self._ahead_to = stop + READ_AHEAD_SIZE
+            self._reader.will_read(start, self._ahead_to)
+
+
 class Fetcher:
     """Reads messages of one queue, in order."""
 

@@ -38,7 +38,7 @@ from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
 from .columns import with_arrow
 from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
-from .fetching import Fetcher
+from .fetching import Fetcher, ReadAhead
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
 from .tag_filter import TagFilter, tag_filter
 
@@ -275,6 +275,7 @@ class QueueReader:
     ) -> Iterator[list[StoredMessage]]:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
         fetcher, last, page = Fetcher(self._reader, key, queue), LastBatch(), FIRST_PAGE_ENTRIES
+        ahead = ReadAhead(self._reader)
         while True:
             if index >= queue.end and catch_up is not None:
                 check()
@@ -306,7 +307,7 @@ class QueueReader:
             hold.move(int(units["physical_offset"][0]))
             queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
             index += len(units)
-            page = min(4 * page, PAGE_ENTRIES)
+            is_going_on, page = page > FIRST_PAGE_ENTRIES, min(4 * page, PAGE_ENTRIES)
             if wanted is not None:
                 mask = may_match_mask(queue, units, wanted)
                 units, queue_offsets = units[mask], queue_offsets[mask]
@@ -314,6 +315,8 @@ class QueueReader:
             while at < len(units):
                 check()
                 found = fetcher.some(units, queue_offsets, at)
+                if found and is_going_on:
+                    ahead.look(units[at : at + len(found)])
                 at += len(found) or 1
                 if not found:
                     unit = QueueUnit(*units[at - 1].item())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import mmap
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from . import native
 from .crc_property import has_right_crc
 from .disk import Disk
-from .errors import CorruptRecordError, StoreClosedError
+from .errors import CorruptRecordError, DiskError, StoreClosedError
 from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2, WalkEnd
 from .log_files import LogFiles
 from .message import StoredMessage
@@ -170,6 +171,13 @@ class LogReader:
         return native.messages(
             *(mapping, units, queue_offsets, topic_raw, segment.base, queue_id, max_size), StoredMessage
         )
+
+    def will_read(self, start: int, stop: int) -> None:
+        """Physical [start, stop) will be read soon: have it fetched from the disk meanwhile. What keeps it from that is
+        told to who reads it."""
+        for segment, first, last in self.segments_between(start, stop):
+            with suppress(DiskError):
+                segment.file.will_read(first, last - first)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""

@@ -23,6 +23,7 @@ from ...store.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.settings import MAX_RECORD_SIZE
 from ..entries import message_of, missing_file
+from ..fetching import ReadAhead
 from .gathering import binary_array
 from .message_columns import MessageColumns
 from .schema import BY_LOWER_NAME, batch_schema
@@ -121,6 +122,7 @@ class BatchReader:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
         self.next_queue_offset = index
         is_first = True
+        ahead = ReadAhead(self._reader)
         while index < queue.end and count_left > 0:
             units = queue.units(index, min(count_left, queue.end - index, PAGE_ENTRIES))
             if not len(units):
@@ -138,6 +140,7 @@ class BatchReader:
                 continue
             fit = _fitting(units, size_left, at_least_one=is_first)
             piece = Piece(units[:fit], has_bodies)
+            ahead.look(units[:fit] if fit else units)
             for behind, found in self._found(units[:fit], index, piece):
                 if isinstance(found, (CorruptRecordError, CorruptQueueError)):
                     if self._skips:

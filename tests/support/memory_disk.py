@@ -123,6 +123,9 @@ class MemoryFile:
     def will_poke(self) -> None:
         pass
 
+    def will_read(self, position: int, size: int) -> None:
+        pass
+
     def write(self, position: int, data: bytes | memoryview) -> None:
         assert self._writable
         self._disk.write(self.path, self._inode, position, data)
