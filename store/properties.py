@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from . import native
 from .errors import InvalidMessageError
 
 NAME_END = "\x01"
@@ -68,12 +69,7 @@ def decode_properties(raw: bytes) -> dict[str, str]:
 
     Bytes that are not UTF-8 become U+FFFD, as Java decodes them.
     """
-    found: dict[str, str] = {}
-    for pair in raw.decode("utf-8", "replace").split(VALUE_END):
-        name, separator, value = pair.partition(NAME_END)
-        if name and separator and value:
-            found[name] = value
-    return found
+    return native.decode_properties(raw)
 
 
 def split_keys(text: str) -> list[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
+    DecodeProperties = Callable[[Buffer], dict[str, str]]
     TakeApart = Callable[[Buffer, tuple[str, ...], object], None]
     Gather = Callable[[Buffer, Buffer, Buffer, Buffer], int]
     EncodeColumns = Callable[
@@ -59,6 +60,7 @@ __all__ = [
     "NAME",
     "KernelUnavailableError",
     "available",
+    "decode_properties",
     "encode_columns",
     "encode_record",
     "entry_rows",
@@ -152,6 +154,14 @@ what follows there may be overwritten. ValueError for columns of other sizes, fo
 `rows` or `bodies` share memory with another argument.
 """
 
+decode_properties: DecodeProperties
+"""(raw) -> name to value
+
+What RocketMQ's parser makes of a record's properties: pairs end with 0x02, the last one perhaps without; a name ends
+with the first 0x01. A pair without a name or a value is none, of two equal names the later one counts, and bytes that
+are not UTF-8 become U+FFFD. The buffer must not change meanwhile.
+"""
+
 take_apart: TakeApart
 """(rest, names, message) -> None
 
@@ -177,17 +187,8 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global \
-        NAME, \
-        masked_crc32, \
-        walk, \
-        encode_record, \
-        walk_places, \
-        gather, \
-        encode_columns, \
-        messages, \
-        entry_rows, \
-        take_apart
+    global NAME, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
+    global messages, entry_rows, decode_properties, take_apart
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -199,6 +200,7 @@ def use(name: str) -> None:
     masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
     walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
     messages, entry_rows, take_apart = module.messages, module.entry_rows, module.take_apart
+    decode_properties = module.decode_properties
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

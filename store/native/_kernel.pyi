@@ -66,6 +66,7 @@ def messages(
     message_type: type[_Message],
     /,
 ) -> list[_Message]: ...
+def decode_properties(raw: Buffer, /) -> dict[str, str]: ...
 def entry_rows(
     buffer: Buffer,
     units: Buffer,

@@ -183,6 +183,8 @@ static PyMethodDef methods[] = {
     {"messages", (PyCFunction)(void (*)(void))py_messages, METH_FASTCALL,
      "messages(buffer, units, queue_offsets, topic, physical_base, queue_id, max_size, message_type, /)\n--\n\n"
      "The messages of the leading entries."},
+    {"decode_properties", py_decode_properties, METH_O,
+     "decode_properties(raw, /)\n--\n\nThe pairs of a record's properties."},
     {"entry_rows", (PyCFunction)(void (*)(void))py_entry_rows, METH_FASTCALL,
      "entry_rows(buffer, units, queue_offsets, topic, rows, bodies, physical_base, queue_id, max_size, /)\n--\n\n"
      "(rows filled, bytes of bodies copied) of the leading entries."},

@@ -244,3 +244,40 @@ PyObject *py_take_apart(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     if (failed) return NULL;
     Py_RETURN_NONE;
 }
+
+/* ---- properties ---- */
+
+static PyObject *text_of(const uint8_t *data, size_t size) {
+    return PyUnicode_DecodeUTF8((const char *)data, (Py_ssize_t)size, "replace");
+}
+
+static int add_pair(PyObject *found, struct bytes name, struct bytes value) {
+    PyObject *key = text_of(name.data, name.size), *text = text_of(value.data, value.size);
+    const int result = key != NULL && text != NULL ? PyDict_SetItem(found, key, text) : -1;
+    Py_XDECREF(key);
+    Py_XDECREF(text);
+    return result;
+}
+
+PyObject *py_decode_properties(PyObject *Py_UNUSED(module), PyObject *raw) {
+    enum { NAME_END = 1, VALUE_END = 2 };
+    struct input input;
+    if (to_bytes(raw, &input) < 0) return NULL;
+    PyObject *found = PyDict_New();
+    const uint8_t *at = input.bytes.data;
+    size_t left = input.bytes.size;
+    while (found != NULL && left > 0) {
+        const uint8_t *stop = memchr(at, VALUE_END, left);
+        const size_t size = stop != NULL ? (size_t)(stop - at) : left;
+        const uint8_t *name_end = size > 0 ? memchr(at, NAME_END, size) : NULL;
+        if (name_end != NULL && name_end > at && name_end + 1 < at + size) {
+            const size_t name_size = (size_t)(name_end - at);
+            const struct bytes name = {at, name_size}, value = {name_end + 1, size - name_size - 1};
+            if (add_pair(found, name, value) < 0) Py_CLEAR(found);
+        }
+        left -= stop != NULL ? size + 1 : size;
+        at += stop != NULL ? size + 1 : size;
+    }
+    release(&input, 1);
+    return found;
+}

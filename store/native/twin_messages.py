@@ -226,3 +226,13 @@ def _fields(rest: bytes) -> tuple[Any, ...] | None:
         rest[properties_at:],
         None,
     )
+
+
+def decode_properties(raw: Buffer, /) -> dict[str, str]:
+    """Name to value. See `native.decode_properties`."""
+    found: dict[str, str] = {}
+    for pair in bytes(readable(raw)).decode("utf-8", "replace").split("\x02"):
+        name, separator, value = pair.partition("\x01")
+        if name and separator and value:
+            found[name] = value
+    return found

@@ -256,6 +256,32 @@ def test_twins_agree_on_wild_bytes(c: ModuleType) -> None:
     assert 0 in counts and min(counts) < 0, "some were whole and some were not"
 
 
+PARTS = (
+    b"\x01",
+    b"\x02",
+    b"a",
+    b"TAGS",
+    b"\xc3",
+    b"\xa4",
+    b"\xe2\x82",
+    b"\xf0\x90\x80",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\0",
+)
+
+
+def test_twins_agree_on_wild_properties(c: ModuleType) -> None:
+    source, sizes = random.Random(SEED), set()
+    for _ in range(5000):
+        raw = b"".join(source.choices(PARTS, k=source.randrange(12)))
+        found = c.decode_properties(np.frombuffer(raw, np.uint8).copy())
+        assert found == twin.decode_properties(raw), raw
+        assert list(found.items()) == list(twin.decode_properties(raw).items())
+        sizes.add(len(found))
+    assert sizes >= {0, 1, 2}
+
+
 def test_twins_agree_on_wild_records(c: ModuleType) -> None:
     source, refused = random.Random(SEED), 0
     for _ in range(2000):
