@@ -79,7 +79,7 @@ class DiskFile(Protocol):
         """Reads will be few and scattered: read nothing ahead."""
 
     def will_read(self, position: int, size: int) -> None:
-        """These bytes will be read soon: begin to fetch them."""
+        """These bytes will be read soon: begin to fetch them. Devices take no more at once than their own read-ahead."""
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """All of `data`, or an error. Durable only after `sync`."""
@@ -180,10 +180,6 @@ class disk_errors:
         raise DiskError(f"{path}: {detail}. Look after the disk and the permissions of this path") from e
 
 
-WILL_READ_STEP = 1 << 20
-"""The kernel leaves out what is beyond a device's own read-ahead in one step."""
-
-
 class RealFile:
     """A file on a local file system."""
 
@@ -238,10 +234,7 @@ class RealFile:
 
     def will_read(self, position: int, size: int) -> None:
         if hasattr(os, "posix_fadvise"):
-            with disk_errors(self.path, f"reading {size} bytes ahead at {position}"):
-                for at in range(position, position + size, WILL_READ_STEP):
-                    step = min(WILL_READ_STEP, position + size - at)
-                    os.posix_fadvise(self._descriptor, at, step, os.POSIX_FADV_WILLNEED)
+            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         with disk_errors(self.path, f"writing {len(data)} bytes at {position}", len(data)):

@@ -45,6 +45,7 @@ WALK_END_TEXT = {
 BAD_CRC = "a body that differs from its CRC"
 BAD_CRC_PROPERTY = "a record that differs from its CRC property, or has none"
 FILE_IS_GONE = "no file any more"
+WILL_READ_STEP = 1 << 20
 
 
 class LogReader:
@@ -176,8 +177,9 @@ class LogReader:
         """Physical [start, stop) will be read soon: have it fetched from the disk meanwhile. What keeps it from that is
         told to who reads it."""
         for segment, first, last in self.segments_between(start, stop):
-            with suppress(DiskError):
-                segment.file.will_read(first, last - first)
+            with suppress(DiskError, OSError):
+                for position in range(first, last, WILL_READ_STEP):
+                    segment.file.will_read(position, min(WILL_READ_STEP, last - position))
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""
