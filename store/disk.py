@@ -79,7 +79,7 @@ class DiskFile(Protocol):
         """Reads will be few and scattered: read nothing ahead."""
 
     def will_read(self, position: int, size: int) -> None:
-        """These bytes will be read soon: begin to fetch them. Devices take no more at once than their own read-ahead."""
+        """These bytes will be read soon: begin to fetch them. Of too many at once a device fetches the first."""
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """All of `data`, or an error. Durable only after `sync`."""
