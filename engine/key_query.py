@@ -13,14 +13,21 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..index.index_file import key_hash
+from ..store import properties as props
 from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptRecordError, UsageError
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
+from ..store.sys_flag import INNER_BATCH
 from .entries import messages_of
 from .finding import message_at
 from .key_scan import keys_between
 from .reading import OnCorrupt
+
+VALUE_END = props.VALUE_END.encode()
+KEYS_BEGIN, UNIQ_KEY_BEGIN = (
+    f"{props.VALUE_END}{name}{props.NAME_END}".encode() for name in (props.KEYS, props.UNIQ_KEY)
+)
 
 
 class KeySource(Protocol):
@@ -28,6 +35,9 @@ class KeySource(Protocol):
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
         """Physical offsets, newest first, among them those of every record of this hash and time."""
+
+    def let_go(self) -> None:
+        """Keep no file open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,10 @@ class KeyQuery:
         self._reader, self._source, self._deleted = reader, source, deleted
         self.corrupt_skipped = 0
         """Messages that `on_corrupt="skip"` has left out so far."""
+
+    def let_go(self) -> None:
+        """Keep no file open."""
+        self._source.let_go()
 
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int | None, max_count: int, on_corrupt: OnCorrupt, end: int
@@ -71,26 +85,36 @@ class KeyQuery:
     ) -> Iterator[StoredMessage]:
         """The records of all of them, newest first."""
         known: set[int] = set()
-        begin = max(self._reader.min_offset, self._deleted.below(topic))
-        for physical_offset in self._source.candidates(key_hash(topic, key), begin_ms, end_ms):
+        reader, begin = self._reader, max(self._reader.min_offset, self._deleted.below(topic))
+        wanted = _Key(topic, key)
+        for physical_offset in self._source.candidates(wanted.hash, begin_ms, end_ms):
             if physical_offset in known or not begin <= physical_offset < end:
                 continue
             known.add(physical_offset)
+            message: StoredMessage | None
             try:
-                message = message_at(self._reader, physical_offset, end)
+                message = reader.message_at(physical_offset)
             except CorruptRecordError:
-                if on_corrupt == "raise":
-                    raise
-                self.corrupt_skipped += 1
+                try:
+                    message = message_at(reader, physical_offset, end)  # which tells damage from what is no record
+                except CorruptRecordError:
+                    if on_corrupt == "raise":
+                        raise
+                    self.corrupt_skipped += 1
+                    continue
+            if message is None or message.topic != topic or not wanted.is_of(message):
                 continue
-            if message is None or message.topic != topic or key not in (message.uniq_key, *message.keys):
+            if physical_offset + message.size > end:
                 continue
-            if begin_ms <= message.store_timestamp_ms and (end_ms is None or message.store_timestamp_ms <= end_ms):
+            stored_ms = message.store_timestamp_ms
+            if begin_ms <= stored_ms and (end_ms is None or stored_ms <= end_ms):
                 yield message
 
     def _messages_with(self, record: StoredMessage, key: str, on_corrupt: OnCorrupt) -> list[StoredMessage]:
         """Of a record with this key, newest first: itself, or those messages of the inner batch that have the key; all
         of them where the key is the batch's alone."""
+        if not record.sys_flag & INNER_BATCH:
+            return [record]
         try:
             messages = messages_of(self._reader, record)
         except CorruptRecordError:
@@ -108,6 +132,31 @@ class KeyQuery:
                 if uniq_key in (message.uniq_key, record.uniq_key):
                     return message
         return None
+
+
+class _Key:
+    """A key that is looked for."""
+
+    __slots__ = ("_key", "_value", "hash")
+
+    def __init__(self, topic: str, key: str) -> None:
+        self._key = key
+        self.hash = key_hash(topic, key)
+        self._value = b""
+        """How a property ends that is this key alone; none where it may be two properties, or two keys."""
+        if key.isprintable() and key and props.KEY_SEPARATOR not in key:
+            self._value = key.encode() + VALUE_END
+
+    def is_of(self, message: StoredMessage) -> bool:
+        """Whether it is the message's uniq key or among its keys."""
+        value = self._value
+        if value:  # one property of this name, with this value: that spares parsing all of them
+            raw = VALUE_END + message.properties_raw + VALUE_END
+            if KEYS_BEGIN + value in raw and raw.count(KEYS_BEGIN) == 1:
+                return True
+            if UNIQ_KEY_BEGIN + value in raw and raw.count(UNIQ_KEY_BEGIN) == 1:
+                return True
+        return self._key in (message.uniq_key, *message.keys)
 
 
 def has_uniq_key(reader: LogReader, start: int, stop: int, topic: str | None, uniq_key: str) -> bool:

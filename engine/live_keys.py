@@ -32,3 +32,6 @@ class LiveKeys:
                 continue
             if self._index.clear_count == clear_count:
                 return
+
+    def let_go(self) -> None:
+        """Nothing: the index itself is closed with the store."""

@@ -297,6 +297,8 @@ class ReadOnlyStore(ReadableStore):
         self._closed = True
         self._reader.close()
         self._queues.let_go()
+        if self._keys is not None:
+            self._keys.let_go()
         self._hold.release()
 
     def __enter__(self) -> ReadOnlyStore:

@@ -43,7 +43,8 @@ class ViewKeys:
         """Physical offsets, newest first; all of them again where the index turns out to be another one by now."""
         while True:
             folder, memory, resume = self._catch_up()
-            yield from memory.candidates(key_hash, begin_ms, end_ms)
+            if len(memory):
+                yield from memory.candidates(key_hash, begin_ms, end_ms)
             for physical_offset in folder.candidates(key_hash, begin_ms, end_ms, below=resume):
                 if self._has_lost_records(folder):
                     break  # before an older one than those that are missing
@@ -53,6 +54,11 @@ class ViewKeys:
             with self._lock:
                 if self._folder is folder:
                     self._folder, self._memory = None, MemoryKeys()
+
+    def let_go(self) -> None:
+        """Keep no file open."""
+        if self._folder is not None:
+            self._folder.let_go()
 
     def _has_lost_records(self, folder: IndexFolder) -> bool:
         """Whether files have gone whose records the log still has: its writer has made the index anew, or somebody has
@@ -73,6 +79,7 @@ class ViewKeys:
                 self._resume = self._position = plan.resume
                 self._folder = folder
             if self._position < end:
+                folder.let_go_of_removed()
                 start = self._position
                 while True:
                     try:

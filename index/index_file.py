@@ -63,6 +63,9 @@ USUAL_ENTRIES_A_SLOT = 4
 MAX_INDEX_FILE_SIZE = (1 << 31) - 1
 """RocketMQ maps a file as one."""
 
+SHORT_KEY = 64
+"""Characters of a key up to which its hash is not worth remembering."""
+
 FIRST_ENTRY = 1
 MAX_TIME_DIFF_S = 0x7FFFFFFF
 
@@ -165,7 +168,13 @@ def decode_entries(raw: bytes) -> Entries:
 
 def key_hash(topic: str, key: str) -> int:
     """What an entry keeps of a key: 31 bits. Java's |-2**31| is negative; RocketMQ takes 0 for it."""
-    h = java_hash(f"{topic}#{key}")
+    if len(key) <= SHORT_KEY and key.isascii():  # the hash goes on from that of the topic, which is asked for often
+        h = java_hash(f"{topic}#")
+        for unit in key.encode():
+            h = 31 * h + unit
+        h = (h + 0x80000000 & 0xFFFFFFFF) - 0x80000000
+    else:
+        h = java_hash(f"{topic}#{key}")
     return -h if -0x80000000 < h < 0 else max(h, 0)
 
 

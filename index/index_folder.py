@@ -10,6 +10,10 @@ from ..store.disk import Disk
 from .index_file import INDEX_FOLDER, Entries, IndexGeometry, IndexHeader, parse_name
 from .index_reader import IndexFile
 
+MOST_MAPPED = 64
+"""Files that stay mapped once they were searched, the newest ones: each takes a descriptor. Of RocketMQ's usual size
+they hold 1.28 billion keys."""
+
 
 class UnreadableFile(NamedTuple):
     """An index file that cannot be used."""
@@ -104,7 +108,7 @@ class IndexFolder:
         records that start below this physical offset: those from there on are known from elsewhere.
         """
         last = -1
-        for file in reversed(self.files):
+        for place, file in enumerate(reversed(self.files)):
             try:
                 for physical_offset in file.candidates(key_hash, begin_ms, end_ms):
                     # RocketMQ indexes the record at the border of two lives twice; a key may stand twice in a record.
@@ -113,6 +117,20 @@ class IndexFolder:
                     last = physical_offset
             except FileNotFoundError:
                 self._meet_gone(file)
+            finally:
+                if place >= MOST_MAPPED:
+                    file.let_go()
+
+    def let_go_of_removed(self) -> None:
+        """Give back the disk of files that were removed since they were searched first."""
+        for file in self.files:
+            if not self.disk.exists(file.path):
+                file.let_go()
+
+    def let_go(self) -> None:
+        """Keep nothing mapped; searches under way end as they began."""
+        for file in self.files:
+            file.let_go()
 
     def entries(self, physical_offset: int = 0) -> Iterator[Entries]:
         """All entries of records from `physical_offset` on, in the order of the log, a bounded number at a time."""

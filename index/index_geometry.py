@@ -4,7 +4,8 @@ For the pair of a file that holds entries, these are true, and for hardly any ot
 
 - The first entry is of the record that the header names first, the last entry of the one that it names last.
 - As many slots are not empty as the header counts; all of them name entries below the next one; and each of these
-  belongs to its slot by its hash.
+  belongs to its slot by its hash. Where a flush ended between slots and header, say for want of room, there are as many
+  or more, and the others name entries from the next one on.
 
 RocketMQ's own files have four entries a slot unless somebody set them otherwise: that pair is tried first, by its first
 and last entry alone, which is a handful of reads. The others are not tried one by one: entry 0 is all zeros and entry 1
@@ -96,10 +97,16 @@ def _ends_fit(file: DiskFile, geometry: IndexGeometry, header: IndexHeader) -> b
 
 def _search(file: DiskFile, header: IndexHeader, size: int) -> IndexGeometry | None:
     words, rest = divmod(size - HEADER_SIZE, SLOT_SIZE)
-    place = _behind_used_slots(file, words, header.slot_count)
-    if rest or place is None:
+    if rest:
         return None
-    slots_end, data = place
+    for most in (0, words // WORDS_AN_ENTRY):
+        place = _behind_used_slots(file, words, header.slot_count, most)
+        if place is not None and (found := _search_at(file, header, words, *place)) is not None:
+            return found
+    return None
+
+
+def _search_at(file: DiskFile, header: IndexHeader, words: int, slots_end: int, data: int) -> IndexGeometry | None:
     # Entry 1 begins at most four words before the first one that is not zero, and entry 0 lies before it.
     slots = data - WORDS_AN_ENTRY
     slots -= (slots - words) % WORDS_AN_ENTRY
@@ -114,9 +121,10 @@ def _search(file: DiskFile, header: IndexHeader, size: int) -> IndexGeometry | N
     return None
 
 
-def _behind_used_slots(file: DiskFile, words: int, used: int) -> tuple[int, int] | None:
+def _behind_used_slots(file: DiskFile, words: int, used: int, most: int) -> tuple[int, int] | None:
     """Of the words behind the header: how many there are up to and with the `used`-th one that is not zero, and the
-    number of the next such word."""
+    number of the next such word; of the next that is no number up to `most`, where slots have been written that the
+    header does not count. (The hash of an entry hardly ever is one.)"""
     at = counted = end = 0
     while at < words:
         data = file.next_data(HEADER_SIZE + at * SLOT_SIZE)
@@ -124,13 +132,16 @@ def _behind_used_slots(file: DiskFile, words: int, used: int) -> tuple[int, int]
             return None
         at = max(at, (data - HEADER_SIZE) // SLOT_SIZE)
         raw = file.read(HEADER_SIZE + at * SLOT_SIZE, min(PIECE_WORDS, words - at) * SLOT_SIZE)
-        found = np.flatnonzero(np.frombuffer(raw, np.uint32, len(raw) // SLOT_SIZE))
-        if counted + len(found) > used:
-            if used > counted:
-                end = at + int(found[used - counted - 1]) + 1
-            return end, at + int(found[used - counted])
-        if len(found):
-            counted, end = counted + len(found), at + int(found[-1]) + 1
+        words_there = np.frombuffer(raw, ">u4", len(raw) // SLOT_SIZE)
+        found = np.flatnonzero(words_there)
+        if counted < used and len(found):
+            end = at + int(found[min(used - counted, len(found)) - 1]) + 1
+        behind = found[max(used - counted, 0) :]
+        if most:
+            behind = behind[words_there[behind] > most]
+        if len(behind):
+            return end, at + int(behind[0])
+        counted += len(found)
         at += PIECE_WORDS
     return None
 
@@ -139,14 +150,17 @@ def _slots_fit(file: DiskFile, geometry: IndexGeometry, header: IndexHeader) -> 
     slots = load_slots(file, geometry)
     used = np.flatnonzero(slots)
     heads: NDArray[np.int32] = slots[used]
-    if len(used) != header.slot_count or heads.min() < 0 or heads.max() >= header.next_entry:
+    stop = int(heads.max(initial=0)) + 1
+    is_half_flushed = stop > header.next_entry and len(used) >= header.slot_count
+    if heads.min(initial=0) < 0 or stop > geometry.entries or not (is_half_flushed or len(used) == header.slot_count):
         return False
+    stop = max(stop, header.next_entry)
     order = np.argsort(heads)
     used, heads = used[order], heads[order]
     first = FIRST_ENTRY
-    for piece in read_pieces(file, geometry, first, header.next_entry):
+    for piece in read_pieces(file, geometry, first, stop):
         here = slice(*np.searchsorted(heads, [first, first + len(piece)]).tolist())
         if (piece["key_hash"][heads[here] - first] % geometry.slots != used[here]).any():
             return False
         first += len(piece)
-    return first == header.next_entry
+    return first == stop

@@ -2,10 +2,15 @@
 
 Nothing in a file is trusted: whatever bytes it holds, a read ends, stays within the file and raises no error of its
 own. What it answers for a damaged file may be wrong, and is checked against the records by whoever asks.
+
+A search looks at a word here and an entry there, all over the file: through a mapping that is kept, as the log's
+records behind it are read. Whatever goes through a file in order reads it by read calls.
 """
 
 from __future__ import annotations
 
+import mmap
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +22,6 @@ from .index_file import (
     FIRST_ENTRY,
     HEADER_SIZE,
     MAX_TIME_DIFF_S,
-    SLOT_SIZE,
     Entries,
     IndexGeometry,
     IndexHeader,
@@ -25,8 +29,7 @@ from .index_file import (
     decode_header,
 )
 
-BLOCK_ENTRIES = 128
-"""Entries read at once while a chain is followed: the next older one is often near."""
+SLOT = struct.Struct(">i")
 PIECE_ENTRIES = 65_536
 """Entries read at once from a whole file: 1.25 MiB."""
 
@@ -40,11 +43,13 @@ one is passed over only if it is out of the range by more than this."""
 
 
 class IndexFile:
-    """One file of the index. Any number of threads may read; no descriptor stays open between calls."""
+    """One file of the index. Any number of threads may read."""
 
     def __init__(self, disk: Disk, path: Path, geometry: IndexGeometry) -> None:
         self._disk, self.path, self.geometry = disk, path, geometry
         self.number = int(path.name)
+        self._mapping: mmap.mmap | None = None
+        """From the first search on. It goes with this object, or is let go of before."""
 
     @contextmanager
     def opened(self) -> Iterator[DiskFile]:
@@ -73,41 +78,46 @@ class IndexFile:
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
         """Physical offsets of entries with this hash, newest first, as far as their times tell within [begin, end].
 
-        Raises FileNotFoundError.
+        Raises FileNotFoundError, unless the file was searched before: then it is searched to its end, though it has
+        gone.
         """
-        file = self._disk.open(self.path)
-        try:
-            begin_of_file = 0
-            if begin_ms > 0 or end_ms is not None:
-                header = self._header_of(file)
-                if _is_out_of_range(header, begin_ms, end_ms):
-                    return
-                begin_of_file = header.begin_timestamp_ms
-            slot = key_hash % self.geometry.slots
-            number = self._head_of(file, slot)
-            block, block_first, block_stop = b"", 0, 0
-            while FIRST_ENTRY <= number < self.geometry.entries:
-                # Older entries have lower numbers: what follows is in the block that ends here, or far away.
-                if not block_first <= number < block_stop:
-                    block_first, block_stop = max(FIRST_ENTRY, number - BLOCK_ENTRIES + 1), number + 1
-                    block = file.read(
-                        self.geometry.entry_position(block_first), (block_stop - block_first) * ENTRY_SIZE
-                    )
-                    if len(block) < (block_stop - block_first) * ENTRY_SIZE:
-                        return  # the file was cut off
-                found, physical_offset, time_diff_s, previous = ENTRY.unpack_from(
-                    block, (number - block_first) * ENTRY_SIZE
-                )
-                if found == key_hash:
-                    if begin_of_file <= 0 or _may_be_within(number, time_diff_s, begin_of_file, begin_ms, end_ms):
-                        yield physical_offset
-                elif found % self.geometry.slots != slot:
-                    return  # damage: an entry of another slot's chain
-                if previous >= number:
-                    return  # damage: a chain only leads to older entries
-                number = previous
-        finally:
-            file.close()
+        data, geometry = self._mapping or self._mapped(), self.geometry
+        begin_of_file = 0
+        if begin_ms > 0 or end_ms is not None:
+            header = self._header_of(data)
+            if _is_out_of_range(header, begin_ms, end_ms):
+                return
+            begin_of_file = header.begin_timestamp_ms
+        slot = key_hash % geometry.slots
+        number = self._head_of(data, slot)
+        entries_at, stop = geometry.entries_position, min(geometry.file_size, len(data))
+        while number >= FIRST_ENTRY:
+            at = entries_at + ENTRY_SIZE * number
+            if at + ENTRY_SIZE > stop:
+                return  # no entry has this number, or the file was cut off
+            found, physical_offset, time_diff_s, previous = ENTRY.unpack_from(data, at)
+            if found == key_hash:
+                if begin_of_file <= 0 or _may_be_within(number, time_diff_s, begin_of_file, begin_ms, end_ms):
+                    yield physical_offset
+            elif found % geometry.slots != slot:
+                return  # damage: an entry of another slot's chain
+            if previous >= number:
+                return  # damage: a chain only leads to older entries
+            number = previous
+
+    def _mapped(self) -> mmap.mmap | bytes:
+        with self.opened() as file:
+            if not file.size():
+                return b""  # cut off; nothing can be mapped
+            mapping = file.map_for_read()
+        if hasattr(mmap, "MADV_RANDOM"):
+            mapping.madvise(mmap.MADV_RANDOM)
+        self._mapping = mapping
+        return mapping
+
+    def let_go(self) -> None:
+        """Keep no mapping; searches under way end as they began."""
+        self._mapping = None
 
     def pieces(self, first: int, stop: int) -> Iterator[Entries]:
         """Entries [first, stop) in order, a bounded number at a time; fewer where the file is cut off.
@@ -133,12 +143,15 @@ class IndexFile:
                     low = middle + 1
             return low
 
-    def _header_of(self, file: DiskFile) -> IndexHeader:
-        return read_header(file)
+    def _header_of(self, data: mmap.mmap | bytes) -> IndexHeader:
+        return decode_header(data[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0"))
 
-    def _head_of(self, file: DiskFile, slot: int) -> int:
-        raw = file.read(self.geometry.slot_position(slot), SLOT_SIZE)
-        return int.from_bytes(raw, "big", signed=True) if len(raw) == SLOT_SIZE else 0
+    def _head_of(self, data: mmap.mmap | bytes, slot: int) -> int:
+        at = self.geometry.slot_position(slot)
+        if at + SLOT.size > len(data):
+            return 0  # cut off
+        head: int = SLOT.unpack_from(data, at)[0]
+        return head
 
 
 def _last_entry_problem(file: DiskFile, geometry: IndexGeometry, header: IndexHeader) -> str | None:

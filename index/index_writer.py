@@ -12,6 +12,7 @@ slots of two flushes, is brought back by index_rewind.py.
 
 from __future__ import annotations
 
+import mmap
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,11 +211,10 @@ class ActiveIndexFile(IndexFile):
         self.live, self.flushed_next = header, header.next_entry
         self._set_slots(slots)
 
-    def _head_of(self, file: DiskFile, slot: int) -> int:
-        slots = self._slots
-        return super()._head_of(file, slot) if slots is None else int(slots[slot])
+    def _head_of(self, data: mmap.mmap | bytes, slot: int) -> int:
+        return super()._head_of(data, slot) if self._slots is None else self._slots_view[slot]
 
-    def _header_of(self, file: DiskFile) -> IndexHeader:
+    def _header_of(self, data: mmap.mmap | bytes) -> IndexHeader:
         return self.live
 
     # -- flushing

@@ -185,7 +185,8 @@ class KeyIndex(IndexFolder):
                 raise index_file_gone(file.path)
 
     def close(self) -> None:
-        """Give the descriptor back. Nothing is flushed; no put and no flush round may follow."""
+        """Give every descriptor back. Nothing is flushed; no put and no flush round may follow."""
+        self.let_go()
         if self._active is not None:
             self._active.close()
 

@@ -29,6 +29,7 @@ Source of the layout: `MessageExtEncoder` and `MessageDecoder` of Apache RocketM
 from __future__ import annotations
 
 import enum
+import struct
 from typing import Any, Final
 
 import numpy as np
@@ -71,6 +72,11 @@ FRAME_DTYPE: Final = np.dtype(
 """One row a record, packed, little-endian. The C kernel writes these bytes: a change here is a change of `walk.h`."""
 
 assert FRAME_DTYPE.itemsize == 9 * 8 + 12 * 4 == 120
+
+FRAME_ROW: Final = struct.Struct("<9q12i")
+"""One row as a tuple, where making an array costs more than what is read."""
+
+assert FRAME_ROW.size == FRAME_DTYPE.itemsize
 
 Rows = NDArray[Any]
 """Rows of FRAME_DTYPE; their positions count from the start of the piece that they came with."""

@@ -16,7 +16,7 @@ from . import native
 from .crc_property import has_right_crc
 from .disk import Disk
 from .errors import CorruptRecordError, DiskError, StoreClosedError
-from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2, WalkEnd
+from .frame import FRAME_DTYPE, FRAME_ROW, MAGIC_V1, MAGIC_V2, WalkEnd
 from .log_files import LogFiles
 from .message import StoredMessage
 from .record import (
@@ -89,6 +89,8 @@ class LogReader:
         if not segments:
             return None
         i = (physical_offset - segments[0].base) // self.segment_size
+        if 0 <= i < len(segments) and segments[i].base <= physical_offset < segments[i].end:
+            return segments[i]
         # A gap in a foreign store makes the guess too high, never too low.
         for segment in reversed(segments[: i + 1] if i >= 0 else []):
             if segment.base <= physical_offset < segment.end:
@@ -183,11 +185,19 @@ class LogReader:
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""
+        self._check_open()
         segment = self.segment_at(physical_offset)
         if segment is None:
             raise CorruptRecordError(self.folder, physical_offset, "no segment", "a record")
         position = physical_offset - segment.base
-        raw = self._mapping(segment, physical_offset)[position : position + 4]
+        mapping = self._mapping(segment, physical_offset)
+        row, stop = bytearray(FRAME_ROW.size), min(segment.size, position + MAX_RECORD_SIZE)
+        if native.walk(mapping, position, stop, segment.base, True, row)[0] and not self.check_crc_property:
+            values = FRAME_ROW.unpack(row)
+            if values[19]:
+                return message_of_record(mapping[position : position + values[9]], values[6] - position, values[16])
+        # Whatever else there is to say about this place: by the size that it claims.
+        raw = mapping[position : position + 4]
         return self.message(physical_offset, max(int.from_bytes(raw, "big", signed=True), 8))
 
     def store_timestamp_ms_at(self, physical_offset: int, size: int) -> int:
