@@ -119,6 +119,21 @@ class ReadableStore(TopicReading):
         self._make_ready()
         return self._queues.read_batch((topic, queue_id), queue_offset, (max_count, max_size), columns, on_corrupt)
 
+    def body_view(self, message: StoredMessage) -> memoryview:
+        """The body of a message of this store where it lies in the log, as stored and not copied, read-only: for large
+        bodies that go on as they are. Everything else that a store gives out, `message.body` included, is a copy.
+
+        Until it is released (`with store.body_view(message) as body`, or when nothing refers to it) it keeps its
+        segment mapped: the bytes stay though retention removes the segment or the store is closed, but a removed
+        file's room on the disk comes back only then. If another program cuts the file short meanwhile, or a sector of
+        it cannot be read, looking at the view ends the process; a copy would be an error, or right.
+
+        Raises CorruptRecordError if the message does not lie there, or is damaged; UsageError for one in an inner
+        batch, whose body may lie compressed.
+        """
+        self._check_usable()
+        return self._queues.body_view(message)
+
     @property
     def corrupt_skipped(self) -> int:
         """Messages that `on_corrupt="skip"` has left out so far."""

@@ -334,6 +334,12 @@ class QueueReader:
                     found = [] if one is None else [one]
                 yield found if wanted is None else [message for message in found if wanted.matches(message)]
 
+    def body_view(self, message: StoredMessage) -> memoryview:
+        """See `ReadableStore.body_view`."""
+        if message.batch_index is not None:
+            raise UsageError("body_view: the message is a part of an inner batch: its body is a copy")
+        return self._reader.body_view(message)
+
     def read_batch(
         self,
         key: QueueKey,

@@ -25,6 +25,7 @@ from .record import (
     HEAD,
     STORE_TIMESTAMP,
     STORE_TIMESTAMP_BELOW,
+    FrameRow,
     born_host_size,
 )
 from .scan import ReadPiece, SegmentScan
@@ -130,6 +131,23 @@ class LogReader:
 
         Raises CorruptRecordError for anything else that lies there.
         """
+        segment, position = self._place(physical_offset, size)
+        record = self._mapping(segment, physical_offset)[position : position + size]
+        values = self._check(segment, record, physical_offset, size)
+        return message_of_record(record, values[6], values[16])
+
+    def body_view(self, message: StoredMessage) -> memoryview:
+        """The body of a message where it lies. Raises CorruptRecordError if it does not lie there any more."""
+        offset, size = message.physical_offset, message.size
+        segment, position = self._place(offset, size)
+        record = memoryview(self._mapping(segment, offset))[position : position + size]
+        values = self._check(segment, record, offset, size)
+        if (values[2], values[12], values[11]) != (message.queue_offset, message.queue_id, message.body_crc):
+            raise CorruptRecordError(segment.path, offset, "another record", f"that of {message.topic!r}")
+        return record[values[6] : values[6] + values[16]]
+
+    def _place(self, physical_offset: int, size: int) -> tuple[Segment, int]:
+        """The segment of a record of `size` bytes, and where in it the record starts."""
         self._check_open()
         segment = self.segment_at(physical_offset)
         if segment is None or physical_offset + size > segment.end:
@@ -140,22 +158,25 @@ class LogReader:
             raise CorruptRecordError(
                 segment.path, physical_offset, f"a record of {size} bytes", f"one of {MAX_RECORD_SIZE} at most"
             )
-        position = physical_offset - segment.base
-        record = self._mapping(segment, physical_offset)[position : position + size]
+        return segment, physical_offset - segment.base
+
+    def _check(self, segment: Segment, record: bytes | memoryview, physical_offset: int, size: int) -> FrameRow:
+        """The row of a record, whose positions count from its first byte. Raises CorruptRecordError for anything else
+        that lies there."""
         row: Any = np.empty(1, FRAME_DTYPE)
         count, _, end = native.walk(record, 0, len(record), physical_offset, True, row)
         if not count:
             raise CorruptRecordError(
                 segment.path, physical_offset, WALK_END_TEXT[WalkEnd(end)], f"a record of {size} bytes"
             )
-        values = row[0].item()
+        values: FrameRow = row[0].item()
         if values[9] != size:
             raise CorruptRecordError(segment.path, physical_offset, f"a record of {values[9]} bytes", f"one of {size}")
         if not values[19]:
             raise CorruptRecordError(segment.path, physical_offset, BAD_CRC, f"CRC {values[11] & 0xFFFFFFFF:08X}")
         if self.check_crc_property and not has_right_crc(record, values[18]):
             raise CorruptRecordError(segment.path, physical_offset, BAD_CRC_PROPERTY, "a record that fits it")
-        return message_of_record(record, values[6], values[16])
+        return values
 
     def messages(
         self, units: bytes, queue_offsets: NDArray[np.int64], queue_id: int, topic_raw: bytes, max_size: int
