@@ -23,6 +23,7 @@ from typing import Any as _Any
 from .engine.finding import Boundary
 from .engine.message_store import MessageStore
 from .engine.message_store import open_store as open
+from .engine.queue_handle import QueueHandle
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
 from .store.column_records import AppendResult
@@ -49,6 +50,7 @@ __all__ = [
     "MessageStore",
     "PutResult",
     "PutStatus",
+    "QueueHandle",
     "ReadOnlyStore",
     "StoreSettings",
     "StoreStatistics",

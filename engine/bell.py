@@ -14,6 +14,8 @@ class Bell:
     def __init__(self) -> None:
         self._silence = threading.Lock()
         self._silence.acquire()
+        self.ring_once = self._silence.release
+        """To ring it in C: RuntimeError if it is rung already."""
 
     @property
     def is_rung(self) -> bool:

@@ -37,6 +37,9 @@ from .key_scan import keys_between
 
 log = logging.getLogger("flightlog.dispatch")
 
+STALLED = "stalled"
+"""Among the log's obstacles: the file that has no room."""
+
 
 class SyncedQueues(NamedTuple):
     """What a sync of all queues reached."""
@@ -70,13 +73,16 @@ class Dispatcher:
         """Physical offset below which every record is in its queue."""
         self.index_position = position
         """Physical offset below which every key is in the index, if there is one."""
-        self.is_stalled = False
-        """Whether the disk had no room for queue entries or keys. Puts are refused then: they could not be found."""
         self.unsynced_entries = 0
         """Entries put since queues were last synced."""
         self._index_failure: DiskError | None = None
         """What ended the index for this session: a sync that failed is not tried again."""
         self._is_closed = False
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the disk had no room for queue entries or keys. Puts are refused then: they could not be found."""
+        return STALLED in self._log.obstacles
 
     def catch_up(self) -> None:
         """Dispatch everything visible. A put that returned is in its queue afterwards, and its keys are in the index.
@@ -95,14 +101,14 @@ class Dispatcher:
                 if not self.is_stalled:  # once, however often it is tried again
                     text = "%s: messages wait in the log for room for their queue entries or keys: %s"
                     log.warning(text, self._root, e, extra=self._facts())
-                self.is_stalled = True
+                self._log.obstacles[STALLED] = e.path
                 raise
             except DiskError as e:
                 self._log.refuse_all(e)
                 raise
             if self.is_stalled:
                 log.info("%s: there is room for queue entries and keys again", self._root, extra=self._facts())
-            self.is_stalled = False
+            self._log.obstacles.pop(STALLED, None)
 
     def _closed_error(self) -> StoreClosedError:
         return StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")

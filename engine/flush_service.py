@@ -60,6 +60,9 @@ class Flushable(Protocol):
 
     def poison(self, cause: BaseException) -> None: ...
 
+    def expect_puts(self, ring: Callable[[], object] | None) -> None:
+        """Have the next put that takes the lane call this, and none after it; without a bell: the one of before."""
+
 
 class FlushService:
     """Started once, woken by appends, stopped and waited for at close."""
@@ -88,6 +91,7 @@ class FlushService:
         """Rung, together with the other one, by what cannot wait for the round that is coming."""
         self._is_hurried = self._lacks_room = False
         self._thread = ServiceThread("flightlog-flush", self._serve, self._ring)
+        store.expect_puts(self._work.ring_once)
 
     def start(self) -> None:
         self._thread.start()
@@ -130,6 +134,7 @@ class FlushService:
             else:
                 is_coming = False
                 self._work.wait(0)  # what is appended from here on asks for another round
+                self._store.expect_puts(None)
             if self._thread.is_stopping:
                 return
             if self._is_hurried:

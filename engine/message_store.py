@@ -15,15 +15,11 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Iterable
-from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from ..index.queue_table import QueueTable
 from ..store.clock import Clock, SystemClock
-from ..store.column_records import AppendResult
 from ..store.disk import Disk, RealDisk
 from ..store.errors import (
     DiskError,
@@ -35,7 +31,6 @@ from ..store.errors import (
     UsageError,
 )
 from ..store.lock import watch_fork
-from ..store.message import Message, PutResult
 from ..store.settings import StoreSettings
 from .boot import boot
 from .diverting import Divert, refuse_delays
@@ -47,6 +42,7 @@ from .get_limits import GetLimits
 from .key_query import KeyQuery, has_uniq_key
 from .live_keys import LiveKeys
 from .prepare_service import PrepareService
+from .put_calls import PutCalls
 from .putting import Putter
 from .read_only import open_read_only
 from .readable import ReadableStore
@@ -59,8 +55,11 @@ from .upkeep import Upkeep
 
 log = logging.getLogger("flightlog.store")
 
+HANDLE = "handle"
+"""Among the log's obstacles: that this handle was closed, or is the copy of one in a forked child."""
 
-class MessageStore(TopicWriting, ReadableStore):
+
+class MessageStore(PutCalls, TopicWriting, ReadableStore):
     """One store, open for writing. Made by `flightlog.open`; a context manager.
 
     Safe from many threads. The stop order of `close` is written there, with its reasons.
@@ -98,6 +97,7 @@ class MessageStore(TopicWriting, ReadableStore):
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep, parts.topics)
+            self._ordinary_put = self._putter.ordinary_put
             self._end = ending(services, self._putter.pending, keep)
             watch_fork(self)
             self._at_exit = close_at_exit(self)
@@ -117,95 +117,7 @@ class MessageStore(TopicWriting, ReadableStore):
             extra={"path": str(path), "physical_offset": report.end, "last_writer": report.last_writer.name},
         )
 
-    # -- putting
-
-    def put(self, message: Message) -> PutResult:
-        """Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).
-
-        Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
-        the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again. One that
-        does not wait (`wait_store_ok=False`) is put as under async flush, except that its sync follows at once and that
-        it cannot be read before.
-
-        Raises InvalidMessageError (nothing stored; also a TopicNotFoundError, QueueNotFoundError or
-        TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and
-        StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
-        """
-        self._check_usable()
-        return self._putter.put(message)
-
-    def put_async(self, message: Message) -> Future[PutResult]:
-        """Append one message in this call, and leave the waiting to the future that it returns.
-
-        Errors before the append are raised here, the same as by `put`. Under async flush, and for a message that does
-        not wait (`wait_store_ok=False`), the future is done when it is returned. Under sync flush it is completed by a
-        thread of the store: with PUT_OK once the message is durable and can be read; with FLUSH_DISK_TIMEOUT once
-        `sync_flush_timeout_ms` have passed, even while a sync hangs; with a StorePoisonedError, whose cause is the
-        failure, if syncs have failed: the message was not acknowledged. One sync serves all that wait, here and in
-        `put`. Nothing bounds how many futures wait at a time.
-
-        A future cannot be cancelled: its message is in the log. Callbacks run in the thread that completes futures, one
-        after the other: they may use the store, and close it, but what they wait for holds up the futures behind, so
-        none may wait for another future of the store. `close` completes every future before it returns. In a child made
-        by fork the futures of the parent are never completed.
-        """
-        self._check_usable()
-        return self._putter.put_async(message)
-
-    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Append messages in order, with one sync for all of them under sync flush, unless none of them waits for it.
-
-        All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it
-        stored: their results are its `results`. Otherwise as `put`.
-        """
-        self._check_usable()
-        return self._putter.put_many(messages)
-
-    def append_columns(self, topic: str, columns: Any) -> AppendResult:
-        """Append the rows of an Arrow record batch or table, or of a mapping of names to numpy arrays and sequences, as
-        `put_many` would append their messages, without an object for each; returns where they went, as arrays.
-
-        The columns, by the names of `read_batch` or of a Message, in any case of letters:
-
-            value, body                       the bodies: bytes; numpy S, V or rows of uint8; Arrow binary or string
-            tags, uniqKey                     texts; empty or missing: none
-            keys                              one text a row, or a list of them
-            properties                        a mapping a row (Arrow: a map), or a column each (a mapping; a struct)
-            partition, queue_id               whole numbers; missing: the topic's queues take turns; no column: 0
-            bornTimestamp, born_timestamp_ms  ms, or times; missing: the store time
-            flag                              whole numbers
-
-        A single number or text stands for a column full of it. All rows are checked before the first one is appended,
-        and the error names the first row at fault. Rows of one hold of the log (about 1 MiB) get one store time. If a
-        property has a meaning to a put (WAIT, delays, light queues), all rows are put as messages.
-
-        A DiskFullError in the middle leaves the rows before it stored: its `appended` says which. Otherwise as
-        `put_many`: one sync for all of them under sync flush.
-        """
-        self._check_usable()
-        return self._putter.append_columns(topic, columns)
-
-    def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a
-        topic whose queues hold batches: one that is new, or was made with the attribute `queue.type` = `BatchCQ`; such
-        a topic takes nothing else. Readers get the messages one by one.
-
-        Their keys and uniq keys together are properties of the batch, and so must fit into 32,767 bytes; the batch must
-        fit into `max_message_size`. Messages of transactions, delayed and compressed ones cannot be in a batch.
-        The results have the messages' queue offsets, and the record's physical offset, size and message id. Otherwise
-        as `put`.
-        """
-        self._check_usable()
-        return self._putter.put_batch(messages)
-
-    def flush(self) -> None:
-        """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
-        wait for its sync, or waited too long.
-
-        Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
-        """
-        self._check_usable()
-        self._log.flush()
+    # -- what can be put stands in engine/put_calls.py
 
     def _delete_topic(self, name: str) -> None:
         note, deleted = self._deleted_file, self._deleted
@@ -286,6 +198,7 @@ class MessageStore(TopicWriting, ReadableStore):
         ResourceWarning).
         """
         self._closed = True
+        self._log.obstacles[HANDLE] = "closed"
         if self._forked:
             return
         if not self._putter.pending.runs_callbacks_here():
@@ -336,6 +249,7 @@ class MessageStore(TopicWriting, ReadableStore):
     def mark_forked(self) -> None:
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
+        self._log.obstacles[HANDLE] = "forked"
 
     def _check_usable(self) -> None:
         if self._forked:

@@ -1,9 +1,14 @@
-"""From messages to put results: check, append, and wait for the sync or leave it to others."""
+"""From messages to put results: check, append, and wait for the sync or leave it to others.
+
+An ordinary put takes the lane of the log, in one call (store/native/lane_protocol.py); the rest goes the long way:
+every check, then the append under its lock. What keeps all puts off the lane is among the log's obstacles, so an
+ordinary put asks for nothing that the long way asks for first.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -30,8 +35,11 @@ BATCH_SIZE = 256 << 10
 COLUMNS_BATCH_SIZE = 1 << 20
 """The same for columns, whose bytes take a fraction of the time."""
 
+LONG_WAY_COUNT = 32
+"""How many messages of a put of many go the long way where the lane has come to its limit: a few, and it goes on."""
+
 TIMED_EVERY = 16
-"""One put in so many is timed."""
+"""One put in so many is timed, here and in the lane."""
 
 
 class Putter:
@@ -51,6 +59,10 @@ class Putter:
         self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
         self._divert, self._service, self._topics = divert, service, topics
         self._retention = upkeep.retention
+        self._lane = commit_log.lane
+        topics.open_lane(commit_log.lane)
+        if divert is not refuse_delays:
+            commit_log.obstacles["divert"] = divert
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._put_ms = upkeep.put_ms
@@ -59,7 +71,20 @@ class Putter:
         self.pending = PendingPuts(commit_log, clock, self._sync_timeout_s, upkeep.poison)
         """The futures of `put_async`."""
 
+    @property
+    def ordinary_put(self) -> Callable[[Message], PutResult | None]:
+        """What puts a message without further ado, or answers None."""
+        return _nothing_is_ordinary if self._is_sync else self._lane.put
+
+    @property
+    def ordinary_append(self) -> Callable[..., PutResult | None]:
+        """The same for the parts of a message, see LaneProtocol.append."""
+        return _nothing_is_ordinary if self._is_sync else self._lane.append
+
     def put(self, message: Message) -> PutResult:
+        """The long way under async flush, where the caller has tried the lane."""
+        if self._is_sync and (ordinary := self._lane.put(message)) is not None:
+            return self._flushed(ordinary)
         self._puts += 1
         if self._puts % TIMED_EVERY:
             return self._put(message)
@@ -70,14 +95,20 @@ class Putter:
 
     def _put(self, message: Message) -> PutResult:
         result, waits = self._append_one(message)
-        if waits and not self._log.flush(self._sync_timeout_s, result.physical_offset + result.size):
-            return result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
-        return result
+        return self._flushed(result) if waits else result
+
+    def _flushed(self, result: PutResult) -> PutResult:
+        """The result once it is durable, or marked as not known to be."""
+        if self._log.flush(self._sync_timeout_s, result.physical_offset + result.size):
+            return result
+        return result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
 
     def put_async(self, message: Message) -> Future[PutResult]:
         if self._is_sync:
             self.pending.start()  # before the append: what cannot be completed must not be stored
-        result, waits = self._append_one(message)
+        result, waits = self._lane.put(message), self._is_sync
+        if result is None:
+            result, waits = self._append_one(message)
         if waits:
             return self.pending.add(result)
         future: Future[PutResult] = Future()
@@ -85,6 +116,27 @@ class Putter:
         return future
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        offered = tuple(messages)
+        checked = 0
+        while 0 <= checked < len(offered):
+            checked = self._lane.check_many(offered, checked)
+        results: list[PutResult] = []
+        if checked < 0:
+            waits = self._append_many(offered, results)
+        else:
+            done, waits = 0, self._is_sync
+            while done < len(offered):
+                before, done = done, self._lane.put_many(offered, done, results)
+                if done == before:  # at a limit, which the long way sets anew with a few of them
+                    done = min(done + LONG_WAY_COUNT, len(offered))
+                    self._append_many(offered[before:done], results)
+        if waits:
+            self._await_sync(results)
+        return results
+
+    def _append_many(self, messages: Sequence[Message], results: list[PutResult]) -> bool:
+        """The long way: check all, then append all, and add their results; returns whether one of them waits for a
+        sync."""
         self._check_room()
         records: list[PreparedRecord] = []
         waits = False
@@ -92,7 +144,6 @@ class Putter:
             diverted = self._divert(message)
             records.append(self._prepare(message, diverted))
             waits = waits or (self._is_sync and diverted.waits_for_sync)
-        results: list[PutResult] = []
         try:
             for batch in _batches(records):
                 self._append(batch, results)
@@ -103,15 +154,15 @@ class Putter:
             raise
         finally:
             self._wake(waits)
-        if waits:
-            self._await_sync(results)
-        return results
+        for topic, topic_raw in {record.topic: record.topic_raw for record in records}.items():
+            self._topics.teach(topic, topic_raw)
+        return waits
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
         made, count = envelope(messages)
         result, waits = self._append_one(made, count)
-        if waits and not self._log.flush(self._sync_timeout_s, result.physical_offset + result.size):
-            result = result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
+        if waits:
+            result = self._flushed(result)
         return [result._replace(queue_offset=result.queue_offset + place) for place in range(count)]
 
     def _check_room(self) -> None:
@@ -169,6 +220,7 @@ class Putter:
             self._log.append((record,), appended)
         finally:
             self._wake(waits)
+        self._topics.teach(record.topic, record.topic_raw)
         return _put_result(record, appended[0]), waits
 
     def _prepare(self, message: Message, diverted: Message, inner_count: int = 0) -> PreparedRecord:
@@ -201,6 +253,10 @@ class Putter:
             last = results[-1]
             if not self._log.flush(self._sync_timeout_s, last.physical_offset + last.size):
                 results[:] = [result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT) for result in results]
+
+
+def _nothing_is_ordinary(*_: object) -> None:
+    """Under sync flush every put has a sync to wait for."""
 
 
 def _put_result(record: PreparedRecord, where: Appended) -> PutResult:

@@ -4,6 +4,8 @@ Invariants:
 - A put asks one dict, without a lock; whoever changes a topic holds the lock, and changes what the dict says last.
 - What `create`, `update` and `remove` did is durable when they return. A topic that a put made, or gave more queues, is
   written with the next flush of the queues: it can be told from the queues, so a kill takes nothing.
+- A lane (store/native/lane_protocol.py) takes messages to the topics that `teach` told it of; whoever changes a topic
+  takes that back first, under the same lock.
 - A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
 
 RocketMQ: `TopicConfigManager`, `SendMessageProcessor`. Its default of `defaultTopicQueueNums` is 8, of which its
@@ -33,6 +35,7 @@ from ..store.errors import (
     TopicPermissionError,
 )
 from ..store.light_queues import is_light
+from ..store.native.lane_protocol import LaneProtocol
 from ..store.queue_offsets import QueueKey
 from ..store.record import INT32_MAX, RETRY_TOPIC_PREFIX
 from ..store.settings import StoreSettings
@@ -75,6 +78,8 @@ class TopicTable:
         self._document: Config = {}
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
+        self._lane: LaneProtocol | None = None
+        self._taught: set[str] = set()
         self._is_unsaved = self._save_failed = False
         self._finish_deletion: Callable[[], None] | None = None
         """What a deletion has yet to do once the file is without its topic: until then, the next open would take a
@@ -127,6 +132,25 @@ class TopicTable:
             elif queue_id < route.queue_count:
                 return queue_id
         return self._make_queue(name, queue_id, is_internal, is_batch)
+
+    def open_lane(self, lane: LaneProtocol) -> None:
+        """Have `teach` tell this lane of topics."""
+        self._lane = lane
+
+    def teach(self, name: str, raw: bytes) -> None:
+        """Let the lane take messages to this topic, `raw` in UTF-8; nothing changes if they are not for it."""
+        if self._lane is None or name in self._taught:
+            return
+        with self._lock:
+            route = self._routes.get(name)
+            if route is not None and route.queue_count and not route.holds_batches:
+                self._taught.add(name)
+                self._lane.learn(name, raw, route.queue_count)
+
+    def _unteach(self, name: str) -> None:
+        if self._lane is not None:
+            self._lane.forget(name)
+            self._taught.discard(name)
 
     def _make_queue(self, name: str, queue_id: int | None, is_internal: bool, is_batch: bool) -> int:
         if name in NO_TOPIC_OF_APPLICATIONS:
@@ -197,6 +221,7 @@ class TopicTable:
         with self._lock:
             if name not in self._topics:
                 raise TopicNotFoundError(self._root, name, "it cannot be deleted")
+            self._unteach(name)
             delete_queues()
             self._routes.pop(name, None)
             del self._topics[name]
@@ -204,6 +229,7 @@ class TopicTable:
             self._save(self._topics)
 
     def _set(self, topic: Topic) -> None:
+        self._unteach(topic.name)
         self._topics[topic.name] = topic
         route = _Route(topic)
         before = self._routes.get(topic.name)

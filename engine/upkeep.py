@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,6 +66,7 @@ class Upkeep:
         self._put_rate = RateMeter(clock.monotonic_s())
         self.put_ms = Latest()
         """How long puts took."""
+        parts.log.lane.note = self.put_ms.note
         self.retention = Retention(disk, path, settings, clock, parts, self._flush_index)
         self._one_at_a_time = threading.Lock()
         """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
@@ -85,6 +87,13 @@ class Upkeep:
     def poison(self, cause: BaseException) -> None:
         """Refuse puts from now on."""
         self._log.refuse_all(cause)
+
+    def expect_puts(self, ring: Callable[[], object] | None) -> None:
+        """Have the next put that takes the lane call this, and none after it; None: the bell of before."""
+        lane = self._log.lane
+        if ring is not None:
+            lane.ring = ring
+        lane.is_armed = True
 
     def log_is_dirty(self, least_pages: int) -> bool:
         """See CommitLog.is_dirty."""

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import threading
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 
-from .clock import Clock
 from .column_records import ColumnRecords
 from .errors import DiskFullError
+from .log_state import LogState
+from .native.lane_protocol import APPEND
 from .preparation import Preparation
-from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE
 from .segment import AppendSegment
-from .settings import StoreSettings
 
 
-class ColumnAppends(ABC):
+class ColumnAppends(LogState):
     """The part of a CommitLog that takes many records at once."""
 
-    _append_lock: threading.Lock
-    _settings: StoreSettings
-    _clock: Clock
-    _intent: tuple[int, int, dict[QueueKey, int]] | None
-    end: int
     dispatched: int
-    appended_records: int
-    last_store_timestamp_ms: int
-    queue_offsets: QueueOffsets
     preparation: Preparation
 
     def append_columns(self, records: ColumnRecords, size: int) -> None:
@@ -34,6 +24,7 @@ class ColumnAppends(ABC):
         appended, also if this raises."""
         with self._append_lock:
             self._check_appendable()
+            self._take_over()
             self.settle()
             before = records.done
             stop_row = max(records.fitting(before, size), before + 1)
@@ -44,8 +35,9 @@ class ColumnAppends(ABC):
                 self._tell_room(e)
                 raise
             finally:
-                self.appended_records += records.done - before
+                self.lane.appended_records += records.done - before
                 self._publish_end()
+            self._give_back()
 
     def _append_rows(self, records: ColumnRecords, stop_row: int) -> None:
         """Append the rows up to `stop_row`, or as many as the active segment has room for."""
@@ -58,16 +50,17 @@ class ColumnAppends(ABC):
             stop_row = self._allocate(segment, records, stop_row)
             self._tell_room(None)
             self.preparation.call(segment, position + records.size_of(first, stop_row) + BLANK_SIZE)
-        now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
-        next_offsets = records.place(first, stop_row, start, now_ms, self.queue_offsets)
+        lane = self.lane
+        now_ms = max(self._clock.now_ms(), lane.last_store_timestamp_ms)
+        next_offsets = records.place(first, stop_row, start, now_ms, self._queue_offsets)
         stop = start + records.size_of(first, stop_row)
-        self._intent = (start, stop, next_offsets)
+        self.obstacles[APPEND] = (start, stop, next_offsets)
         records.encode(segment, first, stop_row)
-        self.last_store_timestamp_ms = now_ms
-        self.end = stop  # the commit point
+        lane.last_store_timestamp_ms = now_ms
+        lane.end = stop  # the commit point
         records.done = stop_row
-        self.queue_offsets.update(next_offsets)
-        self._intent = None
+        self._queue_offsets.update(next_offsets)
+        self.obstacles[APPEND] = None
 
     def _allocate(self, segment: AppendSegment, records: ColumnRecords, stop_row: int) -> int:
         """Have blocks for the rows up to `stop_row`, or for as many as there is room for; returns up to which."""
@@ -82,16 +75,7 @@ class ColumnAppends(ABC):
         return min(stop_row, records.fitting(first, segment.allocated - position - BLANK_SIZE))
 
     @abstractmethod
-    def settle(self) -> None: ...
-
-    @abstractmethod
-    def _check_appendable(self) -> None: ...
-
-    @abstractmethod
     def _segment_with_room(self, size: int) -> AppendSegment: ...
-
-    @abstractmethod
-    def _publish_end(self) -> None: ...
 
     @abstractmethod
     def _tell_room(self, lack: DiskFullError | None) -> None: ...

@@ -1,12 +1,17 @@
 """Appending to the commit log.
 
+Ordinary puts take the lane, in one call of the kernel; here is the long way, and everything that needs the append lock.
+What both share, and how they keep apart, stands in log_state.py.
+
 Invariants:
 - `end` is always the end of a whole record or of a segment; it is the one commit point of an append.
 - An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
-  behind; the next append finishes it if `end` had moved, and wipes its bytes if not. Queue offsets are therefore exact.
+  behind, which keeps puts off the lane; the next append finishes it if `end` had moved, and wipes its bytes if not.
+  Queue offsets are therefore exact. In the kernel's lane no interrupt can come.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed.
 - Store times never run backwards.
-- After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more.
+- After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is among the
+  obstacles, so the lane is closed by the same store that sets it.
 
 Lock order: the append lock, then those of the preparation and of segments. The lock of the group commit is never held
 together with it.
@@ -15,7 +20,6 @@ together with it.
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,21 +30,22 @@ from .column_appends import ColumnAppends
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from .crc_property import place_with_crc
 from .disk import Disk
-from .errors import DiskFullError, StoreClosedError, StorePoisonedError
-from .failed_sync import failed_sync_behind
+from .errors import DiskFullError, StorePoisonedError
 from .group_commit import GroupCommit
-from .incidents import tell_poison, tell_room
+from .incidents import tell_room
 from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
 from .log_files import LogFiles
 from .log_reader import LogReader
+from .log_state import CLOSED
 from .meters import Latest
+from .native.lane_protocol import APPEND
 from .preparation import Preparation
-from .progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
+from .progress import FLUSHED, VISIBLE, ProgressPage
 from .properties import encode_inner_base
 from .queue_offsets import QueueKey, QueueOffsets
 from .record import BLANK_SIZE, PreparedRecord, encode_blank
 from .segment import AppendSegment, Segment
-from .settings import PAGE_SIZE, FlushMode, StoreSettings
+from .settings import PAGE_SIZE, StoreSettings
 from .sys_flag import has_queue_entry
 
 
@@ -57,9 +62,6 @@ class LogStart:
 
 Appended = tuple[int, int, int, int]
 """Queue offset, physical offset, store time in ms, bytes of the record."""
-
-Intent = tuple[int, int, dict[QueueKey, int]]
-"""Start and stop of the bytes being written, and the queues that advance, with their next offsets."""
 
 
 class CommitLog(ColumnAppends):
@@ -78,52 +80,21 @@ class CommitLog(ColumnAppends):
         self.reader = LogReader(disk, files, AppendSegment, check_crc_property=settings.check_crc_property)
         self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
         self.preparation = Preparation(disk, files, settings, clock)
-        self._settings, self._clock, self._progress = settings, clock, progress
-        self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
-        self._append_lock = threading.Lock()
+        super().__init__(settings, clock, progress, start.end, start.last_store_timestamp_ms, start.queue_offsets)
         self._group = GroupCommit()
-        self.end = start.end
         self.flushed = start.flushed
         self.dispatched = start.end
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
-        self.last_store_timestamp_ms = start.last_store_timestamp_ms
-        self.queue_offsets = start.queue_offsets
-        self.appended_records = self.sync_count = 0  # since the log was opened
+        self.sync_count = 0  # since the log was opened
         self.sync_ms, self.group_messages = Latest(), Latest()  # how long syncs took; records that each made durable
         self._synced_records = 0
-        self._poison: BaseException | None = None
-        self._doubts: dict[str, tuple[BaseException, BaseException | None]] = {}
-        """By who met it: an error that may have a failed sync behind it, and what its caller was handling before."""
-        self._is_poison_told = self._lacks_room = self._takes_no_more = self._is_let_go = False
-        self._intent: Intent | None = None
+        self._lacks_room = self._is_let_go = False
         self._active = self._find_active()
 
     @property
     def visible(self) -> int:
         """Physical offset that readers may read up to: under sync flush only what is durable."""
         return self.end if self._sees_unflushed else self.flushed
-
-    @property
-    def poison(self) -> BaseException | None:
-        """What has ended puts and syncs for good, if anything has."""
-        if self._doubts:
-            for error, outer in list(self._doubts.values()):
-                if self._poison is None:
-                    self._poison = failed_sync_behind(error, outer)
-        return self._poison
-
-    @poison.setter
-    def poison(self, cause: BaseException) -> None:
-        self._poison = cause
-
-    def _judge(self, who: str, error: BaseException, outer: BaseException | None) -> None:
-        """Poison the log if a failed sync is behind an error. The kernel reports a failed write only once, and an
-        interrupt may come with every call: so note the error first. Until it is judged, `poison` judges it itself, for
-        whoever looks; an interrupt alone refuses nobody's put."""
-        self._doubts[who] = error, outer
-        _ = self.poison
-        del self._doubts[who]
-        self._tell_poison()
 
     def append(self, records: Sequence[PreparedRecord], appended: list[Appended]) -> None:
         """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
@@ -134,6 +105,7 @@ class CommitLog(ColumnAppends):
         """
         with self._append_lock:
             self._check_appendable()
+            self._take_over()
             self.settle()
             try:
                 for record in records:
@@ -142,8 +114,9 @@ class CommitLog(ColumnAppends):
                 self._tell_room(e)
                 raise
             finally:
-                self.appended_records += len(appended)
+                self.lane.appended_records += len(appended)
                 self._publish_end()
+            self._give_back()
 
     def remove_oldest(self, segment: Segment) -> None:
         """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk, durably.
@@ -168,47 +141,25 @@ class CommitLog(ColumnAppends):
         """Let the queues of a topic begin at 0 again. `commit` is told from which physical offset on, before anything
         is appended there, and may raise: then nothing has changed. Raises StorePoisonedError, StoreClosedError."""
         with self._append_lock:
-            if self.poison is not None:
-                raise StorePoisonedError(self._folder.parent, self.poison)
-            if self._takes_no_more:
-                raise self._closed_error()
+            self._check_appendable()
+            self._take_over()
             self.settle()
             commit(self.end)
-            for key in [key for key in self.queue_offsets if key[0] == topic]:
-                del self.queue_offsets[key]
-
-    def refuse_all(self, cause: BaseException) -> None:
-        """Append, acknowledge and sync nothing any more. The first cause counts."""
-        if self.poison is None:
-            self.poison = cause
-        self._tell_poison()
-
-    def _tell_poison(self) -> None:
-        """Tell the log of the application, once."""
-        if self._poison is not None and not self._is_poison_told:
-            self._is_poison_told = True
-            tell_poison(self._folder.parent, self._poison, self.flushed, self.end)
+            for key in [key for key in self._queue_offsets if key[0] == topic]:
+                del self._queue_offsets[key]
 
     def _tell_room(self, lack: DiskFullError | None) -> None:
         if self._lacks_room != (lack is not None):
             self._lacks_room = lack is not None
             tell_room(self._folder.parent, lack, self.end)
 
-    def _check_appendable(self) -> None:
-        if self.poison is not None:
-            raise StorePoisonedError(self._folder.parent, self.poison)
-        if self._takes_no_more:
-            raise self._closed_error()
-
     def stop_appends(self) -> None:
         """Refuse every append from now on; the one that is under way is waited for."""
         with self._append_lock:
-            self._takes_no_more = True
+            self.obstacles[CLOSED] = True
+            self._take_over()
             self.settle()
             self._publish_end()
-
-    def _closed_error(self) -> StoreClosedError:
-        return StoreClosedError(f"{self._folder.parent}: the store was closed; open it again")
 
     @property
     def segment_size(self) -> int:
@@ -224,14 +175,15 @@ class CommitLog(ColumnAppends):
         if position + record.size + BLANK_SIZE > segment.calm_below:
             self.preparation.make_room(segment, position + record.size + BLANK_SIZE, start - self.dispatched)
             self._tell_room(None)
-        now_ms = max(self._clock.now_ms(), self.last_store_timestamp_ms)
+        lane = self.lane
+        now_ms = max(self._clock.now_ms(), lane.last_store_timestamp_ms)
         queue_offset = 0
         if has_queue_entry(record.sys_flag):
             key = (record.topic, record.queue_id)
-            queue_offset = self.queue_offsets.get(key, 0)
+            queue_offset = self._queue_offsets.get(key, 0)
             next_offsets[key] = queue_offset + (record.inner_count or 1)
         stop = start + record.size
-        self._intent = (start, stop, next_offsets)
+        self.obstacles[APPEND] = (start, stop, next_offsets)
         mapping, properties_raw = segment.append_mapping(), record.properties_raw
         if record.inner_count:
             base = encode_inner_base(queue_offset)
@@ -260,36 +212,20 @@ class CommitLog(ColumnAppends):
         )
         if aside is not None:
             place_with_crc(mapping, position, aside)
-        self.last_store_timestamp_ms = now_ms
-        self.end = stop  # the commit point
-        self.queue_offsets.update(next_offsets)
-        self._intent = None
+        lane.last_store_timestamp_ms = now_ms
+        lane.end = stop  # the commit point
+        self._queue_offsets.update(next_offsets)
+        self.obstacles[APPEND] = None
         return queue_offset, start, now_ms, record.size
 
     def _with_light_offsets(self, record: PreparedRecord, next_offsets: dict[QueueKey, int]) -> PreparedRecord:
         """The record with its place in the light queues that list it, which are to advance with it."""
         keys = [(name, LIGHT_QUEUE_ID) for name in record.light_queues]
-        offsets = [self.queue_offsets.get(key, 0) for key in keys]
+        offsets = [self._queue_offsets.get(key, 0) for key in keys]
         next_offsets.update((key, offset + 1) for key, offset in zip(keys, offsets, strict=True))
         added = encode_light_offsets(offsets)
         size = record.size - light_offsets_max_size(len(keys)) + len(added)
         return replace(record, size=size, properties_raw=record.properties_raw + added)
-
-    def settle(self) -> None:
-        """Finish or undo the append that an exception interrupted. Called under the append lock."""
-        intent = self._intent
-        if intent is None:
-            return
-        start, stop, next_offsets = intent
-        if self.end >= stop:
-            self.queue_offsets.update(next_offsets)
-        else:
-            segment = self._active
-            mapping = segment.append_mapping()
-            first = start - segment.base
-            last = min(stop - segment.base, segment.allocated)
-            mapping[first:last] = bytes(last - first)
-        self._intent = None
 
     def _segment_with_room(self, size: int) -> AppendSegment:
         """The active segment, after a roll if the record and a filler behind it do not fit."""
@@ -336,11 +272,6 @@ class CommitLog(ColumnAppends):
         active = self._active
         self.preparation.round(active, self.end, self.end - self.dispatched)
         return self.end - active.base > active.calm_below
-
-    def _publish_end(self) -> None:
-        self._progress.publish(APPENDED, self.end)
-        if self._sees_unflushed:
-            self._progress.publish(VISIBLE, self.end)
 
     def is_dirty(self, least_pages: int = 0) -> bool:
         """Whether that many pages of 4 KiB wait for a sync, or a segment is full; 0: whether a byte does.
@@ -393,7 +324,8 @@ class CommitLog(ColumnAppends):
     def close(self) -> None:
         """Let go of the files, once nobody appends or syncs any more. Flush before."""
         with self._append_lock:
-            self._takes_no_more = True
+            self.obstacles[CLOSED] = True
+            self.lane.close()
         with self._group.lock:
             self._is_let_go = True
             self.preparation.close()

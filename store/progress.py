@@ -177,10 +177,11 @@ class ProgressPage:
             self._file.resize(PAGE_SIZE)
             disk.sync_folder(root / FLIGHTLOG_FOLDER)
         self._file.allocate(0, PAGE_SIZE)  # a store into a hole on a full disk would kill the process
+        self.mapping: mmap.mmap | None = self._file.map_for_append()
+        """For the kernel, whose stores into it come after all others on any processor."""
         self._words: memoryview | None = None
         if STORES_ARE_ORDERED:
-            mapping: mmap.mmap = self._file.map_for_append()
-            self._words = memoryview(mapping).cast("q")
+            self._words = memoryview(self.mapping).cast("q")
 
     def begin(self, words: Progress) -> None:
         """Start a session: write the whole page and sync it."""
@@ -221,5 +222,5 @@ class ProgressPage:
         self._file.sync()
 
     def close(self) -> None:
-        self._words = None
+        self._words = self.mapping = None
         self._file.close()

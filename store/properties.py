@@ -33,6 +33,14 @@ INNER_BASE_DIGITS = 19
 
 KEY_SEPARATOR = " "
 
+LANE_NEVER_TAKES = frozenset(
+    (
+        *(KEYS, TAGS, UNIQ_KEY, WAIT, DELAY, *TIMER_PROPERTIES),
+        *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, INNER_COUNT, INNER_BASE),
+    )
+)
+"""Names that mean something to a put, or come from another field of a message: with these it goes the long way."""
+
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
     """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it.

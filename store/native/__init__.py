@@ -16,6 +16,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from .lane_protocol import LaneProtocol
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         [Buffer, int, int, int, int, int, int, int, int, Buffer, int, Buffer, int, int, Buffer, Buffer, Buffer], int
     ]
 
+    MakeLane = Callable[..., LaneProtocol]
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
@@ -59,6 +62,7 @@ if TYPE_CHECKING:
 __all__ = [
     "NAME",
     "KernelUnavailableError",
+    "Lane",
     "available",
     "decode_properties",
     "encode_columns",
@@ -171,6 +175,15 @@ transaction offset, topic (text), properties (raw), and None. `names` is a tuple
 ValueError unless `rest` is a whole record but for its body; TypeError for another number of names.
 """
 
+Lane: MakeLane
+"""(obstacles, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock,
+append_lock, page, appended, visible, publish) -> LaneProtocol
+
+The ordinary put in one call, see lane_protocol.py. The dicts are shared with the commit log. `status` and `store_host`
+stand in every result; `special_names` of properties are not the lane's; `clock` answers ms, None: the machine's. The
+kernel publishes the end into two words of the buffer `page`, the twin through `publish`; a `visible` of -1: into one.
+"""
+
 
 def available() -> tuple[str, ...]:
     """The names that `use` accepts here; the first is the faster."""
@@ -187,7 +200,7 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global NAME, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
+    global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global messages, entry_rows, decode_properties, take_apart
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
@@ -201,6 +214,7 @@ def use(name: str) -> None:
     walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
     messages, entry_rows, take_apart = module.messages, module.entry_rows, module.take_apart
     decode_properties = module.decode_properties
+    Lane = module.Lane
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

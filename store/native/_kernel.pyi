@@ -1,8 +1,13 @@
+from collections.abc import Callable
 from typing import TypeVar
 
 from typing_extensions import Buffer
 
+from .lane_protocol import LaneProtocol
+
 _Message = TypeVar("_Message")
+
+Lane: Callable[..., LaneProtocol]
 
 def masked_crc32(data: Buffer, /) -> int: ...
 def _masked_crc32_all_ways(data: Buffer, /) -> tuple[int, ...]: ...

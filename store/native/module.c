@@ -10,6 +10,7 @@
 
 #include "crc32.h"
 #include "module_columns.h"
+#include "module_lane.h"
 #include "module_messages.h"
 #include "walk.h"
 
@@ -193,9 +194,9 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static int prepare(PyObject *Py_UNUSED(module)) {
+static int prepare(PyObject *module) {
     crc32_prepare();
-    return 0;
+    return add_lane_type(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, walk_places
 from .twin_encode import encode_record
+from .twin_lane import Lane
 from .twin_messages import decode_properties, entry_rows, messages, take_apart
 from .twin_walk import walk
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "Lane",
     "decode_properties",
     "encode_columns",
     "encode_record",

@@ -53,9 +53,9 @@ def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    counted = re.search(r"(\d+) cuts .* syncs; (.*)\n", done.stdout)
-    assert counted is not None and int(counted[1]) >= cuts
-    assert len(counted[2].split(", ")) > KINDS_MIN
+    counted = re.search(r"(\d+) cuts .* with (\d+) puts by the lane .* syncs; (.*)\n", done.stdout)
+    assert counted is not None and int(counted[1]) >= cuts and int(counted[2]) > 0
+    assert len(counted[3].split(", ")) > KINDS_MIN
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:

@@ -98,7 +98,7 @@ def test_the_first_future_of_a_store_interrupted(
         if not point.fired:
             break
         points += step
-    assert points > 80
+    assert points > 50
 
 
 def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
@@ -161,7 +161,7 @@ def test_an_interrupted_sync_refuses_nobodys_put(
 
         def look(frame: FrameType, event: str, argument: object) -> Any:
             nonlocal puts
-            if event == "line" and frame.f_code.co_filename.endswith("commit_log.py"):
+            if event == "line" and frame.f_code.co_filename.endswith(("commit_log.py", "log_state.py")):
                 message = Message("t", b"beside", wait_store_ok=False)
                 assert others.submit(store.put, message).result(60).status is PutStatus.PUT_OK
                 puts += 1

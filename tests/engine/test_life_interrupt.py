@@ -118,12 +118,21 @@ LOOKS: dict[str, Call] = {
 
 
 def interrupt_everywhere(
-    path: Path, mode: FlushMode, call: Call, interrupt_at: type[InterruptAt], *, step: int = 1, prepare: bool = False
+    path: Path,
+    mode: FlushMode,
+    call: Call,
+    interrupt_at: type[InterruptAt],
+    *,
+    step: int = 1,
+    prepare: bool = False,
+    obstacle: str | None = None,
 ) -> int:
     """Interrupt the call at every `step`th of its points; returns how many it has. A lock left behind makes this
-    hang."""
+    hang. With an obstacle every put goes the long way."""
     ledger = Ledger()
     store = flightlog.open(path, settings(mode))
+    if obstacle is not None:
+        store._log.obstacles[obstacle] = True
     ledger.put(store, ledger.message(), ledger.message())
     points, tried = 1, 0
     while True:
@@ -140,6 +149,7 @@ def interrupt_everywhere(
         if tried % 20 == 0:
             ledger.check(store)
     store.flush()  # what did not wait for its sync
+    assert (store._log.lane.taken > 0) is (obstacle is None)
     there = ledger.check(store)
     assert store.verify().is_clean
     store.close()
@@ -154,7 +164,21 @@ def interrupt_everywhere(
 def test_interrupted_puts(
     name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
-    assert interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at) > 80
+    points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at, obstacle="a test")
+    assert points > 80
+    assert_clean(tmp_path / "store")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("name", PUTS)
+def test_interrupted_puts_of_the_lane(
+    name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
+) -> None:
+    """In the kernel a put is one step; the twin's has as many points as it has calls. What comes to the lane's limit
+    goes the long way in either."""
+    points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at)
+    assert points > (0 if kernel == "c" else 10)
     assert_clean(tmp_path / "store")
 
 

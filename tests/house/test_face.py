@@ -23,6 +23,7 @@ FACE = {
     "MessageStore",
     "PutResult",
     "PutStatus",
+    "QueueHandle",
     "ReadOnlyStore",
     "StoreSettings",
     "StoreStatistics",

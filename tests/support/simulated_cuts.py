@@ -94,7 +94,7 @@ class Campaign:
         self._say = say
         self._root.mkdir(parents=True, exist_ok=True)
         self._parts: Parts = _load("histories").Parts(*map(_load, PARTS))
-        self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = 0
+        self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.lane_puts = 0
         self.sites: Counter[str] = Counter()
         """Kind of file and operation that was about to be done -> cuts."""
 
@@ -106,6 +106,7 @@ class Campaign:
                 index, self._next = self._next, self._next + self._step
                 history = self._live(index)
                 self.histories += 1
+                self.lane_puts += history.lane_puts
                 self.syncs += sum(moment.is_sync for moment in history.recorder.moments)
                 for cut in self._cuts(history):
                     self._look(history, index, cut)
@@ -125,7 +126,7 @@ class Campaign:
         sites = ", ".join(f"{site} {count}" for site, count in sorted(self.sites.items()))
         return (
             f"seed {self._seed}: {self.cuts} cuts ({self.second_cuts} of them in a recovery), {self.kills} kills, "
-            f"{self.histories} histories with {self.syncs} syncs; {sites}"
+            f"{self.histories} histories with {self.lane_puts} puts by the lane and {self.syncs} syncs; {sites}"
         )
 
     def _live(self, index: int) -> History:

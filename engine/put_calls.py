@@ -1,0 +1,126 @@
+"""What can be put into a store that is open for writing."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from typing import Any
+
+from ..store.column_records import AppendResult
+from ..store.commit_log import CommitLog
+from ..store.message import Message, PutResult
+from .putting import Putter
+from .queue_handle import QueueHandle
+
+
+class PutCalls(ABC):
+    """The part of a MessageStore that takes messages. What a put promises stands at `put`."""
+
+    _log: CommitLog
+    _putter: Putter
+    _ordinary_put: Callable[[Message], PutResult | None]
+    """Answers None where the long way is to be taken: also where this handle may not be used any more."""
+
+    @abstractmethod
+    def _check_usable(self) -> None: ...
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).
+
+        Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
+        the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again. One that
+        does not wait (`wait_store_ok=False`) is put as under async flush, except that its sync follows at once and that
+        it cannot be read before.
+
+        Raises InvalidMessageError (nothing stored; also a TopicNotFoundError, QueueNotFoundError or
+        TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and
+        StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
+        """
+        return self._ordinary_put(message) or self._put_the_long_way(message)
+
+    def _put_the_long_way(self, message: Message) -> PutResult:
+        self._check_usable()
+        return self._putter.put(message)
+
+    def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
+        """One queue, to append to in the tightest loop: `append` puts as `put` does, without a Message to be made.
+
+        Nothing is stored by this; topic and queue are made by the first append, as by a put. Raises
+        InvalidMessageError, StoreClosedError, ForkedStoreError.
+        """
+        self._check_usable()
+        return QueueHandle(topic, queue_id, self._putter.ordinary_append, self.put)
+
+    def put_async(self, message: Message) -> Future[PutResult]:
+        """Append one message in this call, and leave the waiting to the future that it returns.
+
+        Errors before the append are raised here, the same as by `put`. Under async flush, and for a message that does
+        not wait (`wait_store_ok=False`), the future is done when it is returned. Under sync flush it is completed by a
+        thread of the store: with PUT_OK once the message is durable and can be read; with FLUSH_DISK_TIMEOUT once
+        `sync_flush_timeout_ms` have passed, even while a sync hangs; with a StorePoisonedError, whose cause is the
+        failure, if syncs have failed: the message was not acknowledged. One sync serves all that wait, here and in
+        `put`. Nothing bounds how many futures wait at a time.
+
+        A future cannot be cancelled: its message is in the log. Callbacks run in the thread that completes futures, one
+        after the other: they may use the store, and close it, but what they wait for holds up the futures behind, so
+        none may wait for another future of the store. `close` completes every future before it returns. In a child made
+        by fork the futures of the parent are never completed.
+        """
+        self._check_usable()
+        return self._putter.put_async(message)
+
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Append messages in order, with one sync for all of them under sync flush, unless none of them waits for it.
+
+        All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it
+        stored: their results are its `results`. Otherwise as `put`.
+        """
+        self._check_usable()
+        return self._putter.put_many(messages)
+
+    def append_columns(self, topic: str, columns: Any) -> AppendResult:
+        """Append the rows of an Arrow record batch or table, or of a mapping of names to numpy arrays and sequences, as
+        `put_many` would append their messages, without an object for each; returns where they went, as arrays.
+
+        The columns, by the names of `read_batch` or of a Message, in any case of letters:
+
+            value, body                       the bodies: bytes; numpy S, V or rows of uint8; Arrow binary or string
+            tags, uniqKey                     texts; empty or missing: none
+            keys                              one text a row, or a list of them
+            properties                        a mapping a row (Arrow: a map), or a column each (a mapping; a struct)
+            partition, queue_id               whole numbers; missing: the topic's queues take turns; no column: 0
+            bornTimestamp, born_timestamp_ms  ms, or times; missing: the store time
+            flag                              whole numbers
+
+        A single number or text stands for a column full of it. All rows are checked before the first one is appended,
+        and the error names the first row at fault. Rows of one hold of the log (about 1 MiB) get one store time. If a
+        property has a meaning to a put (WAIT, delays, light queues), all rows are put as messages.
+
+        A DiskFullError in the middle leaves the rows before it stored: its `appended` says which. Otherwise as
+        `put_many`: one sync for all of them under sync flush.
+        """
+        self._check_usable()
+        return self._putter.append_columns(topic, columns)
+
+    def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a
+        topic whose queues hold batches: one that is new, or was made with the attribute `queue.type` = `BatchCQ`; such
+        a topic takes nothing else. Readers get the messages one by one.
+
+        Their keys and uniq keys together are properties of the batch, and so must fit into 32,767 bytes; the batch must
+        fit into `max_message_size`. Messages of transactions, delayed and compressed ones cannot be in a batch.
+        The results have the messages' queue offsets, and the record's physical offset, size and message id. Otherwise
+        as `put`.
+        """
+        self._check_usable()
+        return self._putter.put_batch(messages)
+
+    def flush(self) -> None:
+        """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
+        wait for its sync, or waited too long.
+
+        Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
+        """
+        self._check_usable()
+        self._log.flush()

@@ -1,0 +1,125 @@
+/*
+ * The lane: an ordinary put in one call. See twin_lane.py, its reference, and native/__init__.py, which says what is
+ * ordinary.
+ *
+ * The GIL is its lock. From the last look at the obstacles to the commit point no Python code runs: all that could run
+ * some (an allocation that starts a garbage collection, an injected clock) comes before, and nothing after it can fail.
+ */
+#ifndef FLIGHTLOG_LANE_H
+#define FLIGHTLOG_LANE_H
+
+#include "arguments.h"
+
+/* ---- topics and queue offsets: lane_queues.c ---- */
+
+/* Queues with higher ids go the long way: memory is asked for by the highest id. */
+#define LANE_QUEUES_MAX ((int64_t)1 << 16)
+
+struct lane_queue {
+    int64_t next_offset;
+    uint64_t epoch; /* next_offset counts only while this is the lane's */
+    int is_changed; /* not yet in the dict of the commit log */
+};
+
+struct lane_topic {
+    PyObject *name;
+    PyObject *raw; /* bytes, which are these */
+    struct bytes bytes;
+    int64_t queue_count;
+    int64_t known; /* how many queues there are below */
+    struct lane_queue *queues;
+};
+
+struct lane_change {
+    PyObject *topic; /* the capsule */
+    int64_t queue_id;
+};
+
+struct lane_queues {
+    PyObject *offsets;  /* dict: (topic, queue id) -> next queue offset; true while no queue is changed */
+    PyObject *topics;   /* dict: name -> capsule of a lane_topic */
+    PyObject *last;     /* the capsule that the last put found, and under which name object */
+    PyObject *last_name;
+    uint64_t epoch;
+    struct lane_change *changes;
+    size_t change_count, change_room;
+};
+
+int lane_queues_init(struct lane_queues *queues, PyObject *offsets);
+void lane_queues_clear(struct lane_queues *queues);
+int lane_learn(struct lane_queues *queues, PyObject *name, PyObject *raw, int64_t queue_count);
+int lane_forget(struct lane_queues *queues, PyObject *name);
+/* Writes every changed offset into the dict. */
+int lane_hand_over(struct lane_queues *queues);
+/* What is known of a topic, borrowed; NULL, without an error, if nothing is. Runs no Python code. */
+PyObject *lane_find_topic(struct lane_queues *queues, PyObject *name);
+struct lane_topic *lane_topic_of(PyObject *capsule);
+/* 1: the offset of this queue is known; 0: no such queue; -1: an error. May run Python code. */
+int lane_load(struct lane_queues *queues, PyObject *capsule, int64_t queue_id);
+/* The queue if its offset is known, else NULL. Runs no Python code. */
+struct lane_queue *lane_loaded(const struct lane_queues *queues, PyObject *capsule, int64_t queue_id);
+/* Room to note one change more. */
+int lane_reserve_change(struct lane_queues *queues);
+void lane_note_change(struct lane_queues *queues, PyObject *capsule, int64_t queue_id);
+
+/* ---- properties: lane_properties.c ---- */
+
+/* Longer ones go the long way. */
+#define LANE_PROPERTIES_MAX 4096
+
+/* Bytes written to `out`, -1 if they are not ordinary. Runs no Python code and leaves no error. */
+int64_t lane_encode_properties(uint8_t out[LANE_PROPERTIES_MAX], PyObject *properties, PyObject *keys, PyObject *tags,
+                               PyObject *uniq_key, PyObject *special_names);
+
+/* ---- the lane itself: lane_put.c; its type is in module_lane.c ---- */
+
+/* Where the fields of a Message lie in it, in bytes. */
+struct message_places {
+    Py_ssize_t topic, body, tags, keys, properties, queue_id, flag, uniq_key, born_timestamp, born_host, sys_flag,
+        reconsume_times, prepared_offset, wait_store_ok, compress;
+};
+
+struct kept_number {
+    PyObject *object;
+    int64_t number;
+};
+
+struct lane {
+    PyObject_HEAD
+    /* the commit log's, while no obstacle keeps the lane away */
+    long long end;
+    long long last_store_timestamp_ms;
+    long long appended_records;
+    long long taken; /* how many of these came this way */
+    /* the segment that is open: records lie below `limit`, with room for a filler behind them */
+    Py_buffer segment;
+    int64_t base, limit;
+    /* the progress page */
+    Py_buffer page;
+    Py_ssize_t words[2]; /* places of those that follow the end; -1: none */
+
+    PyObject *obstacles;
+    struct lane_queues queues;
+    PyTypeObject *message_type, *result_type;
+    allocfunc allocate_result;
+    struct message_places places;
+    PyObject *status, *store_host, *special_names, *clock;
+    struct bytes host; /* of store_host */
+    int64_t max_body_size;
+
+    PyObject *ring; /* called at the next put while `is_armed` */
+    char is_armed;
+    PyObject *note; /* called with the milliseconds that every so manieth put took */
+    unsigned puts;
+
+    struct kept_number size, time; /* of the last put: the next one's are often the same */
+};
+
+/* A PutResult, or None if it is for the long way. */
+PyObject *lane_put(struct lane *lane, PyObject *message);
+PyObject *lane_append(struct lane *lane, PyObject *const *arguments, Py_ssize_t count);
+/* See native/__init__.py. */
+PyObject *lane_check_many(struct lane *lane, PyObject *const *arguments, Py_ssize_t count);
+PyObject *lane_put_many(struct lane *lane, PyObject *const *arguments, Py_ssize_t count);
+
+#endif

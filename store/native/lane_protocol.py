@@ -1,0 +1,92 @@
+"""What a lane is: an ordinary put in one call. The kernel's type `Lane` and the twin's do the same.
+
+A put is ordinary, and so the lane's, if
+
+    the message     is a `Message` with nothing but plain values: bytes, text, whole numbers in range, one key, a tuple
+                    or a list of them, a dict of texts; not to be compressed, of no transaction, from no given host, and
+                    one that waits
+    the properties  have no name with a meaning to a put
+    the topic       is known to the lane (`learn`), and has this queue
+    the record      fits below the limit that the commit log has set (`open`)
+    nothing         is in the way: the dict `obstacles`, which the lane looks at and never changes for long, is empty
+
+Everything else is answered with None, has changed nothing, and goes the long way: through prepare() of record.py and
+CommitLog.append(), which write the same bytes, and raise where something is wrong.
+
+Invariants:
+- The lane and the long way never append at the same time: the long way puts itself among the obstacles first, and has
+  the offsets handed over (`hand_over`).
+- In the kernel the GIL makes a put one step: nobody sees half of one, no interrupt comes in between. The twin holds the
+  append lock, and while it writes, its intent stands among the obstacles: what an interrupt leaves there keeps puts off
+  the lane until the long way has finished or undone it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from ..message import Message, PutResult
+
+APPEND = "append"
+"""The obstacle of who appends the long way, or of a put of the twin. Its value is an intent, or None."""
+
+
+class LaneProtocol(Protocol):
+    """Made by the commit log, at each opening. All arguments are positional."""
+
+    end: int
+    """Physical offset of the next append: the commit point."""
+    last_store_timestamp_ms: int
+    appended_records: int
+    """Since the log was opened, by the lane or the long way."""
+    is_armed: bool
+    """Whether the next put is to call `ring`; that put clears it."""
+    ring: Callable[[], object] | None
+    """May raise RuntimeError if it was called before."""
+    note: Callable[[float], object] | None
+    """Told how many ms a put took, one in so many."""
+
+    @property
+    def taken(self) -> int:
+        """How many records were appended by the lane."""
+
+    def put(self, message: Message, /) -> PutResult | None: ...
+
+    def append(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes,
+        tags: str | None,
+        keys: Any,
+        properties: Any,
+        uniq_key: str | None,
+        flag: int,
+        born_timestamp_ms: int | None,
+        /,
+    ) -> PutResult | None:
+        """Put the message that these make."""
+
+    def check_many(self, messages: tuple[Message, ...], first: int, /) -> int:
+        """The place up to which, from `first` on, some thousand messages are ordinary; -1 if one is not."""
+
+    def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
+        """Put about a mebibyte of messages, and add their results; the place of the first that was not put."""
+
+    def open(self, mapping: Buffer, base: int, allocated: int, /) -> None:
+        """Append to this segment, up to its position `allocated`."""
+
+    def close(self) -> None:
+        """Let go of the segment and the progress page. Not without an obstacle that stays."""
+
+    def hand_over(self) -> None:
+        """Have the dict of queue offsets say what the lane counted, and ask it anew for each queue."""
+
+    def learn(self, topic: str, raw: bytes, queue_count: int, /) -> None:
+        """Take messages to these queues of the topic."""
+
+    def forget(self, topic: str, /) -> None: ...

@@ -1,0 +1,204 @@
+/*
+ * What the lane knows of topics, and the next queue offset of each queue.
+ *
+ * Offsets are the commit log's, which keeps them in a dict; the lane counts on from there in plain numbers, and hands
+ * back what it changed before anybody else looks. After that it asks the dict anew (`epoch`).
+ */
+#include "lane.h"
+
+static void free_topic(PyObject *capsule) {
+    struct lane_topic *topic = PyCapsule_GetPointer(capsule, NULL);
+    if (topic == NULL) return;
+    Py_XDECREF(topic->name);
+    Py_XDECREF(topic->raw);
+    PyMem_Free(topic->queues);
+    PyMem_Free(topic);
+}
+
+int lane_queues_init(struct lane_queues *queues, PyObject *offsets) {
+    memset(queues, 0, sizeof *queues);
+    queues->epoch = 1;
+    queues->topics = PyDict_New();
+    if (queues->topics == NULL) return -1;
+    Py_INCREF(offsets);
+    queues->offsets = offsets;
+    return 0;
+}
+
+void lane_queues_clear(struct lane_queues *queues) {
+    while (queues->change_count > 0) Py_DECREF(queues->changes[--queues->change_count].topic);
+    PyMem_Free(queues->changes);
+    queues->changes = NULL;
+    queues->change_room = 0;
+    Py_CLEAR(queues->last);
+    Py_CLEAR(queues->last_name);
+    Py_CLEAR(queues->topics);
+    Py_CLEAR(queues->offsets);
+}
+
+struct lane_topic *lane_topic_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, NULL); }
+
+static void forget_last(struct lane_queues *queues) {
+    Py_CLEAR(queues->last);
+    Py_CLEAR(queues->last_name);
+}
+
+int lane_learn(struct lane_queues *queues, PyObject *name, PyObject *raw, int64_t queue_count) {
+    struct lane_topic *topic = PyMem_Calloc(1, sizeof *topic);
+    if (topic == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    topic->queue_count = queue_count < LANE_QUEUES_MAX ? queue_count : LANE_QUEUES_MAX;
+    Py_INCREF(name);
+    Py_INCREF(raw);
+    topic->name = name;
+    topic->raw = raw;
+    topic->bytes = (struct bytes){(const uint8_t *)PyBytes_AsString(raw), (size_t)PyBytes_Size(raw)};
+    PyObject *capsule = PyCapsule_New(topic, NULL, free_topic);
+    if (capsule == NULL) {
+        Py_DECREF(name);
+        Py_DECREF(raw);
+        PyMem_Free(topic);
+        return -1;
+    }
+    /* What was changed under an earlier capsule of this name is in the dict, or the two would count side by side. */
+    int result = lane_hand_over(queues);
+    if (result == 0) {
+        forget_last(queues);
+        result = PyDict_SetItem(queues->topics, name, capsule);
+    }
+    Py_DECREF(capsule);
+    return result;
+}
+
+int lane_forget(struct lane_queues *queues, PyObject *name) {
+    forget_last(queues);
+    if (PyDict_DelItem(queues->topics, name) == 0) return 0;
+    if (!PyErr_ExceptionMatches(PyExc_KeyError)) return -1;
+    PyErr_Clear();
+    return 0;
+}
+
+PyObject *lane_find_topic(struct lane_queues *queues, PyObject *name) {
+    if (name == queues->last_name) return queues->last;
+    if (!PyUnicode_CheckExact(name)) return NULL;
+    PyObject *found = PyDict_GetItemWithError(queues->topics, name);
+    if (found == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    PyObject *before = queues->last, *name_before = queues->last_name;
+    Py_INCREF(found);
+    Py_INCREF(name);
+    queues->last = found;
+    queues->last_name = name;
+    Py_XDECREF(before);      /* a capsule: its end runs nothing of Python */
+    Py_XDECREF(name_before); /* nor does a text's */
+    return found;
+}
+
+struct lane_queue *lane_loaded(const struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
+    struct lane_topic *topic = lane_topic_of(capsule);
+    if (queue_id < 0 || queue_id >= topic->known) return NULL;
+    struct lane_queue *queue = &topic->queues[queue_id];
+    return queue->epoch == queues->epoch ? queue : NULL;
+}
+
+static int make_room(struct lane_topic *topic, int64_t queue_id) {
+    if (queue_id < topic->known) return 0;
+    int64_t wished = topic->known == 0 ? 4 : topic->known;
+    while (wished <= queue_id) wished *= 2;
+    if (wished > topic->queue_count) wished = topic->queue_count;
+    struct lane_queue *queues = PyMem_Realloc(topic->queues, (size_t)wished * sizeof *queues);
+    if (queues == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memset(queues + topic->known, 0, (size_t)(wished - topic->known) * sizeof *queues);
+    topic->queues = queues;
+    topic->known = wished;
+    return 0;
+}
+
+int lane_load(struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
+    struct lane_topic *topic = lane_topic_of(capsule);
+    if (queue_id < 0 || queue_id >= topic->queue_count) return 0;
+    if (lane_loaded(queues, capsule, queue_id) != NULL) return 1;
+    Py_INCREF(capsule); /* building the key may collect garbage, and so run code that forgets the topic */
+    int result = -1;
+    PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)queue_id);
+    if (key != NULL && make_room(topic, queue_id) == 0) {
+        /* From here on nothing of Python runs: what the dict says now is what the queue begins with. */
+        struct lane_queue *queue = &topic->queues[queue_id];
+        PyObject *next = PyDict_GetItemWithError(queues->offsets, key);
+        const long long offset = next != NULL ? PyLong_AsLongLong(next) : 0;
+        if (!PyErr_Occurred()) {
+            if (queue->epoch != queues->epoch) {
+                queue->next_offset = offset;
+                queue->epoch = queues->epoch;
+                queue->is_changed = 0;
+            }
+            result = 1;
+        }
+    }
+    Py_XDECREF(key);
+    Py_DECREF(capsule);
+    return result;
+}
+
+int lane_reserve_change(struct lane_queues *queues) {
+    if (queues->change_count < queues->change_room) return 0;
+    const size_t room = queues->change_room == 0 ? 64 : queues->change_room * 2;
+    struct lane_change *changes = PyMem_Realloc(queues->changes, room * sizeof *changes);
+    if (changes == NULL) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    queues->changes = changes;
+    queues->change_room = room;
+    return 0;
+}
+
+void lane_note_change(struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
+    Py_INCREF(capsule);
+    queues->changes[queues->change_count].topic = capsule;
+    queues->changes[queues->change_count].queue_id = queue_id;
+    queues->change_count++;
+}
+
+/* Where a change is noted; change_count if it is not. */
+static size_t place_of(const struct lane_queues *queues, struct lane_change change) {
+    for (size_t i = queues->change_count; i-- > 0;) {
+        if (queues->changes[i].topic == change.topic && queues->changes[i].queue_id == change.queue_id) return i;
+    }
+    return queues->change_count;
+}
+
+int lane_hand_over(struct lane_queues *queues) {
+    int result = 0;
+    while (result == 0 && queues->change_count > 0) {
+        const struct lane_change change = queues->changes[queues->change_count - 1];
+        struct lane_topic *topic = lane_topic_of(change.topic);
+        Py_INCREF(change.topic);
+        PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)change.queue_id);
+        /* That may have run code, which handed over or changed more. From here on nothing of Python runs. */
+        const size_t place = place_of(queues, change);
+        if (key != NULL && place < queues->change_count) {
+            struct lane_queue *queue = &topic->queues[change.queue_id];
+            PyObject *next = PyLong_FromLongLong(queue->next_offset);
+            result = next == NULL ? -1 : PyDict_SetItem(queues->offsets, key, next);
+            if (result == 0) {
+                queue->is_changed = 0;
+                queues->changes[place] = queues->changes[--queues->change_count];
+                Py_DECREF(change.topic); /* the noted one */
+            }
+            Py_XDECREF(next);
+        } else if (key == NULL) {
+            result = -1;
+        }
+        Py_XDECREF(key);
+        Py_DECREF(change.topic);
+    }
+    return result;
+}

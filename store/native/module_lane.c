@@ -1,0 +1,287 @@
+/* The lane as a type of Python: how it is made, what can be asked of it, and what it holds. */
+#include "module_lane.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+#include "lane.h"
+
+/* ---- where a Message keeps its fields ---- */
+
+static const struct {
+    const char *name;
+    size_t place; /* in message_places */
+} message_fields[] = {
+    {"topic", offsetof(struct message_places, topic)},
+    {"body", offsetof(struct message_places, body)},
+    {"tags", offsetof(struct message_places, tags)},
+    {"keys", offsetof(struct message_places, keys)},
+    {"properties", offsetof(struct message_places, properties)},
+    {"queue_id", offsetof(struct message_places, queue_id)},
+    {"flag", offsetof(struct message_places, flag)},
+    {"uniq_key", offsetof(struct message_places, uniq_key)},
+    {"born_timestamp_ms", offsetof(struct message_places, born_timestamp)},
+    {"born_host", offsetof(struct message_places, born_host)},
+    {"sys_flag", offsetof(struct message_places, sys_flag)},
+    {"reconsume_times", offsetof(struct message_places, reconsume_times)},
+    {"prepared_transaction_offset", offsetof(struct message_places, prepared_offset)},
+    {"wait_store_ok", offsetof(struct message_places, wait_store_ok)},
+    {"compress", offsetof(struct message_places, compress)},
+};
+#define MESSAGE_FIELDS (sizeof message_fields / sizeof message_fields[0])
+
+/*
+ * A class with __slots__ keeps each field as a pointer at a fixed place of its objects. The limited API does not say
+ * which, so look: set a field of a blank object to an object of our own, and find the pointer to that.
+ */
+static Py_ssize_t find_place(PyObject *blank, Py_ssize_t size, const char *name) {
+    PyObject *mark = PyList_New(0);
+    if (mark == NULL) return -1;
+    Py_ssize_t found = -1;
+    if (PyObject_SetAttrString(blank, name, mark) == 0) {
+        const Py_ssize_t step = (Py_ssize_t)sizeof(PyObject *);
+        for (Py_ssize_t at = (Py_ssize_t)sizeof(PyObject); at + step <= size; at += step) {
+            if (*(PyObject **)((char *)blank + at) == mark) found = at;
+        }
+        if (PyObject_SetAttrString(blank, name, Py_None) < 0) found = -1;
+        else if (found < 0 || *(PyObject **)((char *)blank + found) != Py_None) {
+            PyErr_Format(PyExc_TypeError, "%s is no slot of the message type", name);
+            found = -1;
+        }
+    }
+    Py_DECREF(mark);
+    return found;
+}
+
+static int find_places(PyTypeObject *type, struct message_places *places) {
+    PyObject *basic_size = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
+    if (basic_size == NULL) return -1;
+    const Py_ssize_t size = PyLong_AsSsize_t(basic_size);
+    Py_DECREF(basic_size);
+    PyObject *blank = size < 0 ? NULL : PyObject_CallMethod((PyObject *)type, "__new__", "O", type);
+    if (blank == NULL) return -1;
+    int result = 0;
+    for (size_t i = 0; result == 0 && i < MESSAGE_FIELDS; i++) {
+        const Py_ssize_t place = find_place(blank, size, message_fields[i].name);
+        if (place < 0) result = -1;
+        else *(Py_ssize_t *)((char *)places + message_fields[i].place) = place;
+    }
+    Py_DECREF(blank);
+    return result;
+}
+
+/* ---- life ---- */
+
+static void release_view(Py_buffer *view) {
+    if (view->obj != NULL) PyBuffer_Release(view);
+}
+
+static int lane_clear(struct lane *self) {
+    release_view(&self->segment);
+    release_view(&self->page);
+    self->limit = self->base = 0;
+    lane_queues_clear(&self->queues);
+    Py_CLEAR(self->obstacles);
+    Py_CLEAR(self->message_type);
+    Py_CLEAR(self->result_type);
+    Py_CLEAR(self->status);
+    Py_CLEAR(self->store_host);
+    Py_CLEAR(self->special_names);
+    Py_CLEAR(self->clock);
+    Py_CLEAR(self->ring);
+    Py_CLEAR(self->note);
+    Py_CLEAR(self->size.object);
+    Py_CLEAR(self->time.object);
+    return 0;
+}
+
+static int lane_traverse(struct lane *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->queues.offsets);
+    Py_VISIT(self->queues.topics);
+    Py_VISIT(self->obstacles);
+    Py_VISIT(self->message_type);
+    Py_VISIT(self->result_type);
+    Py_VISIT(self->status);
+    Py_VISIT(self->special_names);
+    Py_VISIT(self->clock);
+    Py_VISIT(self->ring);
+    Py_VISIT(self->note);
+    return 0;
+}
+
+static void lane_dealloc(struct lane *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    lane_clear(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyObject *kept(PyObject *object) {
+    Py_INCREF(object);
+    return object;
+}
+
+static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    PyObject *obstacles, *offsets, *message_type, *result_type, *status, *store_host, *special_names, *clock, *page;
+    PyObject *lock, *publish;
+    long long max_body_size;
+    Py_ssize_t appended, visible;
+    if (names != NULL && PyDict_Size(names) != 0) {
+        PyErr_SetString(PyExc_TypeError, "Lane() takes no keyword arguments");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOOnnO", &PyDict_Type, &obstacles, &PyDict_Type, &offsets,
+                          &PyType_Type, &message_type, &PyType_Type, &result_type, &status, &store_host,
+                          &special_names, &max_body_size, &clock, &lock, &page, &appended, &visible, &publish)) {
+        return NULL;
+    }
+    if (!PyAnySet_Check(special_names) || !PyType_IsSubtype((PyTypeObject *)result_type, &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "special_names must be a set, result_type a kind of tuple");
+        return NULL;
+    }
+    const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    struct lane *self = (struct lane *)allocate(type, 0);
+    if (self == NULL) return NULL;
+    if (lane_queues_init(&self->queues, offsets) < 0) goto failed;
+    self->obstacles = kept(obstacles);
+    self->message_type = (PyTypeObject *)kept(message_type);
+    self->result_type = (PyTypeObject *)kept(result_type);
+    self->status = kept(status);
+    self->store_host = kept(store_host);
+    self->host = (struct bytes){(const uint8_t *)PyBytes_AsString(store_host), (size_t)PyBytes_Size(store_host)};
+    self->allocate_result = (allocfunc)PyType_GetSlot(self->result_type, Py_tp_alloc);
+    self->special_names = kept(special_names);
+    self->clock = kept(clock);
+    self->max_body_size = max_body_size < GIL_RELEASE_SIZE ? max_body_size : GIL_RELEASE_SIZE - 1;
+    self->is_armed = 1;
+    self->words[0] = appended < 0 ? -1 : appended * 8;
+    self->words[1] = visible < 0 ? -1 : visible * 8;
+    if (find_places(self->message_type, &self->places) < 0) goto failed;
+    if (PyObject_GetBuffer(page, &self->page, PyBUF_WRITABLE) < 0) goto failed;
+    if ((appended + 1) * 8 > self->page.len || (visible + 1) * 8 > self->page.len ||
+        (uintptr_t)self->page.buf % 8 != 0) {
+        PyErr_SetString(PyExc_ValueError, "the page has no such words");
+        goto failed;
+    }
+    return (PyObject *)self;
+failed:
+    Py_DECREF(self);
+    return NULL;
+}
+
+/* ---- methods ---- */
+
+static PyObject *py_open(struct lane *self, PyObject *const *arguments, Py_ssize_t count) {
+    enum { MAPPING, BASE, ALLOCATED, ARGUMENTS };
+    int64_t base, allocated;
+    if (check_count("open", count, ARGUMENTS) < 0 || to_int64(arguments[BASE], "base", &base) < 0 ||
+        to_int64(arguments[ALLOCATED], "allocated", &allocated) < 0) {
+        return NULL;
+    }
+    if (self->segment.obj != arguments[MAPPING]) {
+        Py_buffer view;
+        if (PyObject_GetBuffer(arguments[MAPPING], &view, PyBUF_WRITABLE) < 0) return NULL;
+        self->limit = self->base = 0;
+        release_view(&self->segment);
+        self->segment = view;
+    }
+    if (base < 0 || allocated < 0 || allocated > self->segment.len || base > INT64_MAX - allocated) {
+        self->limit = self->base = 0;
+        PyErr_SetString(PyExc_ValueError, "base and allocated must lie in the segment");
+        return NULL;
+    }
+    self->base = base;
+    self->limit = base + allocated;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_close(struct lane *self, PyObject *Py_UNUSED(ignored)) {
+    self->limit = self->base = 0;
+    self->words[0] = self->words[1] = -1;
+    release_view(&self->segment);
+    release_view(&self->page);
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_hand_over(struct lane *self, PyObject *Py_UNUSED(ignored)) {
+    if (lane_hand_over(&self->queues) < 0) return NULL;
+    self->queues.epoch++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_learn(struct lane *self, PyObject *const *arguments, Py_ssize_t count) {
+    enum { NAME, RAW, QUEUE_COUNT, ARGUMENTS };
+    int64_t queue_count;
+    if (check_count("learn", count, ARGUMENTS) < 0 ||
+        to_int64(arguments[QUEUE_COUNT], "queue_count", &queue_count) < 0) {
+        return NULL;
+    }
+    if (!PyUnicode_CheckExact(arguments[NAME]) || !PyBytes_CheckExact(arguments[RAW])) {
+        PyErr_SetString(PyExc_TypeError, "learn() takes a topic as text and as bytes");
+        return NULL;
+    }
+    if (lane_learn(&self->queues, arguments[NAME], arguments[RAW], queue_count) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *py_forget(struct lane *self, PyObject *name) {
+    if (lane_forget(&self->queues, name) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+#define FAST(function) (PyCFunction)(void (*)(void))(function)
+
+static PyMethodDef lane_methods[] = {
+    {"put", FAST(lane_put), METH_O, "put(message, /)\n--\n\nAppend it; its PutResult, or None."},
+    {"append", FAST(lane_append), METH_FASTCALL,
+     "append(topic, queue_id, body, tags, keys, properties, uniq_key, flag, born_timestamp_ms, /)\n--\n\nThe same."},
+    {"check_many", FAST(lane_check_many), METH_FASTCALL,
+     "check_many(messages, first, /)\n--\n\nHow far all are ordinary; -1: one is not."},
+    {"put_many", FAST(lane_put_many), METH_FASTCALL,
+     "put_many(messages, first, results, /)\n--\n\nAppend some; the place of the first that was not."},
+    {"open", FAST(py_open), METH_FASTCALL, "open(mapping, base, allocated, /)\n--\n\nAppend here from now on."},
+    {"close", FAST(py_close), METH_NOARGS, "close()\n--\n\nLet go of the segment and the page."},
+    {"hand_over", FAST(py_hand_over), METH_NOARGS, "hand_over()\n--\n\nHave every queue offset in the dict."},
+    {"learn", FAST(py_learn), METH_FASTCALL, "learn(topic, raw, queue_count, /)\n--\n\nTake this topic's messages."},
+    {"forget", FAST(py_forget), METH_O, "forget(topic, /)\n--\n\nTake them no more."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef lane_members[] = {
+    {"end", T_LONGLONG, offsetof(struct lane, end), 0, NULL},
+    {"last_store_timestamp_ms", T_LONGLONG, offsetof(struct lane, last_store_timestamp_ms), 0, NULL},
+    {"appended_records", T_LONGLONG, offsetof(struct lane, appended_records), 0, NULL},
+    {"taken", T_LONGLONG, offsetof(struct lane, taken), READONLY, NULL},
+    {"is_armed", T_BOOL, offsetof(struct lane, is_armed), 0, NULL},
+    {"ring", T_OBJECT, offsetof(struct lane, ring), 0, NULL},
+    {"note", T_OBJECT, offsetof(struct lane, note), 0, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot lane_slots[] = {
+    {Py_tp_new, lane_new},
+    {Py_tp_dealloc, lane_dealloc},
+    {Py_tp_traverse, lane_traverse},
+    {Py_tp_clear, lane_clear},
+    {Py_tp_methods, lane_methods},
+    {Py_tp_members, lane_members},
+    {Py_tp_doc, "The ordinary put in one call; twin_lane.py does the same in Python."},
+    {0, NULL},
+};
+
+static PyType_Spec lane_spec = {
+    .name = "flightlog.store.native._kernel.Lane",
+    .basicsize = sizeof(struct lane),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = lane_slots,
+};
+
+int add_lane_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
+    if (type == NULL) return -1;
+    const int result = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}

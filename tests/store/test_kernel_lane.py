@@ -1,0 +1,348 @@
+"""A lane over memory of a test: what it writes, where, and that a put it does not take leaves no trace.
+
+Whole stores are in test_lane.py; this runs over a kernel with sanitizers, too (tests/fuzz).
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import sys
+import threading
+import weakref
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from flightlog import Message, PutResult, PutStatus, StoreSettings
+from flightlog.store import native
+from flightlog.store.errors import InvalidMessageError
+from flightlog.store.host import encode_host
+from flightlog.store.properties import LANE_NEVER_TAKES
+from flightlog.store.record import BLANK_SIZE, prepare
+
+pytestmark = pytest.mark.usefixtures("kernel")
+
+NOW_MS = 1_700_000_000_000
+BASE = 1 << 40
+MAX_BODY_SIZE = 500
+APPENDED, VISIBLE = 4, 5
+SETTINGS = StoreSettings(max_message_size=MAX_BODY_SIZE)
+HOST = encode_host(*SETTINGS.store_host)
+
+
+class Stage:
+    """A lane, and the memory around it."""
+
+    def __init__(self, size: int, allocated: int, *, visible: int = VISIBLE, clock: Any = lambda: NOW_MS) -> None:
+        self.obstacles: dict[str, Any] = {}
+        self.offsets: dict[tuple[str, int], int] = {}
+        self.page, self.segment = bytearray(64), bytearray(size)
+        words = memoryview(self.page).cast("q")
+
+        def publish(word: int, value: int) -> None:
+            words[word] = value
+
+        self.lane = native.Lane(
+            *(self.obstacles, self.offsets, Message, PutResult, PutStatus.PUT_OK, HOST, LANE_NEVER_TAKES),
+            *(MAX_BODY_SIZE, clock, threading.Lock(), self.page, APPENDED, visible, publish),
+        )
+        self.lane.end = BASE
+        self.lane.open(self.segment, BASE, allocated)
+
+    def learn(self, topic: str, queue_count: int = 4) -> None:
+        self.lane.learn(topic, topic.encode(), queue_count)
+
+    def state(self) -> tuple[Any, ...]:
+        self.lane.hand_over()
+        return (
+            *(bytes(self.segment), bytes(self.page), dict(self.offsets), dict(self.obstacles)),
+            *(self.lane.end, self.lane.appended_records, self.lane.taken, self.lane.last_store_timestamp_ms),
+        )
+
+
+def encoded(message: Message, result: PutResult) -> bytes:
+    """What the long way writes of a message that got this result."""
+    record = prepare(message, SETTINGS, 1 << 30)
+    buffer = bytearray(record.size)
+    born_ms = result.store_timestamp_ms if record.born_timestamp_ms is None else record.born_timestamp_ms
+    native.encode_record(
+        *(buffer, 0, record.magic, record.queue_id, record.flag, result.queue_offset, result.physical_offset),
+        *(record.sys_flag, born_ms, record.born_host, result.store_timestamp_ms, record.store_host),
+        *(record.reconsume_times, record.prepared_transaction_offset),
+        *(record.body, record.topic_raw, record.properties_raw),
+    )
+    return bytes(buffer)
+
+
+NUMBERS = (0, 0, 0, 1, -1, 1 << 31, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 63, True, None, 1.5)
+TEXTS = (
+    "",
+    "a",
+    "b c",
+    "é\U0001f600",
+    "\x01",
+    "\x02",
+    "\0",
+    "\ud800",
+    "x" * 200,
+    "y" * 4096,
+    None,
+    5,
+    b"z",
+    "k" * 4090,
+)
+
+
+def some_message(dice: random.Random) -> Message:
+    """Mostly ordinary; every now and then a value that is not."""
+
+    def text() -> Any:
+        return dice.choice(TEXTS) if dice.random() < 0.1 else "abcdefghij"[: dice.randrange(11)] or None
+
+    def number() -> Any:
+        return dice.choice(NUMBERS) if dice.random() < 0.05 else 0
+
+    body: Any = dice.randbytes(dice.choice((0, 1, 15, 16, 40, 257, MAX_BODY_SIZE)))
+    if dice.random() < 0.05:
+        body = dice.choice((bytearray(b"b"), "body", None, bytes(MAX_BODY_SIZE + 1)))
+    keys: Any = dice.choice(((), "", "k", ("k", text() or "l"), [text() or "k"], text() or "", ("k1", "k2", "k3")))
+    properties: Any = dice.choice((None, None, {}, {text() or "n": text() or "v"}, {"a": text() or "v", "b": "c"}))
+    if dice.random() < 0.05:
+        keys, properties = dice.choice(((None, None), ({"k"}, None), ((), {"WAIT": "false"}), ((), [1]), ((5,), {})))
+    message = Message(
+        topic=dice.choice(("orders", "orders", "ünï", "ünï", "unknown")),
+        body=body,
+        tags=text(),
+        keys=keys,
+        properties=properties,
+        queue_id=dice.choice((4, -1, None, 1 << 40, True)) if dice.random() < 0.05 else dice.randrange(4),
+        flag=number(),
+        uniq_key=text(),
+        born_timestamp_ms=dice.choice((None, None, number())),
+        sys_flag=number(),
+        reconsume_times=number(),
+        prepared_transaction_offset=number(),
+    )
+    if dice.random() < 0.05:
+        delattr(message, dice.choice(fields(Message)).name)
+    return message
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_written_and_what_is_not(seed: int) -> None:
+    dice = random.Random(seed)
+    taken = 0
+    for _ in range(60):
+        size = dice.randrange(6000)
+        stage = Stage(size, dice.randrange(size + 1))
+        for topic in ("orders", "ünï"):
+            stage.learn(topic)
+        for _ in range(40):
+            message, before = some_message(dice), stage.state()
+            result = stage.lane.put(message)
+            if result is None:
+                assert stage.state() == before
+                continue
+            taken += 1
+            place = before[4] - BASE
+            expected = bytearray(before[0])
+            expected[place : place + result.size] = encoded(message, result)
+            assert bytes(stage.segment) == expected
+            assert type(result) is PutResult
+            assert result.topic is message.topic
+            assert (result.status, result.queue_id, result.physical_offset, result.store_host_raw) == (
+                *(PutStatus.PUT_OK, message.queue_id, before[4], HOST),
+            )
+            after = stage.state()
+            assert after[4] == before[4] + result.size
+            assert after[2] == before[2] | {(message.topic, message.queue_id): result.queue_offset + 1}
+            assert result.queue_offset == before[2].get((message.topic, message.queue_id), 0)
+            assert stage.page[APPENDED * 8 : (VISIBLE + 1) * 8] == after[4].to_bytes(8, "little") * 2
+    assert taken > 150
+
+
+def test_the_last_byte_that_it_may_write() -> None:
+    """A record ends so that a filler fits behind it, below what is allocated, and never beyond."""
+    message = Message("orders", b"body", tags="t")
+    probe = Stage(1000, 1000)
+    probe.learn("orders")
+    result = probe.lane.put(message)
+    assert result is not None
+    size = result.size
+    for allocated in range(size + BLANK_SIZE + 3):
+        stage = Stage(allocated, allocated)
+        stage.learn("orders")
+        assert (stage.lane.put(message) is not None) is (allocated >= size + BLANK_SIZE)
+        assert stage.lane.put(message) is None
+        assert stage.lane.check_many((message,), 0) == (1 if allocated >= size + BLANK_SIZE else -1)
+
+
+def test_an_end_outside_of_the_segment() -> None:
+    for end in (-1, 0, BASE - 1, BASE + 1000, BASE + 1001, 1 << 62, (1 << 63) - 1):
+        stage = Stage(1000, 1000)
+        stage.learn("orders")
+        stage.lane.end = end
+        assert stage.lane.put(Message("orders", b"body")) is None
+        assert not any(stage.segment)
+
+
+def test_a_sequence_of_puts_is_one_of_appends_and_of_many() -> None:
+    messages = tuple(
+        Message("orders", bytes([i]) * i, "tag", f"k{i}", {"a": "b"}, i % 4, i, f"u{i}") for i in range(60)
+    )
+    one, each, many = Stage(20_000, 20_000), Stage(20_000, 20_000), Stage(20_000, 20_000)
+    for stage in (one, each, many):
+        stage.learn("orders")
+    results = [one.lane.put(message) for message in messages]
+    assert results == [
+        each.lane.append(m.topic, m.queue_id or 0, m.body, m.tags, m.keys, m.properties, m.uniq_key, m.flag, None)
+        for m in messages
+    ]
+    found: list[PutResult] = []
+    assert many.lane.check_many(messages, 0) == 60
+    assert many.lane.put_many(messages[:20], 0, found) == 20
+    assert many.lane.put_many(messages, 20, found) == 60
+    assert found == results
+    assert one.state() == each.state() == many.state()
+    assert many.lane.check_many((*messages, Message("orders", b"", queue_id=4)), 59) == -1
+    assert many.lane.put_many((*messages, Message("unknown", b"")), 60, found) == 60
+
+
+def test_many_stop_where_the_limit_is() -> None:
+    stage = Stage(1000, 1000)
+    stage.learn("orders")
+    messages = (Message("orders", bytes(100)),) * 20
+    found: list[PutResult] = []
+    assert stage.lane.check_many(messages, 0) == 20
+    assert stage.lane.put_many(messages, 0, found) == len(found) == 5
+    assert stage.lane.put_many(messages, 5, found) == 5
+    stage.obstacles["a test"] = True
+    assert stage.lane.check_many(messages, 0) == -1
+
+
+def test_store_times_never_run_backwards() -> None:
+    times = iter([5, 3, 3, 9, 9, 2])
+    stage = Stage(2000, 2000, clock=lambda: next(times))
+    stage.learn("orders")
+    results = [stage.lane.put(Message("orders", b"")) for _ in range(5)]
+    assert [result.store_timestamp_ms for result in results if result] == [5, 5, 5, 9, 9]
+    stage.lane.last_store_timestamp_ms = 100
+    last = stage.lane.put(Message("orders", b""))
+    assert last is not None
+    assert last.store_timestamp_ms == 100
+
+
+def test_under_sync_flush_nothing_is_visible_yet() -> None:
+    stage = Stage(1000, 1000, visible=-1)
+    stage.learn("orders")
+    assert stage.lane.put(Message("orders", b"")) is not None
+    assert stage.page[VISIBLE * 8 : (VISIBLE + 1) * 8] == bytes(8)
+    assert stage.page[APPENDED * 8 : (APPENDED + 1) * 8] == stage.lane.end.to_bytes(8, "little")
+
+
+def test_offsets_that_others_change_in_between() -> None:
+    """Between a hand-over and the next put the dict is anybody's."""
+    stage = Stage(4000, 4000)
+    stage.learn("orders", 2)
+    stage.offsets["orders", 1] = 7
+    found = []
+    for _ in range(3):
+        for queue_id in (0, 1):
+            result = stage.lane.put(Message("orders", b"", queue_id=queue_id))
+            assert result is not None
+            found.append(result.queue_offset)
+        stage.lane.hand_over()
+        stage.offsets["orders", 0] += 10
+    assert found == [0, 7, 11, 8, 22, 9]
+    stage.lane.hand_over()
+    stage.lane.forget("orders")
+    assert stage.lane.put(Message("orders", b"")) is None
+    stage.lane.forget("orders")
+    del stage.offsets["orders", 1]
+    stage.learn("orders", 2)
+    result = stage.lane.put(Message("orders", b"", queue_id=1))
+    assert result is not None
+    assert result.queue_offset == 0
+
+
+def test_a_topic_that_is_learnt_twice_counts_on() -> None:
+    stage = Stage(4000, 4000)
+    found = []
+    for count in (1, 5, 70_000, 3):
+        stage.learn("orders", count)
+        result = stage.lane.put(Message("orders", b"", queue_id=0))
+        assert result is not None
+        found.append(result.queue_offset)
+        last = stage.lane.put(Message("orders", b"", queue_id=min(count, 65_536) - 1))
+        assert last is not None
+        assert stage.lane.put(Message("orders", b"", queue_id=count)) is None
+    assert found == [0, 2, 3, 4]
+
+
+def test_the_bell_rings_once() -> None:
+    stage = Stage(4000, 4000)
+    stage.learn("orders")
+    silence = threading.Lock()
+    silence.acquire()
+    stage.lane.ring = silence.release
+    for _ in range(3):
+        assert stage.lane.put(Message("orders", b"")) is not None
+    assert not stage.lane.is_armed
+    assert not silence.locked()
+    stage.lane.is_armed = True
+    assert stage.lane.put(Message("orders", b"")) is not None  # rung already: no error of the put
+    assert not stage.lane.is_armed
+
+
+def test_one_put_in_sixteen_is_timed() -> None:
+    stage = Stage(8000, 8000)
+    stage.learn("orders")
+    times: list[float] = []
+    stage.lane.note = times.append
+    for _ in range(50):
+        assert stage.lane.put(Message("orders", b"")) is not None
+    assert len(times) == 3
+    assert all(isinstance(time_ms, float) and time_ms >= 0 for time_ms in times)
+
+
+def test_wrong_arguments() -> None:
+    stage = Stage(1000, 1000)
+    for base, allocated in ((-1, 5), (0, 1001), (0, -1)):
+        with pytest.raises(ValueError, match="base and allocated"):
+            stage.lane.open(stage.segment, base, allocated)
+    assert stage.lane.put(7) is None  # type: ignore[arg-type]
+    stage.lane.close()
+    stage.learn("orders")
+    assert stage.lane.put(Message("orders", b"")) is None
+
+
+def test_it_holds_and_lets_go() -> None:
+    """What it was given lives as long as it does, and not longer; in a cycle, too."""
+
+    class Ring:
+        def __call__(self) -> None: ...
+
+    stage = Stage(1000, 1000)
+    stage.learn("orders")
+    ring = Ring()
+    stage.lane.ring = ring
+    stage.obstacles["lane"] = stage.lane
+    topic = "a topic of its own"
+    stage.learn(topic)
+    references = sys.getrefcount(topic)
+    reference = weakref.ref(ring)
+    del ring
+    gc.collect()
+    assert reference() is not None
+    del stage
+    gc.collect()
+    assert reference() is None
+    assert sys.getrefcount(topic) < references
+
+
+def test_the_oracle_is_one() -> None:
+    """`encoded` refuses what cannot be put at all."""
+    with pytest.raises(InvalidMessageError):
+        prepare(Message("orders", b"", keys="a b"), SETTINGS, 1 << 30)
