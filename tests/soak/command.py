@@ -69,8 +69,6 @@ def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tupl
         ("cleanings", f"{ledger.cleanings}"),
         ("topics deleted", f"{ledger.deletions}"),
         ("views", f"{counts['views']} opened, {counts['looks']} looks, {counts['read']} messages read"),
-        ("late starts", f"{counts['late starts']}: a refreshed view began a queue before what retention had left"),
-        ("doubts", f"{counts['doubts']} looks of views that a new view did not bear out"),
         ("queries by key", f"{counts['queries']}"),
         ("sightings held to", f"{ledger.sightings}"),
         ("findings", f"{findings}"),

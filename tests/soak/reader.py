@@ -23,7 +23,6 @@ from tests.soak.checker import OWN
 from tests.soak.telling import Head, told_by
 from tests.support.cut_work import say
 
-DOUBTS_MAX = 50
 PAUSE_S = 0.03
 Queue = tuple[str, int]
 
@@ -40,9 +39,7 @@ class Follower:
         self._view: flightlog.ReadOnlyStore | None = None
         self._next: dict[Queue, int] = {}
         self._last: dict[tuple[Queue, int], Head] = {}
-        self._doubts = 0
-        """Looks in a row that found something wrong."""
-        self.counts = dict.fromkeys(("views", "looks", "read", "queries", "gone", "late starts", "doubts"), 0)
+        self.counts = dict.fromkeys(("views", "looks", "read", "queries", "gone"), 0)
 
     def look(self) -> None:
         try:
@@ -50,7 +47,6 @@ class Follower:
                 self._view = flightlog.open_read_only(self._path)
                 self.counts["views"] += 1
             self._look(self._view)
-            self._doubts = 0
             if self._dice.random() < 0.01:
                 self.close()
         except StoreNotFoundError:
@@ -59,12 +55,8 @@ class Follower:
             self.counts["gone"] += 1  # retention of another process; the answer is another view
             self.close()
         except (FlightlogError, WrongError, OSError) as e:
-            self.close()
-            self._doubts += 1
-            self.counts["doubts"] += 1
-            if self._doubts < DOUBTS_MAX:
-                return  # a view beside a writer that is just opening may see less for a moment; a new one is asked
             say({"trouble": repr(e)[:2000], "at": time.monotonic()})
+            self.close()
 
     def close(self) -> None:
         if self._view is not None:
@@ -90,11 +82,10 @@ class Follower:
             self._ask(view, key, message)
         if gaps:
             view.refresh()
-            refreshed, bounds = view.queues(), self._bounds_now()
+            bounds = view.queues()
             for queue, reached in gaps:
                 if bounds.get(queue, (reached, 0))[0] < reached and not queue[0].startswith(OWN):
                     raise WrongError(f"{queue}: messages before {reached} were passed over, and are there")
-                self.counts["late starts"] += refreshed.get(queue, (reached, 0))[0] < reached
         self.counts["looks"] += 1
 
     def _read(
@@ -121,17 +112,13 @@ class Follower:
         self._next[queue] = expected
         return last
 
-    def _bounds_now(self) -> dict[Queue, tuple[int, int]]:
-        """What a new view says of where queues begin; a refreshed one may be late with it."""
-        with flightlog.open_read_only(self._path) as now:
-            return now.queues()
-
     def _ask(self, view: flightlog.ReadOnlyStore, key: str, message: flightlog.StoredMessage) -> None:
         found = [m.physical_offset for m in view.query(message.topic, key).messages]
         self.counts["queries"] += 1
         if message.physical_offset in found or message.topic.startswith(OWN):
             return
-        first, _ = self._bounds_now().get((message.topic, message.queue_id), (0, 0))
+        view.refresh()
+        first, _ = view.queues().get((message.topic, message.queue_id), (0, 0))
         if first <= message.queue_offset:
             raise WrongError(f"key {key} finds {found}, not the message at {message.physical_offset}")
 
