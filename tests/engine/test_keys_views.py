@@ -13,6 +13,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.view_keys import ViewKeys
+from flightlog.store.disk import RealDisk, RealFile
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint
@@ -182,3 +183,29 @@ def test_the_usual_geometry_is_adopted_from_a_length_alone(
     assert len(list((killed / "index").iterdir())) > 3
     assert {path.stat().st_size for path in (killed / "index").iterdir()} == {40 + 5 * 4 + 20 * 20}
     assert_clean(killed)
+
+
+def test_an_index_file_that_goes_in_the_middle_of_the_first_query_is_done_without(
+    tmp_path: Path, keyed: ModuleType
+) -> None:
+    """Another writer opens the store: for a moment nobody can say that the index is ours, and every header is read."""
+    path, count = tmp_path / "store", 60
+    with flightlog.open(path, keyed.settings()) as store:
+        store.put_many(keyed.messages(0, count))
+    (path / "abort").write_bytes(b"another one")
+    oldest = min((path / "index").iterdir())
+
+    class RemovingDisk(RealDisk):
+        looks = 0
+
+        def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+            if path == oldest:
+                self.looks += 1
+                if self.looks == 3:  # after those at its size and its last entry
+                    oldest.unlink()
+            return super().open(path, writable=writable, create=create)
+
+    disk = RemovingDisk()
+    with flightlog.open_read_only(path, disk=disk) as view:
+        keyed.check(view, count)
+    assert disk.looks > 3 and not oldest.exists()
