@@ -7,7 +7,7 @@ from collections.abc import Callable
 from ..index.dispatch import dispatch
 from ..index.dispatch_rules import DispatchCount, DispatchRules
 from ..index.key_entries import KeyEntries, key_entries
-from ..index.queue_table import QueueTable, last_entry
+from ..index.queue_table import Queue, QueueTable, last_entry
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from ..store.deleted_topics import DeletedTopics
 from ..store.inner_batch import inner_count
@@ -53,8 +53,18 @@ def forget_beyond(table: QueueTable, start: int, count: DispatchCount) -> None:
         if known_end is None:
             last = last_entry(queue)  # None: the queue is empty, or retention has just removed the file of that entry
             is_before = last is None or (last.is_valid and last.physical_offset < start)
-            known_end = queue.end if is_before else queue.first_at_or_after(start)
+            known_end = queue.end if is_before else _end_before(queue, start)
         queue.truncate(known_end)
+
+
+def _end_before(queue: Queue, start: int) -> int:
+    """One past the last entry of a record before physical `start`. Entries that retention of another process removes
+    meanwhile are of such records."""
+    while True:
+        end = queue.first_at_or_after(start)
+        queue.skip_removed()
+        if end >= queue.min_index:
+            return end
 
 
 def is_entry_of(message: StoredMessage, key: QueueKey, queue_offset: int) -> bool:

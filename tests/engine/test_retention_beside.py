@@ -245,6 +245,18 @@ def test_entries_before_what_is_scanned_stay_when_the_last_file_of_their_queue_g
     assert queue.end == 25
 
 
+def test_an_end_that_is_searched_for_lies_behind_the_files_that_go_meanwhile(tmp_path: Path) -> None:
+    """A writer that is ahead of what a view may see has more in the queue, and has removed what was before."""
+    with flightlog.open(tmp_path, StoreSettings(segment_size=8192, queue_file_entries=10)) as store:
+        results = store.put_many(flightlog.Message("quiet", b"x") for _ in range(25))
+    table = QueueTable(RealDisk(), tmp_path, 10, in_memory=True)
+    table.load(thorough=True)
+    for file in sorted((tmp_path / "consumequeue" / "quiet" / "0").iterdir())[:2]:
+        file.unlink()
+    forget_beyond(table, results[22].physical_offset, DispatchCount())
+    assert [(queue.min_index, queue.end) for queue in table.values()] == [(20, 22)]
+
+
 def numbers(messages: list[Any]) -> list[int]:
     return [int(message.body[:6]) for message in messages]
 
