@@ -17,7 +17,7 @@ from flightlog.index.consume_queue import ConsumeQueue
 from flightlog.index.queue_sync import Unsynced
 from flightlog.index.queue_unit import FILLER, UNIT_DTYPE, decode_units
 from flightlog.store.disk import RealDisk
-from flightlog.store.errors import SegmentLengthError
+from flightlog.store.errors import FileGoneError, SegmentLengthError
 
 ENTRIES = 10
 
@@ -282,16 +282,19 @@ def test_files_without_entries_behind_the_end(empty: int, thorough: bool, tmp_pa
 
 @pytest.mark.parametrize("thorough", [True, False])
 @pytest.mark.parametrize("files", [1, 2])
-def test_a_last_file_that_goes_while_the_queue_is_loaded(
+def test_files_are_listed_anew_where_one_of_them_goes_meanwhile(
     files: int, thorough: bool, support: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    """Retention of another process, or a deletion: the queue ends before it, and nothing is raised."""
+    """Its start must not be taken for the queue's end. One that stays in the list and cannot be opened is told."""
     queue_at(tmp_path).put(0, units(*range(1, files * ENTRIES + 1)))
     disk = support("disks").FaultyDisk()
-    disk.fail("open", f"{(files - 1) * 200:020d}", errno.ENOENT)
+    fault = disk.fail("open", f"{(files - 1) * 200:020d}", errno.ENOENT, times=1)
     queue = ConsumeQueue(disk, tmp_path, ENTRIES)
     queue.load(thorough=thorough)
-    assert queue.end == (files - 1) * ENTRIES
+    assert (fault.hits, queue.end, places(queue)) == (1, files * ENTRIES, [*range(1, files * ENTRIES + 1)])
+    disk.fail("open", f"{(files - 1) * 200:020d}", errno.ENOENT)
+    with pytest.raises(FileGoneError):
+        queue.load(thorough=thorough)
 
 
 def test_old_files_go_and_the_last_one_stays(tmp_path: Path) -> None:
