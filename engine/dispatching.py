@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from ..index.dispatch import dispatch
 from ..index.dispatch_rules import DispatchCount, DispatchRules
-from ..index.key_entries import KeyEntries, key_entries
+from ..index.key_entries import KeyEntries
 from ..index.queue_table import Queue, QueueTable, last_entry
 from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from ..store.deleted_topics import DeletedTopics
@@ -40,9 +40,9 @@ def dispatch_range(
     to `put_keys`."""
     for segment, first, last in reader.segments_between(start, stop):
         for piece, rows in reader.scan(segment, first, last, check_crc=False, mapped=mapped):
-            dispatch(piece, rows, rules, table, count)
+            keys = dispatch(piece, rows, rules, table, count)
             if put_keys is not None:
-                put_keys(key_entries(piece, rows))
+                put_keys(keys)
 
 
 def forget_beyond(table: QueueTable, start: int, count: DispatchCount) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..index.key_entries import KeyEntries, key_entries
+from ..index.key_entries import KeyEntries
+from ..index.listing import key_entries
 from ..store.frame import WalkEnd
 from ..store.log_reader import LogReader
 from ..store.salvage import next_intact

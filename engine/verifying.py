@@ -120,7 +120,7 @@ class _QueueCheck:
                     for key, entries in queue_entries(piece, rows, self._rules).items():
                         if batches.is_batch_queue(key):
                             continue
-                        self._compare(key, np.array(entries.indexes), np.array(entries.units, dtype=UNIT_DTYPE))
+                        self._compare(key, entries.indexes, entries.units)
         batches.run(whole, dispatched, is_live=is_live)
         for key, (first, wrong) in sorted(self._wrong.items()):
             queue = self._queues.get(key)

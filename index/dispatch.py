@@ -7,7 +7,9 @@ each light queue that its properties name (store/light_queues.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +18,11 @@ from ..store.frame import Rows
 from ..store.light_queues import light_places
 from ..store.queue_offsets import QueueKey
 from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
-from ..store.sys_flag import INNER_BATCH, has_queue_entry
 from .batch_dispatch import dispatch_batches
 from .batch_queue import BatchQueue
 from .dispatch_rules import DispatchCount, DispatchRules
+from .key_entries import KeyEntries
+from .listing import Listing, list_records
 from .queue_table import Queue, QueueTable, same_entries
 from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 
@@ -30,86 +33,150 @@ MAX_FILLER = 1 << 16
 queue begins anew."""
 
 
-@dataclass
+@dataclass(slots=True)
 class QueueEntries:
     """Entries of one queue, in the order of the log."""
 
-    indexes: list[int] = field(default_factory=list)
-    units: list[tuple[int, int, int]] = field(default_factory=list)
-    store_timestamps_ms: list[int] = field(default_factory=list)
+    rows: Rows
+    """Of a walk; they are reused at its next step."""
+    row_numbers: NDArray[np.int32]
+    """The row that each entry comes from."""
+    units: Units
+    known_indexes: NDArray[np.int64] | None = None
+    """Where they are not what stands in the rows."""
+    is_run: bool = False
+    """Whether each index is known to be one above that before."""
+
+    @property
+    def indexes(self) -> NDArray[np.int64]:
+        if self.known_indexes is not None:
+            return self.known_indexes
+        return self.rows["queue_offset"][self.row_numbers].astype(np.int64, copy=False)
+
+    @property
+    def store_timestamps_ms(self) -> NDArray[np.int64]:
+        return self.rows["store_timestamp_ms"][self.row_numbers].astype(np.int64, copy=False)
+
+    def runs(self) -> Iterator[tuple[int, QueueEntries]]:
+        """Entries with consecutive indexes, and the first index of each such run; an ordinary log has one."""
+        if self.is_run and self.known_indexes is None:
+            yield int(self.rows["queue_offset"][self.row_numbers[0]]), self
+            return
+        indexes = self.indexes
+        follows = (np.diff(indexes) == 1) & (indexes[1:] > indexes[:-1])
+        for run in np.split(np.arange(len(indexes)), np.flatnonzero(~follows) + 1):
+            yield int(indexes[run[0]]), self.part(run)
+
+    def part(self, chosen: NDArray[Any]) -> QueueEntries:
+        known = self.known_indexes
+        return QueueEntries(
+            self.rows, self.row_numbers[chosen], self.units[chosen], None if known is None else known[chosen]
+        )
 
 
-def queue_entries(piece: bytes | memoryview, rows: Rows, rules: DispatchRules) -> dict[QueueKey, QueueEntries]:
-    """The entries of the records in `rows`, by queue.
+def queue_entries(
+    piece: bytes | memoryview, rows: Rows, rules: DispatchRules, listing: Listing | None = None
+) -> dict[QueueKey, QueueEntries]:
+    """The entries of the records in `rows`, by queue; `listing` is theirs, if it is there already.
 
     Left out: prepared and rollback records; records of deleted topics; inner batches, which have queues of another
     shape; and topics that cannot name a folder, which only a hostile file has.
     """
+    if listing is None:
+        listing = list_records(piece, rows, rules.schedule_topic.encode())
     found: dict[QueueKey, QueueEntries] = {}
-    topics: dict[bytes, str] = {}
-    has_deleted = bool(rules.deleted)
-    for row in rows.tolist():
-        sys_flag = row[14]
-        if not has_queue_entry(sys_flag) or sys_flag & INNER_BATCH:
+    stop = 0
+    for _, first_row, queue_id, count, is_run in listing.queues:
+        start, stop = stop, stop + count
+        row = rows[first_row]
+        topic_at = int(row["topic_position"])
+        topic = bytes(piece[topic_at : topic_at + int(row["topic_size"])]).decode("utf-8", "replace")
+        if not is_safe_topic(topic):
             continue
+        entries = QueueEntries(rows, listing.row_numbers[start:stop], listing.units[start:stop], is_run=bool(is_run))
+        if rules.deleted and (below := rules.deleted.below(topic)):
+            entries = entries.part(entries.units["physical_offset"] >= below)
+        if len(entries.units):
+            found[topic, queue_id] = entries
+    if len(listing.apart):
+        for key, apart in _entries_apart(piece, rows, listing.apart, rules).items():
+            known = found.get(key)
+            found[key] = apart if known is None else _merged(known, apart)
+    return found
+
+
+def _entries_apart(
+    piece: bytes | memoryview, rows: Rows, numbers: NDArray[np.int32], rules: DispatchRules
+) -> dict[QueueKey, QueueEntries]:
+    """The entries of rows that were left apart: their third field may be a time, light queues may list them, and of
+    several spellings their topics may be one."""
+    found: dict[QueueKey, list[tuple[int, int, tuple[int, int, int]]]] = {}
+    for number, row in zip(numbers.tolist(), rows[numbers].tolist(), strict=True):
         topic_at, properties_at = row[7], row[8]
-        topic_raw = bytes(piece[topic_at : topic_at + row[17]])
-        topic = topics.get(topic_raw)
-        if topic is None:
-            topic = topics[topic_raw] = topic_raw.decode("utf-8", "replace")
-        key = (topic, row[12])
-        entries = found.get(key)
-        if entries is None:
-            if not is_safe_topic(topic) or row[12] < 0:
-                continue
-            entries = found[key] = QueueEntries()
+        topic = bytes(piece[topic_at : topic_at + row[17]]).decode("utf-8", "replace")
+        if not is_safe_topic(topic):
+            continue
         properties_raw = bytes(piece[properties_at : properties_at + row[18]])
         unit = (row[1], row[9], rules.tags_code(topic, properties_raw, row[4]))
-        if not has_deleted or row[1] >= rules.deleted.below(topic):
-            entries.indexes.append(row[2])
-            entries.units.append(unit)
-            entries.store_timestamps_ms.append(row[4])
+        if row[1] >= rules.deleted.below(topic):
+            found.setdefault((topic, row[12]), []).append((number, row[2], unit))
         for light_key, light_offset in light_places(topic, properties_raw):
             if is_safe_topic(light_key[0]) and light_offset <= MAX_QUEUE_OFFSET:
-                light = found.setdefault(light_key, QueueEntries())
-                light.indexes.append(light_offset)
-                light.units.append(unit)
-                light.store_timestamps_ms.append(row[4])
-    return {key: entries for key, entries in found.items() if entries.indexes} if has_deleted else found
+                found.setdefault(light_key, []).append((number, light_offset, unit))
+    return {
+        key: QueueEntries(
+            rows,
+            np.array([number for number, _, _ in entries], np.int32),
+            np.array([unit for _, _, unit in entries], UNIT_DTYPE),
+            np.array([index for _, index, _ in entries], np.int64),
+        )
+        for key, entries in found.items()
+    }
+
+
+def _merged(one: QueueEntries, other: QueueEntries) -> QueueEntries:
+    """Entries of one queue, from different rows, in the order of the log."""
+    numbers = np.concatenate((one.row_numbers, other.row_numbers))
+    both = QueueEntries(
+        one.rows,
+        numbers,
+        np.concatenate((one.units, other.units)).astype(UNIT_DTYPE, copy=False),
+        np.concatenate((one.indexes, other.indexes)),
+    )
+    return both.part(np.argsort(numbers, kind="stable"))
 
 
 def dispatch(
     piece: bytes | memoryview, rows: Rows, rules: DispatchRules, table: QueueTable, count: DispatchCount
-) -> None:
-    """Put the records' entries into their queues. An entry that is there and equal is left alone."""
-    dispatch_batches(piece, rows, rules, table, count)
-    for key, entries in queue_entries(piece, rows, rules).items():
+) -> KeyEntries:
+    """Put the records' entries into their queues, and return their keys. An entry that is there and equal is left
+    alone."""
+    listing = list_records(piece, rows, rules.schedule_topic.encode())
+    if listing.batch_count:
+        dispatch_batches(piece, rows, rules, table, count)
+    for key, entries in queue_entries(piece, rows, rules, listing).items():
         queue = table.get_or_create(key)
         if isinstance(queue, BatchQueue):
             continue  # only inner batches have entries there
-        indexes = np.array(entries.indexes, dtype=np.int64)
-        units = np.array(entries.units, dtype=UNIT_DTYPE)
-        # Runs of consecutive indexes; an ordinary log has one.
-        for run in np.split(np.arange(len(indexes)), np.flatnonzero(np.diff(indexes) != 1) + 1):
-            start = int(indexes[run[0]])
+        for start, run in entries.runs():
             if start < 0:
                 continue
             if start > queue.end:
-                physical_offset = int(units[run[0]]["physical_offset"])
+                physical_offset = int(run.units["physical_offset"][0])
                 end = queue.end
                 if not _can_follow(queue, start, physical_offset, count.log_start):
                     count.impossible.append((physical_offset, start))
                     continue
                 count.gaps.setdefault(key, end)
             count.starts[key] = min(count.starts.get(key, start), start)
-            count.ends[key] = start + len(run)
-            times = np.array(entries.store_timestamps_ms[run[0] : run[-1] + 1], dtype=np.int64)
-            put = _put_missing(queue, start, units[run[0] : run[-1] + 1], times)
+            count.ends[key] = start + len(run.units)
+            put = _put_missing(queue, start, run)
             if len(put):
                 count.entries += len(put)
                 count.first_put = min(
                     int(put["physical_offset"][0]), INT64_MAX if count.first_put is None else count.first_put
                 )
+    return listing.keys
 
 
 def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start: int) -> bool:
@@ -129,16 +196,17 @@ def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start
     return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE
 
 
-def _put_missing(queue: Queue, start: int, units: Units, store_timestamps_ms: NDArray[np.int64]) -> Units:
+def _put_missing(queue: Queue, start: int, run: QueueEntries) -> Units:
     """Put what the queue does not say already; returns those entries."""
+    units, same = run.units, 0
     known = min(queue.end - start, len(units))
     if known > 0 and start >= queue.min_index:
         there = queue.units(start, known)
-        same = 0
         if len(there) == known:
             differs = np.flatnonzero(~same_entries(queue, there, units[:known]))
             same = int(differs[0]) if len(differs) else known
-        start, units, store_timestamps_ms = start + same, units[same:], store_timestamps_ms[same:]
+        units = units[same:]
     if len(units):
-        queue.put(start, units, store_timestamps_ms)
+        times = run.store_timestamps_ms[same:] if queue.extension is not None else None
+        queue.put(start + same, units, times)
     return units

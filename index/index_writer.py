@@ -21,13 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..store import native
 from ..store.disk import Disk, DiskFile
 from ..store.errors import IndexFileGoneError
 from .index_file import (
-    ENTRY,
     ENTRY_DTYPE,
     FIRST_ENTRY,
-    MAX_TIME_DIFF_S,
     IndexGeometry,
     IndexHeader,
     IndexState,
@@ -36,19 +35,13 @@ from .index_file import (
 from .index_reader import IndexFile
 from .index_slots import (
     HEADER_SLOTS,
-    SLOTS_A_PAGE,
     Slots,
     encode_slots,
-    link,
     load_slots,
-    page_of,
     page_range,
     pages_in,
 )
 from .key_entries import KeyEntries
-
-FEW_KEYS = 64
-"""Up to here plain Python is faster than numpy."""
 
 
 @dataclass
@@ -74,9 +67,10 @@ class _Put(NamedTuple):
     """Entries that are on disk: what memory is to say of them."""
 
     header: IndexHeader
-    slots: list[int] | NDArray[np.int32]
-    heads: list[int] | NDArray[np.int32]
-    """By slot in `slots`: its newest entry."""
+    in_slot: NDArray[np.int32]
+    """The slot of each entry."""
+    first: int
+    """Number of the first of them."""
 
 
 class ActiveIndexFile(IndexFile):
@@ -120,7 +114,7 @@ class ActiveIndexFile(IndexFile):
     def put(self, keys: KeyEntries) -> None:
         """Append entries, at most `room`, to a settled file. Raises DiskFullError and DiskError; none is put then."""
         self._ensure_slots()
-        self._noted = self._write_few(keys) if len(keys) <= FEW_KEYS else self._write_many(keys)
+        self._noted = self._write(keys)
         self.settle()
 
     def settle(self) -> None:
@@ -128,60 +122,27 @@ class ActiveIndexFile(IndexFile):
         noted = self._noted
         if noted is None:
             return
-        header, changed, heads = noted
-        self.live = header
-        if isinstance(changed, list):
-            slots, stamps = self._slots_view, self._stamps_view
-            for slot, head in zip(changed, heads, strict=True):
-                slots[slot] = head
-                stamps[(HEADER_SLOTS + slot) // SLOTS_A_PAGE] = head  # page_of, without the call
-        else:
-            assert self._slots is not None
-            self._slots[changed] = heads
-            # Ascending, and of several in one page the last one stays.
-            self._stamps[page_of(changed)] = heads
+        self.live = noted.header
+        native.set_heads(noted.first, HEADER_SLOTS, noted.in_slot, self._slots_view, self._stamps_view)
         self._noted = None
 
-    def _write_few(self, keys: KeyEntries) -> _Put:
-        begin_ms, _, begin_offset, _, used, first = self.live
-        slots, slot_count = self._slots_view, self.geometry.slots
-        heads: dict[int, int] = {}
-        parts, number = [], first
-        columns = keys.key_hash.tolist(), keys.physical_offset.tolist(), keys.store_timestamp_ms.tolist()
-        for key_hash, physical_offset, time_ms in zip(*columns, strict=True):
-            slot = key_hash % slot_count
-            previous = heads.get(slot) or slots[slot]
-            parts.append(ENTRY.pack(key_hash, physical_offset, time_difference_s(time_ms, begin_ms), previous))
-            if number == FIRST_ENTRY:
-                begin_ms, begin_offset = time_ms, physical_offset
-            used += previous == 0
-            heads[slot] = number
-            number += 1
-        self._open_writable().write(self.geometry.entry_position(first), b"".join(parts))
-        header = IndexHeader(begin_ms, time_ms, begin_offset, physical_offset, used, number)
-        return _Put(header, list(heads), list(heads.values()))
-
-    def _write_many(self, keys: KeyEntries) -> _Put:
-        header, slots = self.live, self._slots
-        assert slots is not None
-        first, count = header.next_entry, len(keys)
-        in_slot = keys.key_hash % np.int32(self.geometry.slots)
-        numbers = np.arange(first, first + count, dtype=np.int32)
-        previous, is_last = link(in_slot, numbers, slots)
+    def _write(self, keys: KeyEntries) -> _Put:
+        header, first, count = self.live, self.live.next_entry, len(keys)
         begin_ms, begin_offset = header.begin_timestamp_ms, header.begin_physical_offset
+        first_ms, last_ms = int(keys.store_timestamp_ms[0]), int(keys.store_timestamp_ms[-1])
+        if first == FIRST_ENTRY:
+            begin_ms, begin_offset = first_ms, int(keys.physical_offset[0])
         entries: NDArray[Any] = np.empty(count, ENTRY_DTYPE)
-        entries["key_hash"], entries["physical_offset"] = keys.key_hash, keys.physical_offset
-        if first == FIRST_ENTRY:
-            begin_ms, begin_offset = int(keys.store_timestamp_ms[0]), int(keys.physical_offset[0])
-        entries["time_diff_s"] = time_differences_s(keys.store_timestamp_ms, begin_ms)
-        if first == FIRST_ENTRY:
-            entries["time_diff_s"][0] = time_difference_s(begin_ms, header.begin_timestamp_ms)
-        entries["previous"] = previous
+        in_slot = np.empty(count, np.int32)
+        used = header.slot_count + native.link_keys(
+            *(first, begin_ms, self._slots_view, keys.key_hash, keys.physical_offset, keys.store_timestamp_ms),
+            *(entries, in_slot),
+        )
+        if first == FIRST_ENTRY:  # its time counts from what the header said before
+            entries["time_diff_s"][0] = time_difference_s(first_ms, header.begin_timestamp_ms)
         self._open_writable().write(self.geometry.entry_position(first), entries.tobytes())
-        used = header.slot_count + int(np.count_nonzero(previous == 0))
-        last_ms, last_offset = int(keys.store_timestamp_ms[-1]), int(keys.physical_offset[-1])
-        new_header = IndexHeader(begin_ms, last_ms, begin_offset, last_offset, used, first + count)
-        return _Put(new_header, in_slot[is_last], numbers[is_last])
+        last_offset = int(keys.physical_offset[-1])
+        return _Put(IndexHeader(begin_ms, last_ms, begin_offset, last_offset, used, first + count), in_slot, first)
 
     def _open_writable(self) -> DiskFile:
         if self._file is None:
@@ -254,13 +215,6 @@ class ActiveIndexFile(IndexFile):
             if self._file is not None:
                 self._file.close()
                 self._file = None
-
-
-def time_differences_s(times_ms: NDArray[np.int64], begin_ms: int) -> NDArray[np.int64]:
-    """`time_difference_s` of many."""
-    if begin_ms <= 0:
-        return np.zeros(len(times_ms), np.int64)
-    return np.clip((times_ms - begin_ms) // 1000, 0, MAX_TIME_DIFF_S)
 
 
 def index_file_gone(path: Path) -> IndexFileGoneError:

@@ -59,6 +59,12 @@ if TYPE_CHECKING:
         int,
     ]
 
+    ListRows = Callable[
+        [Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], tuple[int, int, int, int, int]
+    ]
+    LinkKeys = Callable[[int, int, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], int]
+    SetHeads = Callable[[int, int, Buffer, Buffer, Buffer], None]
+
 __all__ = [
     "NAME",
     "KernelUnavailableError",
@@ -69,8 +75,11 @@ __all__ = [
     "encode_record",
     "entry_rows",
     "gather",
+    "link_keys",
+    "list_rows",
     "masked_crc32",
     "messages",
+    "set_heads",
     "take_apart",
     "use",
     "walk",
@@ -184,6 +193,42 @@ stand in every result; `special_names` of properties are not the lane's; `clock`
 kernel publishes the end into two words of the buffer `page`, the twin through `publish`; a `visible` of -1: into one.
 """
 
+list_rows: ListRows
+"""(buffer, rows, apart_topic, units, row_numbers, queues, key_hashes, key_offsets, key_times) -> (units, rows apart,
+queues, keys, inner batches): how many there are of each
+
+What consume queues and the key index are to say of the records of a walk's `rows` over `buffer`. `units` gets each
+queue's entries as they lie in its file, one queue behind the other; `row_numbers` (int32) the row of each of them, and
+behind those the rows apart; `queues` a `listing.QUEUE_DTYPE` each. These three have room for one a row. The keys come
+in the order of the rows: `key_hashes` int32, `key_offsets` and `key_times` (physical offset and store time of the
+record) int64. Where there are more keys than `key_hashes` has room for, the rest is only counted. Columns have the byte
+order of the host.
+
+A row is apart, and its entries are not made, if its topic is `apart_topic` or not ASCII, or if it says that light
+queues list it. Inner batches, prepared and rollback records and negative queue ids have no entries at all; rollback
+records have no keys. ValueError if topic or properties of a row lie outside of `buffer`, or if a buffer that is written
+to shares memory with another.
+"""
+
+link_keys: LinkKeys
+"""(first, begin_timestamp_ms, slots, key_hashes, key_offsets, key_times, entries, in_slot) -> slots that were empty
+
+Writes the entry of each key, 20 bytes as they lie in an index file, and the slot of each key (int32). Entries are
+numbered from `first` on; an entry names as its previous one the last before it in its slot, be it of this call or what
+`slots` (int32, which is only read) says. Times count from `begin_timestamp_ms`, as `index_file.time_difference_s`. The
+columns are as those of `list_rows`. ValueError if their lengths differ, if a number would leave 1 to 2**31 - 1, and if
+a buffer that is written to shares memory with another.
+"""
+
+set_heads: SetHeads
+"""(first, slots_before, in_slot, slots, stamps) -> None
+
+Makes entries `first`, `first` + 1 and so on the heads of the slots in `in_slot`; of several in one slot the last one
+stays. `stamps` gets the same by page of 1,024 slots, the first page beginning `slots_before` slots before slot 0. All
+are int32 columns of the host's byte order. ValueError for a slot outside of `slots` or without a page, and as
+`link_keys`.
+"""
+
 
 def available() -> tuple[str, ...]:
     """The names that `use` accepts here; the first is the faster."""
@@ -202,6 +247,7 @@ def use(name: str) -> None:
     """
     global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global messages, entry_rows, decode_properties, take_apart
+    global list_rows, link_keys, set_heads
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -215,6 +261,7 @@ def use(name: str) -> None:
     messages, entry_rows, take_apart = module.messages, module.entry_rows, module.take_apart
     decode_properties = module.decode_properties
     Lane = module.Lane
+    list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")

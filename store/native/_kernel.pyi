@@ -85,3 +85,27 @@ def entry_rows(
     /,
 ) -> tuple[int, int]: ...
 def take_apart(rest: Buffer, names: tuple[str, ...], message: object, /) -> None: ...
+def list_rows(
+    buffer: Buffer,
+    rows: Buffer,
+    apart_topic: Buffer,
+    units: Buffer,
+    row_numbers: Buffer,
+    queues: Buffer,
+    key_hashes: Buffer,
+    key_offsets: Buffer,
+    key_times: Buffer,
+    /,
+) -> tuple[int, int, int, int, int]: ...
+def link_keys(
+    first: int,
+    begin_timestamp_ms: int,
+    slots: Buffer,
+    key_hashes: Buffer,
+    key_offsets: Buffer,
+    key_times: Buffer,
+    entries: Buffer,
+    in_slot: Buffer,
+    /,
+) -> int: ...
+def set_heads(first: int, slots_before: int, in_slot: Buffer, slots: Buffer, stamps: Buffer, /) -> None: ...

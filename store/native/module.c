@@ -11,6 +11,7 @@
 #include "crc32.h"
 #include "module_columns.h"
 #include "module_lane.h"
+#include "module_listing.h"
 #include "module_messages.h"
 #include "walk.h"
 
@@ -191,6 +192,14 @@ static PyMethodDef methods[] = {
      "(rows filled, bytes of bodies copied) of the leading entries."},
     {"take_apart", (PyCFunction)(void (*)(void))py_take_apart, METH_FASTCALL,
      "take_apart(rest, names, message, /)\n--\n\nSets what a record without its body says."},
+    {"list_rows", (PyCFunction)(void (*)(void))py_list_rows, METH_FASTCALL,
+     "list_rows(buffer, rows, apart_topic, units, row_numbers, queues, key_hashes, key_offsets, key_times, /)\n--\n\n"
+     "(units, rows apart, queues, keys, inner batches)"},
+    {"link_keys", (PyCFunction)(void (*)(void))py_link_keys, METH_FASTCALL,
+     "link_keys(first, begin_timestamp_ms, slots, key_hashes, key_offsets, key_times, entries, in_slot, /)\n--\n\n"
+     "Writes an entry for each key; returns how many slots were empty."},
+    {"set_heads", (PyCFunction)(void (*)(void))py_set_heads, METH_FASTCALL,
+     "set_heads(first, slots_before, in_slot, slots, stamps, /)\n--\n\nMakes entries the heads of their slots."},
     {NULL, NULL, 0, NULL},
 };
 

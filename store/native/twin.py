@@ -9,6 +9,8 @@ from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, walk_places
 from .twin_encode import encode_record
 from .twin_lane import Lane
+from .twin_links import link_keys, set_heads
+from .twin_listing import list_rows
 from .twin_messages import decode_properties, entry_rows, messages, take_apart
 from .twin_walk import walk
 
@@ -22,8 +24,11 @@ __all__ = [
     "encode_record",
     "entry_rows",
     "gather",
+    "link_keys",
+    "list_rows",
     "masked_crc32",
     "messages",
+    "set_heads",
     "take_apart",
     "walk",
     "walk_places",

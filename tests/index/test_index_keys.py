@@ -9,13 +9,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flightlog.index import key_entries as module
 from flightlog.index.index_file import key_hash
-from flightlog.index.key_entries import KeyEntries, index_keys, key_entries
-from flightlog.index.key_hashes import hash_key, hash_text, hash_texts
+from flightlog.index.key_entries import KeyEntries
+from flightlog.index.listing import key_entries
 from flightlog.store import native
 from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.java_hash import java_hash
+from flightlog.store.native import twin_listing
+from flightlog.store.native.twin_hashes import hash_key, hash_text, hash_texts
+from flightlog.store.native.twin_listing import index_keys
 from flightlog.store.properties import decode_properties, split_keys
 
 HOST = bytes.fromhex("0a000001 0000d431")
@@ -88,11 +90,18 @@ def as_list(keys: KeyEntries) -> list[tuple[int, int, int]]:
 
 def check(records: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
     raw, rows = log_of(records)
-    for few in (0, 1_000_000):
+    before = native.NAME
+    for kernel, few in (("c", 0), ("pure", 0), ("pure", 1_000_000)):
+        if kernel not in native.available():
+            continue
         with monkeypatch.context() as patch:
-            patch.setattr(module, "FEW_RECORDS", few)
-            assert as_list(key_entries(raw, rows)) == expected(rows, records)
-            assert as_list(key_entries(memoryview(raw), rows)) == expected(rows, records)
+            patch.setattr(twin_listing, "FEW_ROWS", few)
+            native.use(kernel)
+            try:
+                assert as_list(key_entries(raw, rows)) == expected(rows, records)
+                assert as_list(key_entries(memoryview(raw), rows)) == expected(rows, records)
+            finally:
+                native.use(before)
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def swaps_two_queue_entries(patch: pytest.MonkeyPatch) -> None:
         found = real(*arguments)
         for entries in found.values():
             if len(entries.units) > 2:
-                entries.units[0], entries.units[1] = entries.units[1], entries.units[0]
+                entries.units[[0, 1]] = entries.units[[1, 0]]
         return found
 
     patch.setattr(dispatch, "queue_entries", spoilt)

@@ -15,7 +15,7 @@ from flightlog.engine.dispatching import dispatch_rules
 from flightlog.index.batch_dispatch import batch_entries
 from flightlog.index.dispatch import queue_entries
 from flightlog.index.index_file import key_hash
-from flightlog.index.key_entries import key_entries
+from flightlog.index.listing import key_entries
 from flightlog.store import native
 from flightlog.store.crc_property import check_crc_properties
 from flightlog.store.errors import CorruptBodyError
@@ -91,7 +91,7 @@ def _check_keys(raw: bytes, rows: Any) -> None:
     listed = {(row[1], row[9]) for row in rows.tolist() if has_queue_entry(row[14])}
     for key, entries in queue_entries(raw, rows, RULES).items():
         assert "/" not in key[0] and key[0] not in ("", ".", "..")
-        assert {unit[:2] for unit in entries.units} <= listed
+        assert {unit[:2] for unit in entries.units.tolist()} <= listed
     for units in batch_entries(raw, rows, RULES).values():
         assert set(units["physical_offset"].tolist()) <= {place for place, _ in listed}
     expected: list[tuple[int, int]] = []

@@ -16,7 +16,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.java_hash import java_hash
+from ..java_hash import java_hash
 
 MODULUS_MASK = 0xFFFFFFFF
 MOST_UNITS = 1 << 15
@@ -54,6 +54,10 @@ def hash_text(raw: bytes) -> int:
 
 topic_hash = lru_cache(maxsize=4096)(hash_text)
 """`hash_text` of a topic: few texts, asked for again and again."""
+
+
+tag_hash = lru_cache(maxsize=4096)(hash_text)
+"""The same of a tag."""
 
 
 def text_length(raw: bytes) -> int:

@@ -1,0 +1,63 @@
+"""What queues and the key index are to say of the records of a walk, from one look at each of them.
+
+One rule for a live store, for recovery and for the read-only view: `native.list_rows` states it, dispatch.py adds the
+records that it leaves apart.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..store import native
+from ..store.frame import Rows
+from ..store.listing import QUEUE_DTYPE
+from .key_entries import KeyEntries
+from .queue_unit import UNIT_DTYPE, Units
+
+KEYS_A_ROW = 3
+"""Room for so many is made first: a uniq key and a key or two are usual."""
+
+
+class Listing(NamedTuple):
+    """See `native.list_rows`. Rows are named by their numbers."""
+
+    units: Units
+    row_numbers: NDArray[np.int32]
+    apart: NDArray[np.int32]
+    """Rows whose queue entries are not among these."""
+    queues: list[tuple[int, int, int, int, int]]
+    """As QUEUE_DTYPE; `units` has the entries of the first one first."""
+    keys: KeyEntries
+    batch_count: int
+    """How many rows are inner batches."""
+
+
+def list_records(piece: bytes | memoryview, rows: Rows, apart_topic: bytes = b"") -> Listing:
+    """The listing of the records in `rows`, whose positions count from the start of `piece`."""
+    count = len(rows)
+    units: Units = np.empty(count, UNIT_DTYPE)
+    row_numbers = np.empty(count, np.int32)
+    queues: NDArray[Any] = np.empty(count, QUEUE_DTYPE)
+    room, found = 0, KEYS_A_ROW * count + 1
+    while found > room:
+        room = found
+        hashes, offsets, times = np.empty(room, np.int32), np.empty(room, np.int64), np.empty(room, np.int64)
+        unit_count, apart_count, queue_count, found, batch_count = native.list_rows(
+            *(piece, rows, apart_topic, units, row_numbers, queues, hashes, offsets, times)
+        )
+    return Listing(
+        units[:unit_count],
+        row_numbers[:unit_count],
+        row_numbers[unit_count : unit_count + apart_count],
+        queues[:queue_count].tolist(),
+        KeyEntries(hashes[:found], offsets[:found], times[:found]),
+        batch_count,
+    )
+
+
+def key_entries(piece: bytes | memoryview, rows: Rows) -> KeyEntries:
+    """The keys of the records in `rows`, whose positions count from the start of `piece`."""
+    return list_records(piece, rows).keys

@@ -1,0 +1,28 @@
+"""What a listing of a walk's rows says of queues: `native.list_rows` fills these."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT_SIZE: Final = 20
+"""An entry of a consume queue, as it lies in its file; index/queue_unit.py draws it."""
+
+QUEUE_DTYPE: Final = np.dtype(
+    [
+        ("first_offset", "<i8"),  # queue offset of its first entry
+        ("first_row", "<i4"),  # number of the row of its first entry, where its topic stands
+        ("queue_id", "<i4"),
+        ("count", "<i4"),  # of its entries
+        ("is_run", "<i4"),  # 1: each entry's queue offset is one above that before
+    ]
+)
+"""A queue that rows have entries in, packed. The C kernel writes these bytes: a change here is a change of
+`listing.h`."""
+
+assert QUEUE_DTYPE.itemsize == 8 + 4 * 4 == 24
+
+Queues = NDArray[Any]
+"""An array of QUEUE_DTYPE."""

@@ -1,0 +1,242 @@
+"""What queues and the key index are to say of the records of a walk, in Python: one by one, and from some dozens on by
+the gross."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import properties as props
+from ..frame import FRAME_DTYPE, Rows
+from ..listing import QUEUE_DTYPE, UNIT_SIZE
+from ..sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from .twin_arguments import readable, writable
+from .twin_hashes import hash_key, hash_keys, hash_texts, tag_hash
+from .twin_hashes import topic_hash as hash_topic
+from .twin_properties import LIGHT_OFFSETS_NAME, TAGS_NAME, Properties
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+FEW_ROWS: Final = 32
+"""Up to here one by one is faster."""
+UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert UNIT_DTYPE.itemsize == UNIT_SIZE
+
+VALUE_END = props.VALUE_END.encode()
+SEPARATOR = props.KEY_SEPARATOR.encode()
+KEYS_MARK, UNIQ_KEY_MARK, TAGS_MARK, LIGHT_MARK = (
+    (name + props.NAME_END).encode() for name in (props.KEYS, props.UNIQ_KEY, props.TAGS, props.MULTI_QUEUE_OFFSET)
+)
+
+Listed = tuple[list[Any] | NDArray[Any], ...]
+"""Units, their rows, the rows apart, queues, key hashes, their offsets and times; then the number of inner batches."""
+
+
+def list_rows(
+    buffer: Buffer,
+    rows: Buffer,
+    apart_topic: Buffer,
+    units: Buffer,
+    row_numbers: Buffer,
+    queues: Buffer,
+    key_hashes: Buffer,
+    key_offsets: Buffer,
+    key_times: Buffer,
+    /,
+) -> tuple[int, int, int, int, int]:
+    """(units, rows apart, queues, keys, inner batches). See `native.list_rows`."""
+    inputs = readable(buffer), readable(rows), readable(apart_topic)
+    names = ("units", "row_numbers", "queues", "key_hashes", "key_offsets", "key_times")
+    given = (units, row_numbers, queues, key_hashes, key_offsets, key_times)
+    outputs = [writable(output, name) for output, name in zip(given, names, strict=True)]
+    data, row_bytes, apart = inputs
+    count, rest = divmod(len(row_bytes), FRAME_DTYPE.itemsize)
+    if rest or count >= 1 << 31:
+        raise ValueError(f"rows has {len(row_bytes)} bytes, which is no number of rows of {FRAME_DTYPE.itemsize}")
+    if any(len(outputs[i]) < size * count for i, size in enumerate((UNIT_SIZE, 4, QUEUE_DTYPE.itemsize))):
+        raise ValueError("units, row_numbers and queues must have room for one a row")
+    room = len(outputs[3]) // 4
+    if any(len(output) < 8 * room for output in outputs[4:]):
+        raise ValueError("key_offsets and key_times must have room for as many as key_hashes")
+    check_no_overlap(inputs, outputs)
+    table: Rows = np.frombuffer(row_bytes, FRAME_DTYPE, count).copy()
+    for name in ("topic", "properties"):
+        start, size = table[f"{name}_position"], table[f"{name}_size"]
+        if not ((start >= 0) & (size >= 0) & (size <= len(data)) & (start <= len(data) - size)).all():
+            raise ValueError("topic or properties of a row lie outside of the buffer")
+    found = (_one_by_one if count <= FEW_ROWS else _by_the_gross)(data, table, bytes(apart))
+    unit_column, unit_rows, apart_rows, queue_column, hashes, offsets, times, batches = found
+    _fill(outputs[0], UNIT_DTYPE, unit_column)
+    _fill(outputs[1], np.dtype(np.int32), np.concatenate((unit_rows, apart_rows)))
+    _fill(outputs[2], QUEUE_DTYPE, queue_column)
+    _fill(outputs[3], np.dtype(np.int32), hashes[:room])
+    _fill(outputs[4], np.dtype(np.int64), offsets[:room])
+    _fill(outputs[5], np.dtype(np.int64), times[:room])
+    return len(unit_column), len(apart_rows), len(queue_column), len(hashes), batches
+
+
+def check_no_overlap(inputs: tuple[memoryview, ...], outputs: list[memoryview]) -> None:
+    """Raises ValueError if a buffer that is written to shares memory with any other."""
+    views = [np.frombuffer(view, np.uint8) for view in (*inputs, *outputs) if view.nbytes]
+    written = [np.frombuffer(view, np.uint8) for view in outputs if view.nbytes]
+    spans = [(view.ctypes.data, view.ctypes.data + len(view)) for view in views]
+    for view in written:
+        start, stop = view.ctypes.data, view.ctypes.data + len(view)
+        if sum(start < other_stop and other_start < stop for other_start, other_stop in spans) > 1:
+            raise ValueError("a buffer that is written to shares memory with another")
+
+
+def _fill(target: memoryview, dtype: np.dtype[Any], values: Any) -> None:
+    if len(values):
+        np.ndarray(len(values), dtype, target)[:] = values
+
+
+# -- one by one
+
+
+def _one_by_one(data: memoryview, rows: Rows, apart_topic: bytes) -> Any:
+    queues: dict[tuple[bytes, int], list[Any]] = {}
+    apart, batches = [], 0
+    keys: list[tuple[int, int, int]] = []
+    for number, row in enumerate(rows.tolist()):
+        sys_flag, queue_id = row[14], row[12]
+        transaction = sys_flag & TRANSACTION_MASK
+        topic = bytes(data[row[7] : row[7] + row[17]])
+        properties = bytes(data[row[8] : row[8] + row[18]])
+        if properties and transaction != TRANSACTION_ROLLBACK:
+            keys += [(hash_key(topic, key), row[1], row[4]) for key in index_keys(properties)]
+        batches += sys_flag & INNER_BATCH != 0
+        if transaction not in (TRANSACTION_NONE, TRANSACTION_COMMIT) or sys_flag & INNER_BATCH or queue_id < 0:
+            continue
+        if topic == apart_topic or not topic.isascii() or _has_pair(properties, LIGHT_MARK):
+            apart.append(number)
+            continue
+        tag = _value(properties, TAGS_MARK) if TAGS_MARK in properties else b""
+        unit = (row[1], row[9], _signed(tag_hash(tag)) if tag else 0)
+        queues.setdefault((topic, queue_id), []).append((unit, number, row[2]))
+    units = [unit for entries in queues.values() for unit, _, _ in entries]
+    unit_rows = [number for entries in queues.values() for _, number, _ in entries]
+    listed = []
+    for (_, queue_id), entries in queues.items():
+        (_, first_row, first), count = entries[0], len(entries)
+        is_run = all(entry[2] == first + i for i, entry in enumerate(entries))
+        listed.append((first, first_row, queue_id, count, is_run))
+    hashes, offsets, times = zip(*keys, strict=True) if keys else ((), (), ())
+    return units, np.array(unit_rows, np.int32), np.array(apart, np.int32), listed, hashes, offsets, times, batches
+
+
+def index_keys(properties_raw: bytes) -> list[bytes]:
+    """The keys in a record's properties: UNIQ_KEY first, then the tokens of KEYS. One that stands there twice is there
+    twice, as in RocketMQ's files."""
+    keys = []
+    if UNIQ_KEY_MARK in properties_raw:
+        uniq_key = _value(properties_raw, UNIQ_KEY_MARK)
+        if uniq_key:
+            keys.append(uniq_key)
+    if KEYS_MARK in properties_raw:
+        text = _value(properties_raw, KEYS_MARK)
+        if SEPARATOR in text:
+            keys += filter(None, text.split(SEPARATOR))
+        elif text:
+            keys.append(text)
+    return keys
+
+
+def _value(raw: bytes, mark: bytes) -> bytes:
+    """The value of a property whose name and separator occur in the text; empty if it has none."""
+    at = raw.find(mark)
+    if (at == 0 or raw.startswith(VALUE_END, at - 1)) and raw.find(mark, at + 1) < 0:
+        start = at + len(mark)
+        stop = raw.find(VALUE_END, start)
+        return raw[start:] if stop < 0 else raw[start:stop]
+    # Another name that ends alike, or a name that occurs twice.
+    return props.decode_properties(raw).get(mark[:-1].decode(), "").encode()
+
+
+def _has_pair(raw: bytes, mark: bytes) -> bool:
+    return mark in raw and (raw.startswith(mark) or VALUE_END + mark in raw)
+
+
+@lru_cache(maxsize=4096)
+def _signed(bits: int) -> int:
+    return bits - (1 << 32) if bits >> 31 else bits
+
+
+# -- by the gross
+
+
+def _by_the_gross(data: memoryview, rows: Rows, apart_topic: bytes) -> Any:
+    buffer = np.frombuffer(data, np.uint8)
+    topics, topic_of = _topics(buffer, rows)
+    topic_hashes = np.array([hash_topic(topic) for topic in topics], np.uint32)
+    transaction = rows["sys_flag"] & TRANSACTION_MASK
+    is_batch = (rows["sys_flag"] & INNER_BATCH) != 0
+
+    properties = Properties(buffer, rows)
+    keys = properties.keys()
+    keys = keys.of((transaction != TRANSACTION_ROLLBACK)[keys.owners])
+    hashes, lengths = hash_texts(properties.text, keys.starts, keys.stops)
+    key_hashes = hash_keys(topic_hashes[topic_of[keys.owners]], hashes, lengths)
+
+    is_listed = ((transaction == TRANSACTION_NONE) | (transaction == TRANSACTION_COMMIT)) & ~is_batch
+    is_listed &= rows["queue_id"] >= 0
+    is_apart = np.array([topic == apart_topic or not topic.isascii() for topic in topics], np.bool_)[topic_of]
+    is_apart[properties.named(LIGHT_OFFSETS_NAME).owners] = True
+    tags = properties.values(TAGS_NAME)
+    tags_codes = np.zeros(len(rows), np.int64)
+    tags_codes[tags.owners] = hash_texts(properties.text, tags.starts, tags.stops)[0].view(np.int32)
+
+    at = np.flatnonzero(is_listed & ~is_apart)
+    units: NDArray[Any] = np.empty(len(rows), UNIT_DTYPE)
+    units["physical_offset"], units["size"], units["tags_code"] = rows["physical_offset"], rows["size"], tags_codes
+    at, listed = _grouped(rows, topic_of, at)
+    return (
+        *(units[at], at, np.flatnonzero(is_listed & is_apart), listed),
+        *(key_hashes, rows["physical_offset"][keys.owners], rows["store_timestamp_ms"][keys.owners]),
+        int(np.count_nonzero(is_batch)),
+    )
+
+
+def _topics(buffer: NDArray[np.uint8], rows: Rows) -> tuple[list[bytes], NDArray[np.int64]]:
+    """The topics that occur, and which of them each row has."""
+    topics: list[bytes] = []
+    topic_of = np.zeros(len(rows), np.int64)
+    sizes = rows["topic_size"]
+    for size in np.unique(sizes).tolist():
+        at = np.flatnonzero(sizes == size)
+        if size == 0:
+            topic_of[at] = len(topics)
+            topics.append(b"")
+            continue
+        texts = buffer[rows["topic_position"][at][:, None] + np.arange(size)]
+        if (texts == texts[0]).all():
+            topic_of[at] = len(topics)
+            topics.append(texts[0].tobytes())
+            continue
+        different, which = np.unique(texts.view(f"V{size}").ravel(), return_inverse=True)
+        topic_of[at] = len(topics) + which
+        topics += [text.tobytes() for text in different]
+    return topics, topic_of
+
+
+def _grouped(rows: Rows, topic_of: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Any]]:
+    """These rows by queue, queues in the order in which they come up; and the queues."""
+    names = topic_of[at] << 32 | rows["queue_id"][at]
+    _, firsts, which = np.unique(names, return_index=True, return_inverse=True)
+    places = np.empty(len(firsts), np.int64)
+    places[np.argsort(firsts)] = np.arange(len(firsts))
+    which = places[which]
+    at = at[np.argsort(which, kind="stable")]
+    counts = np.bincount(which, minlength=len(firsts)).tolist()
+    listed, start = [], 0
+    for count in counts:
+        here = at[start : start + count]
+        offsets = rows["queue_offset"][here]
+        is_run = bool(((np.diff(offsets) == 1) & (offsets[1:] > offsets[:-1])).all())
+        listed.append((int(offsets[0]), int(here[0]), int(rows["queue_id"][here[0]]), count, is_run))
+        start += count
+    return at, listed
