@@ -66,7 +66,7 @@ class Properties:
         for i, letter in enumerate(name):
             pair = pair[text[borders[pair] + 1 + i] == letter]
         starts, stops = borders[pair] + 1 + len(name), borders[pair + 1]
-        return Texts(starts, stops, np.searchsorted(self._record_starts, starts, side="right") - 1)
+        return Texts(starts, stops, np.searchsorted(self._record_starts, borders[pair], side="right") - 1)
 
     def values(self, name: Bytes) -> Texts:
         """Of each record that has this property: its value. Readers drop an empty one; of two the later wins."""

@@ -100,6 +100,14 @@ WOUNDS = {
     "wrong_offset": ("columns", "columns.c", "record.physical_offset += done;", "record.physical_offset += one;"),
     "topic_beyond_rest": ("fields", "messages.c", "topic_size < 0 || topic_size > variable_size", "topic_size < 0"),
     "more_than_room": ("fields", "messages.c", "one > max_size - *size", "one > max_size"),
+    "key_beyond_room": ("listing", "listing.c", "if (i >= listing->key_room)", "if (i > listing->key_room)"),
+    "text_loaded_twice": (
+        "changing_listing",
+        "listing.c",
+        "ROW32(row, topic_size), topic) &&",
+        "ROW32(row, topic_size), topic) && (topic->size = (size_t)ROW32(row, topic_size), 1) &&",
+    ),
+    "wrong_previous": ("links", "key_links.c", "previous = newest->number != 0", "previous = newest->number > 9"),
     "size_overflows": ("record_size", "encode.c", "> (size_t)INT32_MAX - rest", "> (size_t)INT32_MAX"),
     "wrong_length": (
         "encode",

@@ -18,8 +18,8 @@ from flightlog.index.index_file import IndexGeometry, IndexState, key_hash
 from flightlog.index.index_folder import IndexFolder
 from flightlog.index.index_geometry import find_index_geometry
 from flightlog.index.key_entries import KeyEntries
-from flightlog.index.listing import key_entries
 from flightlog.index.key_index import KeyIndex
+from flightlog.index.listing import key_entries
 from flightlog.index.memory_keys import MemoryKeys
 from flightlog.store.clock import SystemClock
 from flightlog.store.disk import RealDisk

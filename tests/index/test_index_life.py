@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from flightlog.index import index_writer
 from flightlog.index.index_file import IndexGeometry, IndexState
 from flightlog.index.index_folder import IndexFolder
 from flightlog.index.key_index import KeyIndex
+from flightlog.store import native
 from flightlog.store.disk import Disk, RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
+from flightlog.store.native import twin_links
 
 SMALL = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000
@@ -27,10 +28,18 @@ def plain(support: Callable[[str], ModuleType]) -> ModuleType:
     return support("plain_index")
 
 
-@pytest.fixture(params=[0, 1000], ids=["numpy", "plain Python"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Short puts are done in plain Python, longer ones by numpy: here all of them by one of the two."""
-    monkeypatch.setattr(index_writer, "FEW_KEYS", request.param)
+@pytest.fixture(params=["c", "many", "few"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """By the kernel, and by its twin, which does short puts in plain Python and longer ones by numpy: here all of them
+    by one of the two."""
+    name = "c" if request.param == "c" else "pure"
+    if name not in native.available():
+        pytest.skip("the C kernel is not built here")
+    monkeypatch.setattr(twin_links, "FEW_KEYS", 0 if request.param == "many" else 1000)
+    before = native.NAME
+    native.use(name)
+    yield
+    native.use(before)
 
 
 def index_at(root: Path, plain: ModuleType, geometry: IndexGeometry = SMALL, disk: Disk | None = None) -> KeyIndex:
@@ -271,6 +280,7 @@ def test_a_sync_that_fails(support: Callable[[str], ModuleType], plain: ModuleTy
 
 
 @pytest.mark.ci
+@pytest.mark.parametrize("either_way", ["c", "few"], indirect=True)
 @pytest.mark.usefixtures("either_way")
 def test_interrupted_anywhere(support: Callable[[str], ModuleType], plain: ModuleType, tmp_path: Path) -> None:
     """After a KeyboardInterrupt at any point of a put that fills one file and begins the next, the same put is done

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,11 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.index import index_writer
 from flightlog.index.index_check import check_index
 from flightlog.index.index_file import IndexGeometry, IndexState
 from flightlog.index.key_index import KeyIndex
+from flightlog.store import native
 from flightlog.store.disk import Disk
+from flightlog.store.native import twin_links
 
 STEPS = ("put", "put", "put", "flush", "kill", "close", "rewind", "truncate", "expire", "query")
 BEGIN_MS = 1_700_000_000_000
@@ -215,6 +217,7 @@ def power(support: Callable[[str], ModuleType]) -> ModuleType:
 @given(
     slots=st.integers(1, 9),
     entries=st.integers(2, 40),
+    kernel=st.sampled_from(native.available()),
     few=st.sampled_from([0, 3, 64]),
     steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=25),
     seed=st.integers(0, 2**32),
@@ -222,6 +225,7 @@ def power(support: Callable[[str], ModuleType]) -> ModuleType:
 def test_as_a_plain_writer(
     slots: int,
     entries: int,
+    kernel: str,
     few: int,
     steps: list[str],
     seed: int,
@@ -232,7 +236,9 @@ def test_as_a_plain_writer(
     folder = tmp_path_factory.mktemp("index")
     disk = power.PowerDisk(folder, keeps_notes=False)  # whose syncs take no time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index_writer, "FEW_KEYS", few)
+        patch.setattr(twin_links, "FEW_KEYS", few)
+        patch.setattr(native, "link_keys", import_module(native.MODULES[kernel], native.__name__).link_keys)
+        patch.setattr(native, "set_heads", import_module(native.MODULES[kernel], native.__name__).set_heads)
         life = Life(disk, folder, plain, slots, entries, random.Random(seed))
         for step in steps:
             getattr(life, step)()

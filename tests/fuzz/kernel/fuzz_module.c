@@ -5,7 +5,10 @@
  * A module itself, which the Makefile's `fuzz_module` loads into a Python: run(arguments) is the fuzzer.
  */
 #include "module.c"
+#define to_inputs to_columns /* each file has its own */
 #include "module_columns.c"
+#undef to_inputs
+#include "module_listing.c"
 #include "module_messages.c"
 
 #include "fuzz.h"
@@ -26,6 +29,9 @@ static const struct function {
     {"walk_places", py_walk_places, "bbbiob"},
     {"gather", py_gather, "bbbb"},
     {"encode_columns", py_encode_columns, "biiiiibbbbbbbbbbbbb"},
+    {"list_rows", py_list_rows, "bbbbbbbbb"},
+    {"link_keys", py_link_keys, "iibbbbbb"},
+    {"set_heads", py_set_heads, "iibbb"},
     {"masked_crc32", NULL, "b"},
     {"_masked_crc32_all_ways", NULL, "b"},
 };
