@@ -40,7 +40,6 @@ from .queue_unit import (
 )
 
 CHUNK_ENTRIES = 16_384
-
 MORE_LISTINGS = 20
 """How often the files of a queue are listed anew because a writer has removed one before it was looked into."""
 
@@ -61,6 +60,8 @@ class ConsumeQueue:
         self._unsynced = Unsynced() if unsynced is None else unsynced
         self.seen_last: tuple[int, bytes] | None = None
         """What `load` saw as the last entry, with its index, until the queue changes."""
+        self._known_path = (-1, folder)
+        """The file that was asked for last, by its first entry: to put a path together takes as long as to open it."""
         self._first_file_index = 0
         """First entry of the oldest file."""
         self._file_count = 0
@@ -219,7 +220,7 @@ class ConsumeQueue:
                 break
             here = min(count, self._file_entries - at)
             try:
-                file = self._disk.open(self.folder / segment_name((index - at) * UNIT_SIZE))
+                file = self._disk.open(self._path_of(index - at))
             except FileNotFoundError:
                 break
             try:
@@ -262,10 +263,8 @@ class ConsumeQueue:
         self.end = max(self.end, index + len(units))
 
     def _fill(self, index: int, stop: int) -> None:
-        while index < stop:
-            count = min(CHUNK_ENTRIES, stop - index)
-            self._write(index, FILLER * count)
-            index += count
+        for at in range(index, stop, CHUNK_ENTRIES):
+            self._write(at, FILLER * min(CHUNK_ENTRIES, stop - at))
 
     def begin_anew(self) -> None:
         """Forget every entry: the log holds none of their messages any more. The next put begins the queue."""
@@ -392,4 +391,10 @@ class ConsumeQueue:
             index += len(units)
 
     def _path(self, number: int) -> Path:
-        return self.folder / segment_name((self._first_file_index + number * self._file_entries) * UNIT_SIZE)
+        return self._path_of(self._first_file_index + number * self._file_entries)
+
+    def _path_of(self, first_index: int) -> Path:
+        known = self._known_path  # one load: readers are here, too
+        if known[0] != first_index:
+            known = self._known_path = (first_index, self.folder / segment_name(first_index * UNIT_SIZE))
+        return known[1]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,8 @@ class QueueEntries:
     units: Units
     known_indexes: NDArray[np.int64] | None = None
     """Where they are not what stands in the rows."""
-    is_run: bool = False
-    """Whether each index is known to be one above that before."""
+    run_start: int | None = None
+    """The first index, where each one is known to be one above that before."""
 
     @property
     def indexes(self) -> NDArray[np.int64]:
@@ -59,8 +60,8 @@ class QueueEntries:
 
     def runs(self) -> Iterator[tuple[int, QueueEntries]]:
         """Entries with consecutive indexes, and the first index of each such run; an ordinary log has one."""
-        if self.is_run and self.known_indexes is None:
-            yield int(self.rows["queue_offset"][self.row_numbers[0]]), self
+        if self.run_start is not None:
+            yield self.run_start, self
             return
         indexes = self.indexes
         follows = (np.diff(indexes) == 1) & (indexes[1:] > indexes[:-1])
@@ -86,14 +87,15 @@ def queue_entries(
         listing = list_records(piece, rows, rules.schedule_topic.encode())
     found: dict[QueueKey, QueueEntries] = {}
     stop = 0
-    for _, first_row, queue_id, count, is_run in listing.queues:
+    for first_offset, first_row, queue_id, count, is_run in listing.queues:
         start, stop = stop, stop + count
-        row = rows[first_row]
-        topic_at = int(row["topic_position"])
-        topic = bytes(piece[topic_at : topic_at + int(row["topic_size"])]).decode("utf-8", "replace")
-        if not is_safe_topic(topic):
+        row = rows[first_row].item()
+        topic = _safe_topic(bytes(piece[row[7] : row[7] + row[17]]))
+        if topic is None:
             continue
-        entries = QueueEntries(rows, listing.row_numbers[start:stop], listing.units[start:stop], is_run=bool(is_run))
+        entries = QueueEntries(
+            rows, listing.row_numbers[start:stop], listing.units[start:stop], None, first_offset if is_run else None
+        )
         if rules.deleted and (below := rules.deleted.below(topic)):
             entries = entries.part(entries.units["physical_offset"] >= below)
         if len(entries.units):
@@ -105,6 +107,13 @@ def queue_entries(
     return found
 
 
+@lru_cache(maxsize=4096)
+def _safe_topic(raw: bytes) -> str | None:
+    """The topic, if it can name a folder."""
+    topic = raw.decode("utf-8", "replace")
+    return topic if is_safe_topic(topic) else None
+
+
 def _entries_apart(
     piece: bytes | memoryview, rows: Rows, numbers: NDArray[np.int32], rules: DispatchRules
 ) -> dict[QueueKey, QueueEntries]:
@@ -113,8 +122,8 @@ def _entries_apart(
     found: dict[QueueKey, list[tuple[int, int, tuple[int, int, int]]]] = {}
     for number, row in zip(numbers.tolist(), rows[numbers].tolist(), strict=True):
         topic_at, properties_at = row[7], row[8]
-        topic = bytes(piece[topic_at : topic_at + row[17]]).decode("utf-8", "replace")
-        if not is_safe_topic(topic):
+        topic = _safe_topic(bytes(piece[topic_at : topic_at + row[17]]))
+        if topic is None:
             continue
         properties_raw = bytes(piece[properties_at : properties_at + row[18]])
         unit = (row[1], row[9], rules.tags_code(topic, properties_raw, row[4]))

@@ -28,7 +28,7 @@ from .record import (
     FrameRow,
     born_host_size,
 )
-from .scan import ReadPiece, SegmentScan
+from .scan import PIECE_SIZE, ReadPiece, SegmentScan
 from .segment import Segment
 from .settings import MAX_RECORD_SIZE
 from .stored_message import message_of_record
@@ -101,11 +101,12 @@ class LogReader:
         return None
 
     def scan(self, segment: Segment, position: int, stop: int, *, check_crc: bool, mapped: bool = True) -> SegmentScan:
-        """Walk the frames in [position, stop) of a segment, through its mapping or by read calls."""
+        """Walk the frames in [position, stop) of a segment: through a mapping, for what was just appended, or by read
+        calls."""
         self._check_open()
         read: ReadPiece = segment.read
         if mapped:
-            view = memoryview(segment.mapping())
+            view = memoryview(segment.warm_mapping())
 
             def read(at: int, size: int) -> memoryview:
                 return view[at : at + size]
@@ -114,6 +115,7 @@ class LogReader:
             *(read, segment.base, segment.size, position, stop),
             check_crc=check_crc,
             check_crc_property=self.check_crc_property,
+            piece_size=max(PIECE_SIZE, stop - position) if mapped else PIECE_SIZE,
         )
 
     def segments_between(self, start: int, stop: int) -> Iterator[tuple[Segment, int, int]]:

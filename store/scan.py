@@ -14,6 +14,7 @@ import numpy as np
 from . import native
 from .crc_property import check_crc_properties
 from .frame import FRAME_DTYPE, Rows, WalkEnd
+from .record import FIXED_V1_V4_SIZE
 from .settings import MAX_RECORD_SIZE
 
 ReadPiece = Callable[[int, int], bytes | memoryview]
@@ -22,6 +23,9 @@ ReadPiece = Callable[[int, int], bytes | memoryview]
 PIECE_SIZE = 4 << 20
 ROWS_A_PIECE = 8192
 FRAME_SIZE = struct.Struct(">i")
+WALK_ENDS = tuple(WalkEnd)
+"""By their numbers: to ask the class takes longer."""
+assert all(WALK_ENDS[end] is end for end in WalkEnd)
 
 
 class SegmentScan:
@@ -48,7 +52,7 @@ class SegmentScan:
         self._check_crc_property = check_crc and check_crc_property
         self._segment_size = segment_size
         self._piece_size = piece_size
-        self._rows: Any = np.empty(ROWS_A_PIECE, FRAME_DTYPE)
+        self._rows: Any = np.empty(min(ROWS_A_PIECE, (stop - position) // FIXED_V1_V4_SIZE + 1), FRAME_DTYPE)
         self.position = position
         """Position in the segment of the first frame not yet yielded."""
         self.end = WalkEnd.END
@@ -61,7 +65,7 @@ class SegmentScan:
             while True:
                 base = self._base + self.position - at
                 count, next_at, end = native.walk(piece, at, len(piece), base, self._check_crc, self._rows)
-                self.end = WalkEnd(end)
+                self.end = WALK_ENDS[end]
                 self.position += next_at - at
                 at = next_at
                 if count:

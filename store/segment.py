@@ -92,6 +92,10 @@ class Segment:
                     mapping = self._mapping = self._open_for_read().map_for_read()
         return mapping
 
+    def warm_mapping(self) -> mmap.mmap:
+        """The bytes that were appended last, through the mapping that has their pages already. Raises as `mapping`."""
+        return self.mapping()
+
     def expect_scattered_reads(self, are_scattered: bool) -> None:
         """Whether the kernel is to read nothing ahead for reads through the mapping: each may bring in many mebibytes
         else. Raises as `mapping` does."""
@@ -246,6 +250,10 @@ class AppendSegment(Segment):
                 if mapping is None:
                     mapping = self._append_mapping = file.map_for_append()
         return mapping
+
+    def warm_mapping(self) -> mmap.mmap:
+        mapping = self._append_mapping
+        return self.mapping() if mapping is None else mapping
 
     def sync(self) -> None:
         """Return once all bytes of this segment, and its name, are on the disk. Raises SyncFailedError."""
