@@ -22,6 +22,7 @@ ENTRY: Final = struct.Struct(">iqii")
 SLOTS_A_PAGE_BITS: Final = 10
 FEW_KEYS: Final = 64
 """Up to here plain Python is faster than numpy."""
+NO_SLOT: Final = "a slot lies outside of slots, or its page outside of stamps"
 INT32_MAX: Final = (1 << 31) - 1
 
 
@@ -117,13 +118,25 @@ def set_heads(first: int, slots_before: int, in_slot: Buffer, slots: Buffer, sta
     if first < 1 or len(changed) > INT32_MAX - first or slots_before < 0:
         raise ValueError("the entries' numbers must lie between 1 and 2147483647, slots_before at 0 or above")
     check_no_overlap((view,), outputs)
+    if len(changed) <= FEW_KEYS:
+        _set_few(first, slots_before, changed.tolist(), outputs[0].cast("i"), outputs[1].cast("i"))
+        return
     table: NDArray[np.int32] = np.ndarray(len(outputs[0]) // 4, np.int32, outputs[0])
     pages: NDArray[np.int32] = np.ndarray(len(outputs[1]) // 4, np.int32, outputs[1])
     page_of = (changed.astype(np.int64) + slots_before) >> SLOTS_A_PAGE_BITS
     bad = (changed < 0) | (changed >= len(table)) | (page_of >= len(pages))
     if bad.any():
-        raise ValueError("a slot lies outside of slots, or its page outside of stamps")
+        raise ValueError(NO_SLOT)
     numbers = np.arange(first, first + len(changed), dtype=np.int32)
     # Of several in one slot or page the last one stays.
     table[changed] = numbers
     pages[page_of] = numbers
+
+
+def _set_few(first: int, slots_before: int, changed: list[int], slots: memoryview, stamps: memoryview) -> None:
+    end = min(len(slots), (len(stamps) << SLOTS_A_PAGE_BITS) - slots_before)
+    if not all(0 <= slot < end for slot in changed):
+        raise ValueError(NO_SLOT)
+    for number, slot in enumerate(changed, first):
+        slots[slot] = number
+        stamps[slots_before + slot >> SLOTS_A_PAGE_BITS] = number

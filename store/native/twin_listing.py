@@ -3,6 +3,7 @@ the gross."""
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
 FEW_ROWS: Final = 32
 """Up to here one by one is faster."""
 UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-assert UNIT_DTYPE.itemsize == UNIT_SIZE
+UNIT: Final = struct.Struct(">qiq")
+QUEUE: Final = struct.Struct("<qiiii")
+assert UNIT_DTYPE.itemsize == UNIT.size == UNIT_SIZE and QUEUE.size == QUEUE_DTYPE.itemsize
 
 VALUE_END = props.VALUE_END.encode()
 SEPARATOR = props.KEY_SEPARATOR.encode()
@@ -32,8 +35,7 @@ KEYS_MARK, UNIQ_KEY_MARK, TAGS_MARK, LIGHT_MARK = (
     (name + props.NAME_END).encode() for name in (props.KEYS, props.UNIQ_KEY, props.TAGS, props.MULTI_QUEUE_OFFSET)
 )
 
-Listed = tuple[list[Any] | NDArray[Any], ...]
-"""Units, their rows, the rows apart, queues, key hashes, their offsets and times; then the number of inner batches."""
+OUTSIDE: Final = "topic or properties of a row lie outside of the buffer"
 
 
 def list_rows(
@@ -64,46 +66,46 @@ def list_rows(
         raise ValueError("key_offsets and key_times must have room for as many as key_hashes")
     check_no_overlap(inputs, outputs)
     table: Rows = np.frombuffer(row_bytes, FRAME_DTYPE, count).copy()
+    if count <= FEW_ROWS:
+        return _list_few(data, table.tolist(), bytes(apart), outputs, room)
     for name in ("topic", "properties"):
         start, size = table[f"{name}_position"], table[f"{name}_size"]
         if not ((start >= 0) & (size >= 0) & (size <= len(data)) & (start <= len(data) - size)).all():
-            raise ValueError("topic or properties of a row lie outside of the buffer")
-    found = (_one_by_one if count <= FEW_ROWS else _by_the_gross)(data, table, bytes(apart))
-    unit_column, unit_rows, apart_rows, queue_column, hashes, offsets, times, batches = found
-    _fill(outputs[0], UNIT_DTYPE, unit_column)
-    _fill(outputs[1], np.dtype(np.int32), np.concatenate((unit_rows, apart_rows)))
-    _fill(outputs[2], QUEUE_DTYPE, queue_column)
-    _fill(outputs[3], np.dtype(np.int32), hashes[:room])
-    _fill(outputs[4], np.dtype(np.int64), offsets[:room])
-    _fill(outputs[5], np.dtype(np.int64), times[:room])
-    return len(unit_column), len(apart_rows), len(queue_column), len(hashes), batches
+            raise ValueError(OUTSIDE)
+    return _list_many(data, table, bytes(apart), outputs, room)
 
 
 def check_no_overlap(inputs: tuple[memoryview, ...], outputs: list[memoryview]) -> None:
     """Raises ValueError if a buffer that is written to shares memory with any other."""
-    views = [np.frombuffer(view, np.uint8) for view in (*inputs, *outputs) if view.nbytes]
-    written = [np.frombuffer(view, np.uint8) for view in outputs if view.nbytes]
-    spans = [(view.ctypes.data, view.ctypes.data + len(view)) for view in views]
-    for view in written:
-        start, stop = view.ctypes.data, view.ctypes.data + len(view)
-        if sum(start < other_stop and other_start < stop for other_start, other_stop in spans) > 1:
+    written = [_span(view) for view in outputs if view.nbytes]
+    spans = sorted([_span(view) for view in inputs if view.nbytes] + written)
+    free_from, written_to = 0, 0
+    for start, stop in spans:
+        if start < written_to or (start < free_from and (start, stop) in written):
             raise ValueError("a buffer that is written to shares memory with another")
+        free_from = max(free_from, stop)
+        if (start, stop) in written:
+            written_to = max(written_to, stop)
 
 
-def _fill(target: memoryview, dtype: np.dtype[Any], values: Any) -> None:
-    if len(values):
-        np.ndarray(len(values), dtype, target)[:] = values
+def _span(view: memoryview) -> tuple[int, int]:
+    address: int = np.frombuffer(view, np.uint8).__array_interface__["data"][0]
+    return address, address + view.nbytes
 
 
 # -- one by one
 
 
-def _one_by_one(data: memoryview, rows: Rows, apart_topic: bytes) -> Any:
-    queues: dict[tuple[bytes, int], list[Any]] = {}
-    apart, batches = [], 0
+def _list_few(
+    data: memoryview, rows: list[tuple[int, ...]], apart_topic: bytes, outputs: list[memoryview], room: int
+) -> tuple[int, int, int, int, int]:
+    queues: dict[tuple[bytes, int], list[tuple[int, int, int, int, int]]] = {}
+    apart, batches, size = [], 0, len(data)
     keys: list[tuple[int, int, int]] = []
-    for number, row in enumerate(rows.tolist()):
+    for number, row in enumerate(rows):
         sys_flag, queue_id = row[14], row[12]
+        if not (0 <= row[7] <= size - row[17] and 0 <= row[8] <= size - row[18]) or row[17] < 0 or row[18] < 0:
+            raise ValueError(OUTSIDE)
         transaction = sys_flag & TRANSACTION_MASK
         topic = bytes(data[row[7] : row[7] + row[17]])
         properties = bytes(data[row[8] : row[8] + row[18]])
@@ -116,17 +118,25 @@ def _one_by_one(data: memoryview, rows: Rows, apart_topic: bytes) -> Any:
             apart.append(number)
             continue
         tag = _value(properties, TAGS_MARK) if TAGS_MARK in properties else b""
-        unit = (row[1], row[9], _signed(tag_hash(tag)) if tag else 0)
-        queues.setdefault((topic, queue_id), []).append((unit, number, row[2]))
-    units = [unit for entries in queues.values() for unit, _, _ in entries]
-    unit_rows = [number for entries in queues.values() for _, number, _ in entries]
-    listed = []
-    for (_, queue_id), entries in queues.items():
-        (_, first_row, first), count = entries[0], len(entries)
-        is_run = all(entry[2] == first + i for i, entry in enumerate(entries))
-        listed.append((first, first_row, queue_id, count, is_run))
-    hashes, offsets, times = zip(*keys, strict=True) if keys else ((), (), ())
-    return units, np.array(unit_rows, np.int32), np.array(apart, np.int32), listed, hashes, offsets, times, batches
+        entry = (row[1], row[9], _signed(tag_hash(tag)) if tag else 0, number, row[2])
+        queues.setdefault((topic, queue_id), []).append(entry)
+    # Nothing is written before every row was looked at.
+    units, numbers, listed, at = outputs[0], outputs[1].cast("i"), outputs[2], 0
+    for place, ((_, queue_id), entries) in enumerate(queues.items()):
+        _, _, _, first_row, first = entries[0]
+        is_run = all(entry[4] == first + i for i, entry in enumerate(entries))
+        QUEUE.pack_into(listed, place * QUEUE.size, first, first_row, queue_id, len(entries), is_run)
+        for physical_offset, record_size, code, number, _ in entries:
+            UNIT.pack_into(units, at * UNIT_SIZE, physical_offset, record_size, code)
+            numbers[at] = number
+            at += 1
+    for i, number in enumerate(apart, at):
+        numbers[i] = number
+    if keys and room:
+        hashes, offsets, times = outputs[3].cast("i"), outputs[4].cast("q"), outputs[5].cast("q")
+        for i, (key_hash, physical_offset, store_timestamp_ms) in enumerate(keys[:room]):
+            hashes[i], offsets[i], times[i] = key_hash, physical_offset, store_timestamp_ms
+    return at, len(apart), len(queues), len(keys), batches
 
 
 def index_keys(properties_raw: bytes) -> list[bytes]:
@@ -169,7 +179,9 @@ def _signed(bits: int) -> int:
 # -- by the gross
 
 
-def _by_the_gross(data: memoryview, rows: Rows, apart_topic: bytes) -> Any:
+def _list_many(
+    data: memoryview, rows: Rows, apart_topic: bytes, outputs: list[memoryview], room: int
+) -> tuple[int, int, int, int, int]:
     buffer = np.frombuffer(data, np.uint8)
     topics, topic_of = _topics(buffer, rows)
     topic_hashes = np.array([hash_topic(topic) for topic in topics], np.uint32)
@@ -194,11 +206,20 @@ def _by_the_gross(data: memoryview, rows: Rows, apart_topic: bytes) -> Any:
     units: NDArray[Any] = np.empty(len(rows), UNIT_DTYPE)
     units["physical_offset"], units["size"], units["tags_code"] = rows["physical_offset"], rows["size"], tags_codes
     at, listed = _grouped(rows, topic_of, at)
-    return (
-        *(units[at], at, np.flatnonzero(is_listed & is_apart), listed),
-        *(key_hashes, rows["physical_offset"][keys.owners], rows["store_timestamp_ms"][keys.owners]),
-        int(np.count_nonzero(is_batch)),
-    )
+    apart = np.flatnonzero(is_listed & is_apart)
+    owners = keys.owners[:room]
+    _fill(outputs[0], UNIT_DTYPE, units[at])
+    _fill(outputs[1], np.dtype(np.int32), np.concatenate((at, apart)))
+    _fill(outputs[2], QUEUE_DTYPE, listed)
+    _fill(outputs[3], np.dtype(np.int32), key_hashes[:room])
+    _fill(outputs[4], np.dtype(np.int64), rows["physical_offset"][owners])
+    _fill(outputs[5], np.dtype(np.int64), rows["store_timestamp_ms"][owners])
+    return len(at), len(apart), len(listed), len(key_hashes), int(np.count_nonzero(is_batch))
+
+
+def _fill(target: memoryview, dtype: np.dtype[Any], values: Any) -> None:
+    if len(values):
+        np.ndarray(len(values), dtype, target)[:] = values
 
 
 def _topics(buffer: NDArray[np.uint8], rows: Rows) -> tuple[list[bytes], NDArray[np.int64]]:
