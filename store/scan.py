@@ -52,7 +52,8 @@ class SegmentScan:
         self._check_crc_property = check_crc and check_crc_property
         self._segment_size = segment_size
         self._piece_size = piece_size
-        self._rows: Any = np.empty(min(ROWS_A_PIECE, (stop - position) // FIXED_V1_V4_SIZE + 1), FRAME_DTYPE)
+        most = max(stop - position, 0) // FIXED_V1_V4_SIZE + 1
+        self._rows: Any = np.empty(min(ROWS_A_PIECE, most), FRAME_DTYPE)
         self.position = position
         """Position in the segment of the first frame not yet yielded."""
         self.end = WalkEnd.END
