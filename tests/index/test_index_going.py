@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from flightlog.index import index_writer
 from flightlog.index.index_check import check_index
 from flightlog.index.index_file import IndexGeometry
 from flightlog.index.index_folder import IndexFolder
@@ -19,6 +18,7 @@ from flightlog.index.index_geometry import find_index_geometry
 from flightlog.index.key_index import KeyIndex
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import IndexFileGoneError
+from flightlog.store.native import twin_links
 
 GEOMETRY = IndexGeometry(7, 28)
 A_FILE = GEOMETRY.entries - 1
@@ -128,13 +128,14 @@ def test_a_folder_without_entries_knows_no_record(root: Path) -> None:
     assert len(index.files) == 3 and index.last_physical_offset is None
 
 
-@pytest.mark.parametrize("few_keys", [0, 1000], ids=["numpy", "plain Python"])
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("few_keys", [0, 1000])
 def test_records_without_a_store_time(
     few_keys: int, plain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that begins at time 0 has no beginning to count from: as RocketMQ, each entry says 0 until the next
     one."""
-    monkeypatch.setattr(index_writer, "FEW_KEYS", few_keys)
+    monkeypatch.setattr(twin_links, "FEW_KEYS", few_keys)  # of the twin alone
     keys = [plain.Key(i, 100 * i, 0 if i < 4 else BEGIN_MS + 5000 * i) for i in range(40)]
     index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain.StillClock())
     index.load()
