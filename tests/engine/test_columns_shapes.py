@@ -162,16 +162,17 @@ with flightlog.open(sys.argv[1]) as store:
 def test_a_batch_begins_where_retention_has_left_the_queue(
     on_corrupt: Any, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    """As `read` does, in a view that knew older messages; another process has removed them since."""
+    """As `read` does, in a view that knew older messages; another process has removed their files since."""
     path, settings = tmp_path / "store", StoreSettings.small(segment_size=8 << 10, queue_file_entries=10)
     with flightlog.open(path, settings) as store:
         store.put_many([Message("t", bytes(1000)) for _ in range(60)])
     with flightlog.open_read_only(path) as batches, flightlog.open_read_only(path) as messages:
         assert batches.read_batch("t", 0, 0, max_count=1, columns=["offset"])["offset"].to_pylist() == [0]
         done = subprocess.run([sys.executable, "-P", "-c", CLEAN_UP, path], capture_output=True, text=True, check=True)
-        expected = [message.queue_offset for message in messages.read("t", 0, 0, on_corrupt=on_corrupt)]
-        assert expected == list(range(int(done.stdout), 60)) and len(expected) < 40
-        batch = batches.read_batch("t", 0, 0, columns=["offset"], on_corrupt=on_corrupt)
-        assert batch["offset"].to_pylist() == expected
+        first = int(done.stdout)
+        read = [message.queue_offset for message in messages.read("t", 0, 0, on_corrupt=on_corrupt)]
+        batch = batches.read_batch("t", 0, 0, columns=["offset"], on_corrupt=on_corrupt)["offset"].to_pylist()
+        for found in (read, batch):  # of a segment that is gone a view may still have the bytes
+            assert 20 < found[0] <= first and found == list(range(found[0], 60))
         assert batches.corrupt_skipped == 0
     assert_clean(path)
