@@ -6,20 +6,23 @@ writer only what it has made visible and dispatched is judged.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..index.consume_queue import ConsumeQueue
-from ..index.dispatch import queue_entries
+from ..index.dispatch import QueueEntries, queue_entries
 from ..index.dispatch_rules import DispatchRules
+from ..index.listing import Listing, list_records
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
 from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.deleted_topics import read_deleted
 from ..store.disk import Disk
 from ..store.errors import ConfigFileError, SegmentLengthError
+from ..store.frame import Rows
 from ..store.log_reader import LogReader
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
@@ -80,8 +83,9 @@ def verify_store(
     check = _QueueCheck(disk, root, reader, evidence, rules, report)
     is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
     is_live = known.is_bounded or is_new or evidence.is_stale(disk)
-    check.run(whole, BatchCheck(disk, root, reader, table, rules, report), is_live=is_live)
-    KeyCheck(disk, reader, evidence, report).run(whole, is_live=is_live)
+    keys = KeyCheck(disk, evidence, report, whole)
+    check.run(whole, BatchCheck(disk, root, reader, table, rules, report), keys, is_live=is_live)
+    keys.tell(is_live=is_live)
     _check_small_files(root, evidence, known, report)
     _check_topics(disk, root, report)
     return report
@@ -109,18 +113,24 @@ class _QueueCheck:
                 continue  # already a finding: the table could not read it either
             self._queues[key] = queue
 
-    def run(self, whole: Survey, batches: BatchCheck, *, is_live: bool) -> None:
+    def run(self, whole: Survey, batches: BatchCheck, keys: KeyCheck, *, is_live: bool) -> None:
+        """Walk the log once more: `keys` looks at what each of its records says of keys."""
         dispatched = whole.end
         progress = self._evidence.progress
         if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
             dispatched = min(dispatched, progress.dispatched)  # the writer may be alive and a little behind
         for start, stop in whole.extents:
-            for segment, first, last in self._reader.segments_between(start, min(stop, dispatched)):
-                for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
-                    for key, entries in queue_entries(piece, rows, self._rules).items():
-                        if batches.is_batch_queue(key):
-                            continue
-                        self._compare(key, entries.indexes, entries.units)
+            keys.begin_extent(start)
+            listed_stop = max(start, min(stop, dispatched))
+            for piece, rows, listing in self._listings(start, listed_stop):
+                for key, entries in queue_entries(piece, rows, self._rules, listing).items():
+                    if batches.is_batch_queue(key) or self._has_run(key, entries):
+                        continue
+                    self._compare(key, entries.indexes, entries.units)
+                keys.compare(listing.keys)
+            for _, _, listing in self._listings(listed_stop, stop):
+                keys.compare(listing.keys)
+            keys.end_extent(stop)
         batches.run(whole, dispatched, is_live=is_live)
         for key, (first, wrong) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
@@ -132,6 +142,24 @@ class _QueueCheck:
             if is_live:  # what the writer has added since the view was opened is not judged
                 queue.end = queue.first_at_or_after(whole.end)
             self._check_end(key, queue, whole, dispatched)
+
+    def _listings(self, start: int, stop: int) -> Iterator[tuple[bytes | memoryview, Rows, Listing]]:
+        apart_topic = self._rules.schedule_topic.encode()
+        for segment, first, last in self._reader.segments_between(start, stop):
+            for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
+                yield piece, rows, list_records(piece, rows, apart_topic)
+
+    def _has_run(self, key: QueueKey, entries: QueueEntries) -> bool:
+        """Whether these follow one another, and stand in the queue: a first look, which most pass."""
+        queue, first, units = self._queues.get(key), entries.run_start, entries.units
+        if queue is None or first is None or first < 0 or (first == 0 and key in self._ends):
+            return False
+        there = queue.units(first, len(units))
+        if len(there) < len(units) or not same_entries(queue, there, units).all():
+            return False
+        self._ends[key] = first + len(units)
+        self._report.queue_entries += len(units)
+        return True
 
     def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:
         first_again = int(np.flatnonzero(indexes == 0)[-1]) if (indexes == 0).any() else 0

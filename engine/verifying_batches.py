@@ -51,7 +51,7 @@ class BatchCheck:
 
     def run(self, whole: Survey, dispatched: int, *, is_live: bool) -> None:
         expected: dict[QueueKey, list[BatchUnits]] = {}
-        for start, stop in whole.extents:
+        for start, stop in whole.extents if any(self._is_batch_queue.values()) else ():
             for segment, first, last in self._reader.segments_between(start, min(stop, dispatched)):
                 for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
                     for key, units in batch_entries(piece, rows, self._rules).items():

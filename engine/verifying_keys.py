@@ -14,12 +14,11 @@ from numpy.typing import NDArray
 
 from ..index.index_check import check_index
 from ..index.index_file import INDEX_FOLDER, Entries
+from ..index.key_entries import KeyEntries
 from ..store.disk import Disk
-from ..store.log_reader import LogReader
 from .evidence import Evidence, LastWriter
 from .findings import Finding, VerifyReport
 from .key_recovery import open_index_to_read
-from .key_scan import keys_between
 from .survey import Survey
 
 REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is made anew from the log"
@@ -27,24 +26,55 @@ COMPLETE = "open the store for writing once: it is completed from the log"
 TAKE_BACK = "open the store for writing once: what the index knows of a tail that is cut is taken back"
 
 
+MOST_KEYS_A_RECORD = 16
+"""With more of them, keys of one record that are the same are looked for by sorting."""
+
+
 class _Keys(NamedTuple):
     physical_offset: NDArray[np.int64]
-    key_hash: NDArray[np.int64]
+    key_hash: NDArray[np.int32]
+
+
+NO_KEYS = _Keys(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 class KeyCheck:
-    """One look at the index of a store that a verify walks."""
+    """One look at the index of a store that a verify walks: it is shown the log's keys, extent by extent of the survey
+    in their order, and then tells what it found."""
 
-    def __init__(self, disk: Disk, reader: LogReader, evidence: Evidence, report: VerifyReport) -> None:
-        self._reader, self._evidence, self._report = reader, evidence, report
-        self._index = open_index_to_read(disk, evidence.root)
+    def __init__(self, disk: Disk, evidence: Evidence, report: VerifyReport, whole: Survey) -> None:
+        self._evidence, self._report, self._whole = evidence, report, whole
+        index = self._index = open_index_to_read(disk, evidence.root)
+        self._judged = self._judged_below(whole)
+        self._feed = _Feed(index.entries(whole.start)) if index.files and not index.unreadable else None
+        """None where there is nothing to compare with."""
+        self._below = 0
+        """Physical offset below which all records of this extent were compared."""
         self._missing = self._stale = 0
         self._first_missing = self._first_stale = -1
         self._repeated = 0
         """Entries that say again what their record says again itself."""
 
-    def run(self, whole: Survey, *, is_live: bool) -> None:
-        index, report = self._index, self._report
+    def begin_extent(self, start: int) -> None:
+        """The keys of records from physical offset `start` on come next."""
+        if self._feed is not None:
+            self._feed.take_below(start)  # of damage, or of what the log no longer holds: nobody can say
+        self._below = start
+
+    def compare(self, keys: KeyEntries) -> None:
+        """These are the next ones of the log."""
+        if self._feed is not None and len(keys):
+            self._below = int(keys.physical_offset[-1]) + 1
+            self._match(_Keys(keys.physical_offset, keys.key_hash), self._feed.take_below(self._below))
+
+    def end_extent(self, stop: int) -> None:
+        """No further keys come before physical offset `stop`."""
+        if self._feed is not None and self._below < stop:
+            self._match(NO_KEYS, self._feed.take_below(stop))
+
+    def tell(self, *, is_live: bool) -> None:
+        """Report what was found, and check each file against itself."""
+        index, report, whole = self._index, self._report, self._whole
         for unreadable in index.unreadable:
             report.findings.append(Finding(unreadable.path, 0, unreadable.problem, REMAKE))
         at_rest = self._evidence.is_clean and not is_live
@@ -57,7 +87,6 @@ class KeyCheck:
             # A clean close is not recovered from: what it left behind its end nobody would look for.
             mend = REMAKE if self._evidence.is_clean else TAKE_BACK
             report.findings += [Finding(check.path, 0, problem, mend) for problem in check.behind]
-        judged = self._judged_below(whole)
         if index.unreadable:
             return
         progress = self._evidence.progress
@@ -66,10 +95,9 @@ class KeyCheck:
             report.findings.append(Finding(index.folder, 0, meaning, COMPLETE))
             return
         if not index.files:
-            if judged > whole.start:
+            if self._judged > whole.start:
                 report.oddities.append(f"{index.folder}: no index file; keys are found by reading the log")
             return
-        self._compare(whole, judged)
         self._tell_duplicates(duplicates)
         if self._stale:
             meaning = f"{self._stale} entries that no record stands for: stale, or of a tail that was cut"
@@ -103,18 +131,9 @@ class KeyCheck:
             return 0 if last is None else min(last, whole.end)
         return whole.end
 
-    def _compare(self, whole: Survey, judged: int) -> None:
-        feed = _Feed(self._index.entries(whole.start))
-        for start, stop in whole.extents:
-            feed.take_below(start)  # of damage, or of what the log no longer holds: nobody can say
-            below = start
-            for keys in keys_between(self._reader, start, stop):
-                below = int(keys.physical_offset[-1]) + 1
-                self._match(_Keys(keys.physical_offset, keys.key_hash.astype(np.int64)), feed.take_below(below), judged)
-            if below < stop:
-                self._match(_Keys(np.empty(0, np.int64), np.empty(0, np.int64)), feed.take_below(stop), judged)
-
-    def _match(self, expected: _Keys, there: _Keys, judged: int) -> None:
+    def _match(self, expected: _Keys, there: _Keys) -> None:
+        if _say_the_same(expected, there):
+            return
         offsets = np.concatenate((expected.physical_offset, there.physical_offset))
         places, rank = np.unique(offsets, return_inverse=True)
         count = len(expected.physical_offset)
@@ -123,7 +142,7 @@ class KeyCheck:
         _, log_at, index_at = np.intersect1d(of_log, of_index, assume_unique=True, return_indices=True)
         self._repeated += int(np.sum(np.minimum(in_record[log_at], in_index[index_at]) - 1))
         missing, stale = (
-            keys[places[keys >> 32] < judged]
+            keys[places[keys >> 32] < self._judged]
             for keys in (np.setdiff1d(of_log, of_index), np.setdiff1d(of_index, of_log))
         )
         if len(missing) and not self._missing:
@@ -134,12 +153,27 @@ class KeyCheck:
         self._stale += len(stale)
 
 
+def _say_the_same(expected: _Keys, there: _Keys) -> bool:
+    """Whether the index has these very keys in this order, and no record has one twice: the usual case, told without
+    sorting."""
+    offsets, hashes = expected
+    if not np.array_equal(offsets, there.physical_offset) or not np.array_equal(hashes, there.key_hash):
+        return False
+    for apart in range(1, MOST_KEYS_A_RECORD):
+        is_one_record = offsets[apart:] == offsets[:-apart]
+        if not is_one_record.any():
+            return True  # a record's keys stand together
+        if (is_one_record & (hashes[apart:] == hashes[:-apart])).any():
+            return False
+    return False
+
+
 class _Feed:
     """The entries of an index, taken by ascending physical offset."""
 
     def __init__(self, pieces: Iterator[Entries]) -> None:
         self._pieces = pieces
-        self._rest = _Keys(np.empty(0, np.int64), np.empty(0, np.int64))
+        self._rest = NO_KEYS
 
     def take_below(self, physical_offset: int) -> _Keys:
         """What has not been taken yet of records before `physical_offset`."""
@@ -148,7 +182,7 @@ class _Feed:
             piece = next(self._pieces, None)
             if piece is None:
                 break
-            self._rest = _Keys(piece["physical_offset"].astype(np.int64), piece["key_hash"].astype(np.int64))
+            self._rest = _Keys(piece["physical_offset"].astype(np.int64), piece["key_hash"].astype(np.int32))
             taken.append(self._split(physical_offset))
         return _Keys(*(np.concatenate(columns) for columns in zip(*taken, strict=True)))
 
