@@ -50,6 +50,7 @@ from .dispatcher import Dispatcher
 from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence, refuse_links
 from .key_recovery import open_index, recover_keys
+from .key_scan import KeptKeys
 from .recovery import RecoveryReport, recover_queues
 from .topics import TopicTable
 
@@ -148,7 +149,10 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     topics = TopicTable(disk, path, settings, clock)
     reader = LogReader(disk, files, check_crc_property=settings.check_crc_property)
     try:
-        found, report = recover_queues(reader, table, evidence, rules, None, for_writing=True)
+        keys = KeptKeys()
+        found, report = recover_queues(
+            reader, table, evidence, rules, None, for_writing=True, keys=None if index is None else keys
+        )
         deleted.settle(reader.min_offset, found.end)
         topics.load(
             (key for key, _ in table.items()),
@@ -171,7 +175,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
             log.warning("%s: %s", path, "; ".join(report.cut), extra=extra)
         table.sync(table.unsynced.take())
         if index is not None:
-            recover_keys(reader, index, evidence, report)
+            recover_keys(reader, index, evidence, report, keys)
         durable = min(evidence.durable_below, found.end)
         _sync_log(disk, reader, folders, durable, found.end, writes_again=evidence.is_ours)
         kept = {segment.base: segment.path.parent for segment in reader.segments}

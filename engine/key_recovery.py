@@ -39,7 +39,7 @@ from ..store.record import INT64_MAX
 from ..store.settings import StoreSettings
 from .evidence import Evidence
 from .finding import message_at
-from .key_scan import first_keyed, keys_between
+from .key_scan import KeptKeys, first_keyed
 from .recovery import RecoveryReport
 
 
@@ -154,15 +154,18 @@ def _hashes(reader: LogReader, physical_offset: int, end: int) -> set[int] | Non
     return {key_hash(message.topic, key) for key in (message.uniq_key, *message.keys) if key}
 
 
-def recover_keys(reader: LogReader, index: KeyIndex, evidence: Evidence, report: RecoveryReport) -> None:
-    """Bring the index on disk up to the log's end, durably, and say in the report what was done. Raises DiskError."""
+def recover_keys(
+    reader: LogReader, index: KeyIndex, evidence: Evidence, report: RecoveryReport, known: KeptKeys
+) -> None:
+    """Bring the index on disk up to the log's end, durably, and say in the report what was done. `known` has the keys
+    that the recovery of the queues came by. Raises DiskError."""
     plan = plan_keys(reader, index, evidence, report.end, report.first_missed, is_live=False)
     resume, reason = plan.resume, plan.reason
     if not _take_back(reader, index, evidence, plan, report.end):
         resume, reason = reader.min_offset, "an index file could not be brought back to what was synced"
         index.clear()
     put = 0
-    for keys in keys_between(reader, resume, report.end):
+    for keys in known.between(reader, resume, report.end):
         index.put(keys)
         put += len(keys)
     index.expire(reader.min_offset)

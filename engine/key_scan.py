@@ -4,12 +4,49 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from ..index.key_entries import KeyEntries
 from ..index.listing import key_entries
 from ..store.frame import WalkEnd
 from ..store.log_reader import LogReader
 from ..store.salvage import next_intact
 from ..store.segment import Segment
+
+MOST_KEPT = 4_000_000
+"""Keys, of 20 bytes each."""
+
+
+class KeptKeys:
+    """The keys of the log's end as they came by when it was read for its queues, so that it need not be read for them
+    again; or nothing, if they are too many."""
+
+    def __init__(self) -> None:
+        self.begin(0)
+
+    def begin(self, start: int) -> None:
+        """The keys of all records from physical offset `start` on come next; those that came before are forgotten."""
+        self._start, self._count = start, 0
+        self._parts: list[KeyEntries] = []
+
+    def keep(self, keys: KeyEntries) -> None:
+        """These follow."""
+        self._count += len(keys)
+        if self._count > MOST_KEPT:
+            self._parts = []
+        elif len(keys):
+            self._parts.append(keys.copy())
+
+    def between(self, reader: LogReader, start: int, stop: int) -> Iterator[KeyEntries]:
+        """As `keys_between`; `stop` is where the records end that were looked at."""
+        if self._count > MOST_KEPT:
+            yield from keys_between(reader, start, stop)
+            return
+        yield from keys_between(reader, start, self._start)
+        for keys in self._parts:
+            first = int(np.searchsorted(keys.physical_offset, start))
+            if first < len(keys):
+                yield keys.part(first, len(keys))
 
 
 def keys_between(reader: LogReader, start: int, stop: int) -> Iterator[KeyEntries]:

@@ -31,6 +31,7 @@ from ..store.queue_offsets import QueueKey
 from ..store.segment import Segment
 from .dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
 from .evidence import Evidence, LastWriter
+from .key_scan import KeptKeys
 from .survey import Survey, survey
 
 TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys_scanned_from", "keys_put")
@@ -104,8 +105,10 @@ def recover_queues(
     limit: int | None,
     *,
     for_writing: bool,
+    keys: KeptKeys | None = None,
 ) -> tuple[Survey, RecoveryReport]:
-    """Find the log's end and bring the queues up to it, on disk or in memory as the table is made.
+    """Find the log's end and bring the queues up to it, on disk or in memory as the table is made. `keys` gets the keys
+    of the records that are looked at for that.
 
     Raises CorruptLogError, before anything is changed, if a corrupt middle stands in a writer's way.
     """
@@ -114,8 +117,11 @@ def recover_queues(
     while True:
         found = survey(reader, evidence, start, limit, for_writing=for_writing)
         count = DispatchCount(reader.min_offset)
+        if keys is not None:
+            keys.begin(start)
+        put_keys = None if keys is None else keys.keep
         for extent_start, extent_stop in found.extents:
-            dispatch_range(reader, table, rules, extent_start, extent_stop, count)
+            dispatch_range(reader, table, rules, extent_start, extent_stop, count, put_keys=put_keys)
         if reason is not CLOSED_CLEANLY or start < found.end:
             forget_beyond(table, start, count)
         if count.first_put is not None:

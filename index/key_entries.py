@@ -36,6 +36,10 @@ class KeyEntries:
             self.key_hash[start:stop], self.physical_offset[start:stop], self.store_timestamp_ms[start:stop]
         )
 
+    def copy(self) -> KeyEntries:
+        """The same keys, in no more memory than they need."""
+        return KeyEntries(self.key_hash.copy(), self.physical_offset.copy(), self.store_timestamp_ms.copy())
+
 
 class LastPut(NamedTuple):
     """How far the keys of a log have been put somewhere, so that putting some of them again adds none twice."""

@@ -1,0 +1,98 @@
+"""Shortcuts of verify and of recovery: each finds and does what the long way finds and does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import flightlog
+from flightlog import Message
+from flightlog.engine import key_scan
+from flightlog.engine.key_scan import KeptKeys, keys_between
+
+if TYPE_CHECKING:
+    from tests.engine.conftest import AssertClean
+
+COUNT = 60
+
+
+@pytest.fixture
+def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
+    return support("keyed")
+
+
+@pytest.mark.parametrize("doubled", [False, True], ids=["each once", "one twice"])
+def test_verify_of_records_with_many_keys(doubled: bool, tmp_path: Path, assert_clean: AssertClean) -> None:
+    """More keys a record than are compared place by place; one that stands twice is told, wherever it stands."""
+    with flightlog.open(tmp_path / "store") as store:
+        for i in range(50):
+            keys = [f"key-{i}-{n}" for n in range(keys_of(i))]
+            if doubled and i == 7:
+                keys[-1] = keys[0]
+            store.put(Message("t", b"", keys=keys))
+    report = assert_clean(tmp_path / "store")
+    assert report.index_entries == sum(keys_of(i) for i in range(50))
+    assert sum("1 keys stand more than once" in oddity for oddity in report.oddities) == int(doubled)
+
+
+def keys_of(number: int) -> int:
+    return 1 + number % 23
+
+
+@pytest.mark.parametrize("most", [10, key_scan.MOST_KEPT], ids=["too many", "kept"])
+def test_keys_that_recovery_came_by_are_those_of_the_log(
+    most: int, tmp_path: Path, keyed: ModuleType, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    monkeypatch.setattr(key_scan, "MOST_KEPT", most)
+    path = tmp_path / "store"
+    with flightlog.open(path, keyed.settings()) as store:
+        store.put_many(keyed.messages(0, COUNT))
+    with flightlog.open_read_only(path) as view:
+        reader, end = view.log_reader, view.end_physical_offset
+        starts = [message.physical_offset for key in view.queues() for message in view.read(*key)]
+        for kept_from in starts[::5]:
+            kept = KeptKeys()
+            kept.begin(0)
+            for keys in keys_between(reader, 0, end):  # of an earlier look, from further on
+                kept.keep(keys)
+            kept.begin(kept_from)
+            for keys in keys_between(reader, kept_from, end):
+                kept.keep(keys)
+            for start in (*starts[::3], end):
+                expected = [keys.key_hash for keys in keys_between(reader, start, end)]
+                found = [keys.key_hash for keys in kept.between(reader, start, end)]
+                assert np.concatenate([*found, []]).tolist() == np.concatenate([*expected, []]).tolist()
+    assert_clean(path)
+
+
+@pytest.mark.parametrize("most", [10, key_scan.MOST_KEPT], ids=["too many", "kept"])
+def test_a_recovery_puts_the_keys_of_what_no_queue_had(
+    most: int,
+    tmp_path: Path,
+    keyed: ModuleType,
+    copy_as_killed: Callable[[Path, Path], Path],
+    monkeypatch: pytest.MonkeyPatch,
+    assert_clean: AssertClean,
+) -> None:
+    """Queues were synced up to one place of the log, the index up to another."""
+    monkeypatch.setattr(key_scan, "MOST_KEPT", most)
+    for number, flushes in enumerate((("index",), ("queues",), ("index", "queues"), ("queues", "index"), ())):
+        path = tmp_path / str(number)
+        with flightlog.open(path / "live", keyed.settings()) as store:
+            for place, what in enumerate(flushes):
+                store.put_many(keyed.messages(20 * place, 20 * place + 20))
+                store.queues()
+                if what == "index":
+                    store._upkeep.flush_index()
+                else:
+                    store._upkeep.flush_queues()
+            store.put_many(keyed.messages(20 * len(flushes), COUNT))
+            killed = copy_as_killed(path / "live", path / "killed")
+        with flightlog.open(killed, keyed.settings()) as store:
+            keyed.check(store, COUNT)
+        assert assert_clean(killed).index_entries == keyed.key_count(COUNT)
