@@ -88,7 +88,7 @@ class LogState(ABC):
             progress.mapping,
             APPENDED,
             VISIBLE if self._sees_unflushed else -1,
-            progress.publish,
+            progress.publisher(*((APPENDED, VISIBLE) if self._sees_unflushed else (APPENDED,))),
         )
         self.lane.end, self.lane.last_store_timestamp_ms = end, last_store_timestamp_ms
         self._is_poison_told = False

@@ -37,6 +37,7 @@ import mmap
 import platform
 import struct
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -216,6 +217,24 @@ class ProgressPage:
             self._words[word] = value
         else:
             self._file.write(word * 8, value.to_bytes(8, "little", signed=True))
+
+    def publisher(self, *numbers: int) -> Callable[[int], None]:
+        """What publishes one value as several words, in one call where that is a store."""
+        words = self._words
+
+        def publish(value: int) -> None:
+            for number in numbers:
+                self.publish(number, value)
+
+        if words is None or len(numbers) != 2:
+            return publish
+        first, second = numbers
+
+        def publish_two(value: int) -> None:
+            words[first] = value
+            words[second] = value
+
+        return publish_two
 
     def sync(self) -> None:
         """Make the words durable."""

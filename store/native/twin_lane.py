@@ -27,8 +27,10 @@ ZERO: Final = 0
 INT32: Final = range(-1 << 31, 1 << 31)
 INT64: Final = range(-(1 << 63) + 1, 1 << 63)
 
-Prepared = tuple[tuple[str, int], bytes, bytes, bytes, int, int, int, int | None]
-"""Key of the queue, body, topic and properties, head, size, then flag, reconsume times and so on."""
+Prepared = tuple[tuple[str, int], bytes, int, int, bytes, bytes, bytes, tuple[int, int, int, int | None]]
+"""Topic and queue id, body, its size, size of the record, its first 8 bytes, topic and properties, and its numbers."""
+
+crc32, time_ns, new_tuple = zlib.crc32, time.time_ns, tuple.__new__
 
 
 class Lane:
@@ -49,7 +51,7 @@ class Lane:
         page: object,
         appended: int,
         visible: int,
-        publish: Callable[[int, int], None],
+        publish: Callable[[int], None],
         /,
     ) -> None:
         self._obstacles, self._offsets, self._lock = obstacles, offsets, lock
@@ -57,11 +59,12 @@ class Lane:
         self._store_host, self._special_names = store_host, special_names
         self._max_body_size = min(max_body_size, LANE_BODY_BELOW - 1)
         self._clock = clock
-        self._publish, self._words = publish, [word for word in (appended, visible) if word >= 0]
+        self._publish = publish
         self._sys_flag = HOST_BITS if len(store_host) > 8 else 0
         fixed = FIXED[self._sys_flag, len(store_host), len(store_host)]
-        self._pack, self._fixed_size = fixed.pack, PACK_HEAD_SIZE + fixed.size
-        self._topics: dict[str, tuple[bytes, int, int]] = {}
+        self._pack, self._fixed_size = fixed.pack, PACK_HEAD_SIZE + fixed.size + PROPERTIES_LENGTH_SIZE
+        self._topics: dict[str, tuple[bytes, int, int, int]] = {}
+        """Bytes of the topic and their length, as in a record; queues; magic; size of a record with nothing else."""
         self._mapping: Any = None
         self._base = self._limit = 0
         self._puts = 0
@@ -74,13 +77,132 @@ class Lane:
 
     def put(self, message: Message, /) -> PutResult | None:
         self._puts += 1
-        if self._puts % TIMED_EVERY or self.note is None:
-            return self._put(message)
-        began_ns = time.monotonic_ns()
-        result = self._put(message)
-        if result is not None:
+        began_ns = 0 if self._puts % TIMED_EVERY or self.note is None else time.monotonic_ns()
+        obstacles = self._obstacles
+        if obstacles or (prepared := self._prepare(message)) is None:
+            return None
+        key, body, body_size, size, head, topic_raw, raw, numbers = prepared
+        flag, reconsume_times, prepared_offset, born_timestamp_ms = numbers
+        crc = crc32(body) & 0x7FFFFFFF
+        topic, queue_id = key
+        host, offsets = self._store_host, self._offsets
+        with self._lock:
+            start = self.end
+            stop = start + size
+            if obstacles or start < self._base or stop + BLANK_SIZE > self._limit:
+                return None
+            now_ms = time_ns() // 1_000_000 if self._clock is None else self._clock()
+            if now_ms < self.last_store_timestamp_ms:
+                now_ms = self.last_store_timestamp_ms
+            queue_offset = offsets.get(key, 0)
+            fixed = self._pack(
+                crc,
+                queue_id,
+                flag,
+                queue_offset,
+                start,
+                self._sys_flag,
+                now_ms if born_timestamp_ms is None else born_timestamp_ms,
+                host,
+                now_ms,
+                host,
+                reconsume_times,
+                prepared_offset,
+                body_size,
+            )
+            rest = b"".join((fixed, body, topic_raw, PACK_PROPERTIES_SIZE(len(raw)), raw))
+            position, mapping = start - self._base, self._mapping
+            obstacles[APPEND] = (start, stop, {key: queue_offset + 1})
+            mapping[position + 8 : position + size] = rest
+            mapping[position : position + 8] = head
+            self.last_store_timestamp_ms = now_ms
+            self.end = stop  # the commit point
+            offsets[key] = queue_offset + 1
+            self.appended_records += 1
+            self.taken += 1
+            self._publish(stop)
+            del obstacles[APPEND]
+        if self.is_armed:
+            self._ring()
+        if began_ns and self.note is not None:
             self.note((time.monotonic_ns() - began_ns) / 1e6)
-        return result
+        return new_tuple(self._result_type, (self._status, topic, queue_id, queue_offset, start, size, now_ms, host))
+
+    def _prepare(self, message: Message) -> Prepared | None:
+        """What an ordinary message is written from; None for any other."""
+        if type(message) is not self._message_type:
+            return None
+        try:
+            if (
+                message.sys_flag is not ZERO
+                or message.wait_store_ok is not True
+                or message.born_host is not None
+                or message.compress is not None
+                or type(topic := message.topic) is not str
+                or type(body := message.body) is not bytes
+                or type(queue_id := message.queue_id) is not int
+            ):
+                return None
+            flag, born_timestamp_ms = message.flag, message.born_timestamp_ms
+            reconsume_times, prepared_offset = message.reconsume_times, message.prepared_transaction_offset
+            keys, tags, properties, uniq_key = message.keys, message.tags, message.properties, message.uniq_key
+        except AttributeError:
+            return None  # a field was deleted
+        known, body_size = self._topics.get(topic), len(body)
+        if known is None or not 0 <= queue_id < known[1] or body_size > self._max_body_size:
+            return None
+        numbers = flag, reconsume_times, prepared_offset, born_timestamp_ms
+        if (
+            flag is not ZERO
+            or reconsume_times is not ZERO
+            or prepared_offset is not ZERO
+            or born_timestamp_ms is not None
+        ) and not _are_in_range(*numbers):
+            return None
+        if properties is None and uniq_key is None and type(keys) is type(tags) is str and keys and tags:
+            if " " in keys:
+                return None
+            text, count = f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02", 2
+        elif (found := self._texts(properties, keys, tags, uniq_key)) is not None:
+            text, count = found
+        else:
+            return None
+        if text.count("\x01") != count or text.count("\x02") != count:
+            return None
+        try:
+            raw = text.encode()
+        except UnicodeEncodeError:
+            return None
+        if len(raw) > PROPERTIES_MAX_SIZE:
+            return None
+        topic_raw, _, magic, fixed_size = known
+        size = fixed_size + body_size + len(raw)
+        return (topic, queue_id), body, body_size, size, PACK_HEAD(size, magic), topic_raw, raw, numbers
+
+    def _texts(self, properties: Any, keys: Any, tags: Any, uniq_key: Any) -> tuple[str, int] | None:
+        """All properties as one text, and how many they are; None if they are not ordinary."""
+        text, count = "", 0
+        if properties is not None:
+            if type(properties) is not dict:
+                return None
+            for name, value in properties.items():
+                if not (type(name) is type(value) is str and name and value) or name in self._special_names:
+                    return None
+                text += f"{name}\x01{value}\x02"
+            count = len(properties)
+        if type(keys) is tuple or type(keys) is list:
+            if not all(type(key) is str and key and " " not in key for key in keys):
+                return None
+            keys = " ".join(keys)
+        elif type(keys) is not str or " " in keys:
+            return None
+        for name, value in (("KEYS", keys), ("TAGS", tags), ("UNIQ_KEY", uniq_key)):
+            if value is not None and type(value) is not str:
+                return None
+            if value:
+                text += f"{name}\x01{value}\x02"
+                count += 1
+        return text, count
 
     def append(
         self,
@@ -101,55 +223,6 @@ class Lane:
             )
         )
 
-    def _put(self, message: Message) -> PutResult | None:
-        if self._obstacles or (prepared := self._prepare(message)) is None:
-            return None
-        key, body, tail, head, size, flag, reconsume_times, prepared_offset, born_timestamp_ms = prepared
-        crc = zlib.crc32(body) & 0x7FFFFFFF
-        obstacles, offsets, host = self._obstacles, self._offsets, self._store_host
-        with self._lock:
-            if obstacles:
-                return None
-            start = self.end
-            stop = start + size
-            if start < self._base or stop + BLANK_SIZE > self._limit:
-                return None
-            now_ms = time.time_ns() // 1_000_000 if self._clock is None else self._clock()
-            if now_ms < self.last_store_timestamp_ms:
-                now_ms = self.last_store_timestamp_ms
-            queue_offset = offsets.get(key, 0)
-            fixed = self._pack(
-                crc,
-                key[1],
-                flag,
-                queue_offset,
-                start,
-                self._sys_flag,
-                now_ms if born_timestamp_ms is None else born_timestamp_ms,
-                host,
-                now_ms,
-                host,
-                reconsume_times,
-                prepared_offset,
-                len(body),
-            )
-            rest = b"".join((fixed, body, tail))
-            position, mapping = start - self._base, self._mapping
-            obstacles[APPEND] = (start, stop, {key: queue_offset + 1})
-            mapping[position + 8 : position + size] = rest
-            mapping[position : position + 8] = head
-            self.last_store_timestamp_ms = now_ms
-            self.end = stop  # the commit point
-            offsets[key] = queue_offset + 1
-            self.appended_records += 1
-            self.taken += 1
-            for word in self._words:
-                self._publish(word, stop)
-            del obstacles[APPEND]
-        if self.is_armed:
-            self._ring()
-        return tuple.__new__(self._result_type, (self._status, key[0], key[1], queue_offset, start, size, now_ms, host))
-
     def _ring(self) -> None:
         self.is_armed = False
         if self.ring is not None:
@@ -157,92 +230,6 @@ class Lane:
                 self.ring()
             except RuntimeError:
                 pass  # rung already
-
-    def _prepare(self, message: Message) -> Any:
-        """What an ordinary message is written from; None for any other."""
-        try:
-            if (
-                type(message) is not self._message_type
-                or message.sys_flag is not ZERO
-                or message.wait_store_ok is not True
-                or message.born_host is not None
-                or message.compress is not None
-                or type(topic := message.topic) is not str
-                or type(body := message.body) is not bytes
-                or len(body) > self._max_body_size
-                or (known := self._topics.get(topic)) is None
-                or type(queue_id := message.queue_id) is not int
-                or not 0 <= queue_id < known[1]
-            ):
-                return None
-            flag, born_timestamp_ms = message.flag, message.born_timestamp_ms
-            reconsume_times, prepared_offset = message.reconsume_times, message.prepared_transaction_offset
-            if not (
-                (flag is ZERO or _is_in(flag, INT32))
-                and (reconsume_times is ZERO or _is_in(reconsume_times, INT32))
-                and (prepared_offset is ZERO or _is_in(prepared_offset, INT64))
-                and (born_timestamp_ms is None or _is_in(born_timestamp_ms, INT64))
-            ):
-                return None
-            properties = self._encode_properties(message)
-            if properties is None:
-                return None
-        except AttributeError:
-            return None  # a field was deleted
-        topic_raw, _, magic = known
-        tail = topic_raw + PACK_PROPERTIES_SIZE(len(properties)) + properties
-        size = self._fixed_size + len(body) + len(tail)
-        return (
-            *((topic, queue_id), body, tail, PACK_HEAD(size, magic), size),
-            *(flag, reconsume_times, prepared_offset, born_timestamp_ms),
-        )
-
-    def _encode_properties(self, message: Message) -> bytes | None:
-        keys, tags, uniq_key = message.keys, message.tags, message.uniq_key
-        text, count = "", 0
-        if message.properties is not None:
-            given = message.properties
-            if type(given) is not dict:
-                return None
-            for name, value in given.items():
-                if not (type(name) is type(value) is str and name and value) or name in self._special_names:
-                    return None
-                text += f"{name}\x01{value}\x02"
-            count = len(given)
-        if type(keys) is str:
-            if keys:
-                if " " in keys:
-                    return None
-                text += f"KEYS\x01{keys}\x02"
-                count += 1
-        elif type(keys) is tuple or type(keys) is list:
-            if keys:
-                for key in keys:
-                    if type(key) is not str or not key or " " in key:
-                        return None
-                text += f"KEYS\x01{' '.join(keys)}\x02"
-                count += 1
-        else:
-            return None
-        if tags is not None:
-            if type(tags) is not str:
-                return None
-            if tags:
-                text += f"TAGS\x01{tags}\x02"
-                count += 1
-        if uniq_key is not None:
-            if type(uniq_key) is not str:
-                return None
-            if uniq_key:
-                text += f"UNIQ_KEY\x01{uniq_key}\x02"
-                count += 1
-        if text.count("\x01") != count or text.count("\x02") != count:
-            return None
-        try:
-            raw = text.encode()
-        except UnicodeEncodeError:
-            return None
-        return raw if len(raw) <= PROPERTIES_MAX_SIZE else None
 
     # -- many
 
@@ -253,14 +240,14 @@ class Lane:
         longest = len(self._mapping) - BLANK_SIZE
         for place in range(first, stop):
             prepared = self._prepare(messages[place])
-            if prepared is None or prepared[4] > longest:
+            if prepared is None or prepared[3] > longest:
                 return -1
         return stop
 
     def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
         size = 0
         for place in range(first, len(messages)):
-            if size >= PUT_MANY_SIZE or (result := self._put(messages[place])) is None:
+            if size >= PUT_MANY_SIZE or (result := self.put(messages[place])) is None:
                 return place
             results.append(result)
             size += result.size
@@ -283,13 +270,24 @@ class Lane:
     def learn(self, topic: str, raw: bytes, queue_count: int, /) -> None:
         magic = MAGIC_V1 if len(raw) <= 127 else MAGIC_V2
         topic_raw = PACK_TOPIC_SIZE[magic](len(raw)) + raw
-        self._topics[topic] = topic_raw, min(queue_count, LANE_QUEUES_MAX), magic
+        fixed_size = self._fixed_size + len(topic_raw)
+        self._topics[topic] = topic_raw, min(queue_count, LANE_QUEUES_MAX), magic, fixed_size
 
     def forget(self, topic: str, /) -> None:
         self._topics.pop(topic, None)
 
 
 PACK_HEAD_SIZE: Final = 8
+PROPERTIES_LENGTH_SIZE: Final = 2
+
+
+def _are_in_range(flag: object, reconsume_times: object, prepared_offset: object, born_timestamp_ms: object) -> bool:
+    return (
+        _is_in(flag, INT32)
+        and _is_in(reconsume_times, INT32)
+        and _is_in(prepared_offset, INT64)
+        and (born_timestamp_ms is None or _is_in(born_timestamp_ms, INT64))
+    )
 
 
 def _is_in(number: object, numbers: range) -> bool:

@@ -41,8 +41,9 @@ class Stage:
         self.page, self.segment = bytearray(64), bytearray(size)
         words = memoryview(self.page).cast("q")
 
-        def publish(word: int, value: int) -> None:
-            words[word] = value
+        def publish(value: int) -> None:
+            for word in (APPENDED, visible)[: 1 + (visible >= 0)]:
+                words[word] = value
 
         self.lane = native.Lane(
             *(self.obstacles, self.offsets, Message, PutResult, PutStatus.PUT_OK, HOST, LANE_NEVER_TAKES),
