@@ -244,11 +244,11 @@ class AppendSegment(Segment):
     def append_mapping(self) -> mmap.mmap:
         mapping = self._append_mapping
         if mapping is None:
-            file = self.write_file
+            made = self.write_file.map_for_append()
             with self._open_lock:  # whoever prepares is to populate the one that appends store into
                 mapping = self._append_mapping
                 if mapping is None:
-                    mapping = self._append_mapping = file.map_for_append()
+                    mapping = self._append_mapping = made
         return mapping
 
     def warm_mapping(self) -> mmap.mmap:
