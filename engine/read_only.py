@@ -51,9 +51,11 @@ MORE_LOOKS = 20
 class ReadOnlyStore(ReadableStore):
     """A store as it can be read now. Use as a context manager, or call `close`."""
 
-    def __init__(self, path: Path, disk: Disk, settings: StoreSettings) -> None:
+    def __init__(self, path: Path, disk: Disk, settings: StoreSettings, *, shown_below: int = 0) -> None:
         self.path = path
         self._disk, self._settings = disk, settings
+        self._shown_below = shown_below
+        """Physical offset up to which the view that this one is to go on for has shown the log."""
         self._closed = False
         if not disk.exists(path):
             raise StoreNotFoundError(
@@ -144,7 +146,8 @@ class ReadOnlyStore(ReadableStore):
             # After a reboot nobody writes, and the page may be older than the log.
             return evidence.readable_below if evidence.progress.is_of_this_boot else None
         if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and someone_holds_the_lock(self.path):
-            return self._highest_proven_end()
+            # Whoever has just opened it may be bringing lagging queues up to what was shown while nobody had it open.
+            return max(self._highest_proven_end(), self._shown_below)
         return None
 
     def _highest_proven_end(self) -> int:
@@ -173,7 +176,7 @@ class ReadOnlyStore(ReadableStore):
         is_as_closed = evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED and not self._has_deleted()
         if evidence == self._evidence and is_as_closed:
             return  # nobody has opened the store since
-        reopened = ReadOnlyStore(self.path, self._disk, self._settings)
+        reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._survey.end)
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
         self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
