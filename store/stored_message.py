@@ -39,7 +39,7 @@ class _ReadLazily:
 
         def __getattr__(self, name):
             """Called for a field that is not set yet."""
-            if name in FIELD_NAMES:
+            if name in RECORD_FIELDS:
                 native.take_apart(self._rest, FIELD_NAMES, self)
             elif name == "properties":
                 set_properties(self, props.decode_properties(self.properties_raw))
@@ -129,6 +129,7 @@ FIELD_NAMES: Final = (
     *("topic", "properties_raw", "batch_index"),
 )
 """What `native.take_apart` sets, in its order."""
+RECORD_FIELDS: Final = frozenset(FIELD_NAMES)
 
 assert {*FIELD_NAMES, "body", "born_host", "store_host"} == {field.name for field in fields(StoredMessage)}
 

@@ -75,7 +75,8 @@ static int is_entry(const struct entries *entries, struct bytes log, size_t i, c
 size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows, size_t capacity, uint8_t *bodies,
                   size_t bodies_size, size_t *copied) {
     enum { TURN = 64 }; /* records that are copied while they are still in the cache from their check */
-    uint8_t starts[8 * TURN], sizes[8 * TURN];
+    /* Nobody else can change these between their check and their use. */
+    uint8_t starts[8 * TURN], sizes[8 * TURN], checked_rows[TURN * sizeof(struct frame_row)];
     const struct ranges places = {log, starts, sizes};
     int64_t left = entries->max_size;
     size_t filled = 0, turn = TURN, checked = TURN;
@@ -87,10 +88,10 @@ size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows
         if (room < turn) turn = room;
         turn = places_of(entries->units + next * UNIT_SIZE, turn, entries->physical_base, left, starts, sizes, &size);
         left -= size;
-        walk_places(&places, turn, entries->physical_base, 1, rows + next * sizeof(struct frame_row), turn, &checked);
+        walk_places(&places, turn, entries->physical_base, 1, checked_rows, turn, &checked);
         for (size_t i = 0; i < checked; i++) {
             struct frame_row row;
-            memcpy(&row, rows + (next + i) * sizeof row, sizeof row);
+            memcpy(&row, checked_rows + i * sizeof row, sizeof row);
             const size_t body_size = little32(row.body_size);
             if (!is_entry(entries, log, next + i, &row)) return filled;
             if (bodies != NULL) {
@@ -98,7 +99,7 @@ size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows
                 if (body_size > 0) memcpy(bodies + *copied, log.data + little64(row.body_position), body_size);
                 *copied += body_size;
             }
-            filled++;
+            memcpy(rows + filled++ * sizeof row, &row, sizeof row);
         }
     }
     return filled;
