@@ -199,9 +199,12 @@ class LogReader:
         )
 
     def will_read(self, start: int, stop: int) -> None:
-        """Physical [start, stop) will be read soon: have it fetched from the disk meanwhile. What keeps it from that is
-        told to who reads it."""
+        """Physical [start, stop) will be read soon: have it fetched from the disk meanwhile, as far as it lies in
+        segments that are being read: nothing is opened before its turn. What keeps it from that is told to who reads
+        it."""
         for segment, first, last in self.segments_between(start, stop):
+            if not segment.is_mapped:
+                continue
             with suppress(DiskError, OSError):
                 for position in range(first, last, WILL_READ_STEP):
                     segment.file.will_read(position, min(WILL_READ_STEP, last - position))

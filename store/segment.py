@@ -96,6 +96,11 @@ class Segment:
         """The bytes that were appended last, through the mapping that has their pages already. Raises as `mapping`."""
         return self.mapping()
 
+    @property
+    def is_mapped(self) -> bool:
+        """Whether it is being read through its mapping."""
+        return self._mapping is not None
+
     def expect_scattered_reads(self, are_scattered: bool) -> None:
         """Whether the kernel is to read nothing ahead for reads through the mapping: each may bring in many mebibytes
         else. Raises as `mapping` does."""

@@ -103,7 +103,7 @@ def test_large_messages_among_small_ones(tmp_path: Path, assert_clean: AssertCle
 
 
 def test_the_log_is_fetched_ahead_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with flightlog.open(tmp_path, StoreSettings(segment_size=16 << 20)) as store:
+    with flightlog.open(tmp_path, StoreSettings(segment_size=64 << 20)) as store:
         for _ in range(5):
             store.put_many([Message("t", bytes(4096)) for _ in range(1000)])
             store.put(Message("rare", b"body"))
@@ -125,3 +125,17 @@ def test_the_log_is_fetched_ahead_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert all(start < stop <= start + READ_AHEAD_SIZE for start, stop in ahead)
     assert all(stop == start for (_, stop), (start, _) in pairwise(ahead)), "each byte once"
     assert ahead[-1][1] >= last.physical_offset
+
+
+def test_nothing_is_opened_before_its_turn(tmp_path: Path, assert_clean: AssertClean) -> None:
+    """An open file keeps the room of a segment that another process removes."""
+    with flightlog.open(tmp_path, StoreSettings(segment_size=1 << 15)) as store:
+        store.put_many([Message("t", bytes(100)) for _ in range(1000)])
+    with flightlog.open_read_only(tmp_path) as view:
+        reading = view.read("t")
+        for _ in range(100):
+            next(reading)
+        view.read_batch("t", max_count=100, columns=["value"])
+        # An opening looks at the end of the log.
+        assert [segment._file is not None for segment in view.segments] == [True, *[False] * 4, True]
+    assert_clean(tmp_path)
