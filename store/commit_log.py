@@ -310,8 +310,11 @@ class CommitLog(ColumnAppends):
         self.flushed = target  # last: what an interrupt left unpublished is synced and published once more
 
     def _sync_segments(self, start: int, stop: int) -> None:
-        outer = sys.exception()
+        outer, active = sys.exception(), self._active
         try:
+            if active.base <= start:  # mostly; and `stop`, where the log ended a moment ago, is in there too
+                active.sync()
+                return
             for segment, _, _ in self.reader.segments_between(start, stop):
                 assert isinstance(segment, AppendSegment)
                 segment.sync()
