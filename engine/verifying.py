@@ -21,7 +21,7 @@ from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.deleted_topics import read_deleted
 from ..store.disk import Disk
-from ..store.errors import ConfigFileError, SegmentLengthError
+from ..store.errors import ConfigFileError, DiskError, SegmentLengthError, TooManyFilesError
 from ..store.frame import Rows
 from ..store.log_reader import LogReader
 from ..store.progress import progress_path
@@ -231,3 +231,8 @@ def _check_topics(disk: Disk, root: Path, report: VerifyReport) -> None:
     except ConfigFileError as e:
         mend = "restore it from a copy, or delete it: topics are then told from the queues, and deleted ones forgotten"
         report.findings.append(Finding(e.path, 0, e.found, mend))
+    except TooManyFilesError:
+        raise  # says nothing about the file
+    except DiskError as e:
+        path, _, meaning = str(e).partition(": ")
+        report.findings.append(Finding(Path(path), 0, meaning, "look after the disk, and restore it from a copy"))

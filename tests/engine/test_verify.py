@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +17,7 @@ from flightlog.engine.evidence import LastWriter
 from flightlog.engine.findings import Finding
 from flightlog.store.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.disk import RealDisk
+from flightlog.store.errors import TooManyFilesError
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint
@@ -301,3 +304,17 @@ def test_a_store_that_never_held_anything(tmp_path: Path, assert_clean: AssertCl
     flightlog.open(tmp_path, SETTINGS).close()
     report = assert_clean(tmp_path)
     assert (report.records, report.segments, report.last_writer) == (0, 0, LastWriter.NOBODY)
+
+
+def test_a_state_file_on_a_bad_sector_is_a_finding(root: Path, support: Callable[[str], ModuleType]) -> None:
+    disk = support("disks").FaultyDisk()
+    disk.fail("read", "config/topics.json", errno.EIO)
+    with flightlog.open_read_only(root, disk=disk) as view:
+        [finding] = view.verify().findings
+        assert finding.path == root / "config" / "topics.json" and "Input/output error" in finding.meaning
+        disk.heal()
+        disk.fail("open", "config/topics.json", errno.EMFILE)
+        with pytest.raises(TooManyFilesError):
+            view.verify()
+        disk.heal()
+        assert view.verify().is_clean
