@@ -87,15 +87,16 @@ def test_a_clock_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
     assert_clean(tmp_path)
 
 
-def test_garbage_that_puts(tmp_path: Path, assert_clean: AssertClean) -> None:
-    """A garbage collection may come with any allocation, and its finalizers may use the store."""
+def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClean) -> None:
+    """A garbage collection may come with any allocation, and its finalizers may use the store. Not with the twin, which
+    may be holding the append lock, as the long way does."""
 
     class Trash:
         def __init__(self) -> None:
             self.me = self
 
         def __del__(self) -> None:
-            if not busy.locked() and len(done) < 2000:
+            if kernel == "c" and not busy.locked() and len(done) < 2000:
                 with busy:
                     done.append(store.put(Message("orders", b"from a finalizer")))
 
