@@ -34,6 +34,7 @@ IMAGE_SIZE = 256 << 20
 CUTS_AN_IMAGE = 10
 REACH = {
     "roll": 12,
+    "link": 4,
     "allocate": 10,
     "sync": 40,
     "folder": 4,
@@ -65,6 +66,8 @@ GEOMETRY: dict[str, Any] = {
     "index_slots": 50,
     "index_entries": 200,
 }
+AHEAD_SIZE = 16 << 10
+"""As much as a segment of this size has prepared at most."""
 EXTENDED = GEOMETRY | {"queue_extension": True, "queue_extension_file_size": 4096}
 
 
@@ -144,6 +147,7 @@ class Campaign:
             "seed": dice.randrange(1 << 30),
             "lies": self._lies,
             "geometry": geometry,
+            "prepare_ahead_size": AHEAD_SIZE if site == "link" else dice.choice((0, AHEAD_SIZE)),
         }
 
     def _one(self, order: dict[str, Any], known: Known) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk import DiskFile, RealDisk, RealFile
 from flightlog.store.file_system import FileSystem
 
 SHUT_DOWN = 0x8004587D
@@ -148,6 +148,15 @@ class FatedDisk(RealDisk):
             return FatedFile(self._fate, super().open(path, writable=True, create=create), writable)
         with self._fate.visit(birth_site_of(path)):
             return FatedFile(self._fate, super().open(path, writable=True, create=True), writable)
+
+    def open_unnamed(self, path: Path) -> RealFile | None:
+        with self._fate.visit(birth_site_of(path)):
+            file = super().open_unnamed(path)
+        return None if file is None else FatedFile(self._fate, file, True)
+
+    def link(self, file: DiskFile) -> None:
+        with self._fate.visit("link", birth_site_of(file.path)):
+            super().link(file)
 
     def make_folder(self, path: Path, *, syncs: bool = True) -> None:
         if path.exists():
