@@ -6,7 +6,9 @@
     4   survey           find the log's end; a corrupt middle is refused before anything is changed
     5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
-    7   sync the log     a killed writer's records may be in the page cache alone
+    7   sync the log     a killed writer's records may be in the page cache alone; then the topics are written that have
+                         more queues than their file says: who dies between 8 and 9 is taken for RocketMQ by the next
+                         open, which then believes that file
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get
     9   progress page    a new epoch, all marks at the end
     10  service thread   last: it works on a store that is whole
@@ -182,6 +184,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         files = replace(files, bases=list(kept), found_in=kept)
     finally:
         reader.close()
+    topics.save()
     report.tell(path, log)
     epoch = secrets.randbits(62)
     _write_abort(disk, path, epoch)

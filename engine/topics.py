@@ -3,7 +3,8 @@
 Invariants:
 - A put asks one dict, without a lock; whoever changes a topic holds the lock, and changes what the dict says last.
 - What `create`, `update` and `remove` did is durable when they return. A topic that a put made, or gave more queues, is
-  written with the next flush of the queues: it can be told from the queues, so a kill takes nothing.
+  written with the next flush of the queues: it can be told from the queues, so a kill takes nothing. What an opening
+  told from the queues is written before it says that it writes now.
 - A lane (store/native/lane_protocol.py) takes messages to the topics that `teach` told it of; whoever changes a topic
   takes that back first, under the same lock.
 - A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.

@@ -6,8 +6,10 @@ What was synced is there afterwards; of the rest the log keeps its beginning, wh
 from __future__ import annotations
 
 import contextlib
+import itertools
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import FlushMode, Message, MessageStore, PutStatus, StoreSettings
 
 if TYPE_CHECKING:
     from tests.faults.conftest import AssertClean
@@ -192,4 +194,39 @@ def test_entries_that_a_cut_took_of_messages_that_retention_took(
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
         assert 4 < first <= store.queues()["t", 0][0] and store.queues()["t", 0][1] == end == 40
         assert [int(body[:2].strip(b"\0")) for body in bodies(store)] == list(range(first, end))
+    assert_clean(disk.root)
+
+
+@pytest.mark.parametrize("end", ["kill", "cut"])
+def test_queues_that_a_put_made_outlive_an_opening_that_dies(
+    end: str, disk: PowerDisk, power: ModuleType, assert_clean: AssertClean
+) -> None:
+    """Once `abort` names its epoch and the progress page does not yet, the next one takes the last writer for RocketMQ,
+    whose topics have as many queues as their file says."""
+    is_through = False
+    for operations in itertools.count():
+        topic = f"t{operations}"
+        store = flightlog.open(disk.root, replace(SETTINGS, flush_mode=FlushMode.SYNC), disk=disk)
+        store.create_topic(topic, 1)
+        assert store.put(Message(topic, b"acknowledged", queue_id=3)).status is PutStatus.PUT_OK
+        kill(store)
+        disk.kill()
+        disk.die_after = operations
+        try:
+            store = flightlog.open(disk.root, SETTINGS, disk=disk)
+            is_through = True
+            kill(store)
+        except power.Died:
+            pass
+        if end == "kill":
+            disk.kill()
+        else:
+            disk.cut(random.Random(operations), chance=0)
+        with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+            found = store.topic(topic)
+            assert found is not None and (found.read_queue_count, found.write_queue_count) == (4, 4), operations
+            assert bodies(store, topic, 3) == [b"acknowledged"]
+        if is_through:
+            break
+    assert operations > 10
     assert_clean(disk.root)
