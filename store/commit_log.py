@@ -253,7 +253,7 @@ class CommitLog(ColumnAppends):
         try:
             segment = self.preparation.take(base, self._active)
         except BaseException as e:
-            self._judge("roll", e, outer)
+            self._judge(e, outer)
             raise
         self.reader.segments = [*self.reader.segments, segment]
         return segment
@@ -321,7 +321,7 @@ class CommitLog(ColumnAppends):
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()
         except BaseException as e:
-            self._judge("sync", e, outer)
+            self._judge(e, outer)
             raise
 
     def close(self) -> None:

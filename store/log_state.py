@@ -7,7 +7,7 @@
 
     append          somebody appends the long way, or an append was interrupted: the value is its intent, or None
     poison          what has ended puts and syncs for good
-    roll, sync      an error that may have a failed sync behind it, and what its caller was handling before
+    an exception    it may have a failed sync behind it: with it, again, and what its caller was handling before
     closed          no append comes any more
     anything else   what others have noted there: see `engine/`
 
@@ -44,7 +44,6 @@ POISON = "poison"
 CLOSED = "closed"
 SETTINGS = "settings"
 """Something in the settings gives every put a meaning that the lane does not know."""
-DOUBTERS = ("roll", "sync")
 
 Intent = tuple[int, int, dict[QueueKey, int]]
 """Start and stop of the bytes being written, and the queues that advance, with their next offsets."""
@@ -70,7 +69,7 @@ class LogState(ABC):
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
         self._queue_offsets = queue_offsets
-        self.obstacles: dict[str, Any] = {APPEND: None}
+        self.obstacles: dict[Any, Any] = {APPEND: None}
         """Who or what keeps puts off the lane. Anybody may note something of his own there, and take it out again."""
         if settings.append_crc_property:
             self.obstacles[SETTINGS] = "append_crc_property"
@@ -147,14 +146,13 @@ class LogState(ABC):
     def poison(self) -> BaseException | None:
         """What has ended puts and syncs for good, if anything has."""
         obstacles = self.obstacles
-        if obstacles:
-            for who in DOUBTERS:
-                doubt = obstacles.get(who)
-                if doubt is not None:
-                    cause = failed_sync_behind(*doubt)
-                    if cause is not None:
-                        obstacles.setdefault(POISON, cause)
-                    obstacles.pop(who, None)
+        for error in [who for who in list(obstacles) if isinstance(who, BaseException)]:
+            doubt = obstacles.get(error)
+            if doubt is not None:
+                cause = failed_sync_behind(*doubt)
+                if cause is not None:
+                    obstacles.setdefault(POISON, cause)
+                obstacles.pop(error, None)  # this one alone: others may have come meanwhile
         found: BaseException | None = obstacles.get(POISON)
         return found
 
@@ -162,11 +160,11 @@ class LogState(ABC):
     def poison(self, cause: BaseException) -> None:
         self.obstacles[POISON] = cause
 
-    def _judge(self, who: str, error: BaseException, outer: BaseException | None) -> None:
+    def _judge(self, error: BaseException, outer: BaseException | None) -> None:
         """Poison the log if a failed sync is behind an error. The kernel reports a failed write only once, and an
         interrupt may come with every call: so note the error first, which keeps puts off the lane. Until it is judged,
         `poison` judges it itself, for whoever looks; an interrupt alone refuses nobody's put."""
-        self.obstacles[who] = (error, outer)
+        self.obstacles[error] = (error, outer)
         self._tell_poison()
 
     def refuse_all(self, cause: BaseException) -> None:

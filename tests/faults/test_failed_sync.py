@@ -13,8 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import FlushMode, StoreSettings
+from flightlog import FlushMode, Message, StoreSettings
+from flightlog.store import log_state
+from flightlog.store.commit_log import CommitLog
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
+from flightlog.store.failed_sync import failed_sync_behind
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Acknowledged, AssertClean
@@ -258,3 +261,43 @@ def test_a_sync_that_fails_while_opening(
     with flightlog.open(path, disk=disk) as store:
         assert acknowledged.check(store) == 2
     assert assert_clean(path).records == 2
+
+
+def test_a_failed_sync_that_is_noted_while_an_interrupt_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    """One thread asks whether an interrupt came upon a failed sync; the other one's sync fails before it is through."""
+    is_judging, is_noted, is_judged = threading.Event(), threading.Event(), threading.Event()
+    find, tell = failed_sync_behind, CommitLog._tell_poison
+
+    def find_slowly(error: BaseException, outer: BaseException | None) -> BaseException | None:
+        if isinstance(error, KeyboardInterrupt):
+            is_judging.set()
+            assert is_noted.wait(60)
+        return find(error, outer)
+
+    def tell_late(log: CommitLog) -> None:
+        if threading.current_thread() is failing:
+            is_noted.set()
+            assert is_judged.wait(60)
+        tell(log)
+
+    monkeypatch.setattr(log_state, "failed_sync_behind", find_slowly)
+    monkeypatch.setattr(CommitLog, "_tell_poison", tell_late)
+    path = tmp_path / "store"
+    store = flightlog.open(path, settings(FlushMode.ASYNC))
+    store.put(Message("t", b"before"))
+    failure = SyncFailedError(path, "Input/output error")
+    failing = threading.Thread(target=store._log._judge, args=(failure, None))
+    interrupted = threading.Thread(target=store._log._judge, args=(KeyboardInterrupt(), None))
+    interrupted.start()
+    assert is_judging.wait(60)
+    failing.start()
+    interrupted.join(60)
+    is_judged.set()
+    failing.join(60)
+    assert store._log.poison is failure
+    with pytest.raises(StorePoisonedError):
+        store.put(Message("t", b"after"))
+    store.close()
+    assert_clean(path)
