@@ -323,10 +323,8 @@ class QueueReader:
                     try:
                         one = message_of(self._reader, key, int(queue_offsets[at - 1]), unit, last)
                     except (CorruptRecordError, CorruptQueueError):
-                        if self._was_deleted(
-                            key[0]
-                        ):  # and perhaps made anew: these are that one's entries, or none yet
-                            return
+                        if self._was_deleted(key[0]):
+                            return  # perhaps it was made anew: these are that one's entries, or none yet
                         if on_corrupt == "raise":
                             raise
                         self.corrupt_skipped += 1

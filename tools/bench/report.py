@@ -37,16 +37,17 @@ NOTES = {
 
 def find_reference(result: Result, results: Sequence[Result]) -> Result | None:
     """What this result is compared with; None for a reference."""
-    for other in results:
-        if (other.case.name, other.case.body_size) == (result.case.against, result.case.body_size):
-            return other
-    return None
+    return _named(result.case.against, result.case.body_size, results)
 
 
 def find_rival(result: Result, results: Sequence[Result]) -> Result | None:
     """RocketMQ's result of the same, if there is one."""
+    return _named(result.case.rival, result.case.body_size, results)
+
+
+def _named(name: str | None, body_size: int, results: Sequence[Result]) -> Result | None:
     for other in results:
-        if (other.case.name, other.case.body_size) == (result.case.rival, result.case.body_size):
+        if (other.case.name, other.case.body_size) == (name, body_size):
             return other
     return None
 
@@ -59,22 +60,24 @@ def show(results: Sequence[Result], output: Output) -> None:
         Column("what"),
         Column("kernel"),
         *(Column(name, True) for name in ("thousand/s", "µs each", "spread")),
-        *(Column(name, True) for name in ("p50 µs", "p99 µs") if has_latencies),
         Column("of the limit", True),
-        *(Column(name, True) for name in ("x RocketMQ",) if has_rivals),
     ]
+    if has_latencies:
+        columns += [Column("p50 µs", True), Column("p99 µs", True)]
+    if has_rivals:
+        columns.append(Column("x RocketMQ", True))
     for body_size in sorted({result.case.body_size for result in results}):
         here = [result for result in results if result.case.body_size == body_size]
         title = f"Bodies of {body_size:,} bytes (records of {here[0].case.record_size:,} bytes)"
-        rows = [
-            [
-                *_row(result),
-                *(figure_text(result.latency_us(percentile)) for percentile in PERCENTILES if has_latencies),
-                _part_text(result, find_reference(result, results)),
-                *(_times_text(result, find_rival(result, results)) for _ in range(has_rivals)),
-            ]
-            for result in here
-        ]
+        rows = []
+        for result in here:
+            row = _row(result, results)
+            if has_latencies:
+                row += [figure_text(result.latency_us(percentile)) for percentile in PERCENTILES]
+            if has_rivals:
+                rival = find_rival(result, results)
+                row.append("" if rival is None else f"{figure_text(result.part_of(rival))}x")
+            rows.append(row)
         output.table(title, columns, rows)
     output.line()
     for name in dict.fromkeys(result.case.name for result in results):
@@ -82,18 +85,17 @@ def show(results: Sequence[Result], output: Output) -> None:
             output.line(f"{name}: {NOTES[name]}")
 
 
-def _row(result: Result) -> list[str]:
+def _row(result: Result, results: Sequence[Result]) -> list[str]:
     each_us = result.per_message_s * 1e6
-    kernel = KERNEL_NAMES[result.case.kernel]
-    return [result.case.name, kernel, figure_text(1e3 / each_us), figure_text(each_us), f"{result.spread:.0%}"]
-
-
-def _part_text(result: Result, reference: Result | None) -> str:
-    return "" if reference is None else f"{figure_text(100 * result.part_of(reference))} %"
-
-
-def _times_text(result: Result, rival: Result | None) -> str:
-    return "" if rival is None else f"{figure_text(result.part_of(rival))}x"
+    reference = find_reference(result, results)
+    return [
+        result.case.name,
+        KERNEL_NAMES[result.case.kernel],
+        figure_text(1e3 / each_us),
+        figure_text(each_us),
+        f"{result.spread:.0%}",
+        "" if reference is None else f"{figure_text(100 * result.part_of(reference))} %",
+    ]
 
 
 def as_object(results: Sequence[Result], machine: Machine, rounds: int) -> dict[str, Any]:
