@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import device
-from .drive import drive
+from .drive import drive, no_collection
 from .load import Load, Outcome, Round
 from .rocketmq import RocketmqProcess, is_rocketmq
 from .rows import make_rows
@@ -103,11 +103,12 @@ def _run(place: Path, load: Load, calls: int, stamps: bool) -> Round:
         units = session.units(make_rows(load.body_size, calls * load.batch))
         rate = load.rate / load.batch if load.rate else None
         before = device.written_size(place)
-        started_s = time.perf_counter()
-        latencies_ns = drive(session.puts(), units, calls, rate=rate, stamps=stamps)
-        put_s = time.perf_counter() - started_s
-        session.drain()
-        drained_s = time.perf_counter() - started_s
+        with no_collection():
+            started_s = time.perf_counter()
+            latencies_ns = drive(session.puts(), units, calls, rate=rate, stamps=stamps)
+            put_s = time.perf_counter() - started_s
+            session.drain()
+            drained_s = time.perf_counter() - started_s
         after = device.written_size(place)
     size = None if before is None or after is None else after - before
     return Round(calls * load.batch, drained_s, put_s, latencies_ns, size)

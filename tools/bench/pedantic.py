@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from .case import Case, Work
-from .drive import drive
+from .drive import drive, no_collection
 from .load import Load
 from .rows import make_rows
 from .workloads import record_size
@@ -57,6 +57,7 @@ def run_load_pedantic(benchmark: PedanticBenchmark, load: Load, folder: Path) ->
             place = this_round.enter_context(TemporaryDirectory(dir=folder))
             session = this_round.enter_context(opened(Path(place), load, count * size))
             units = session.units(make_rows(load.body_size, count))
+            this_round.enter_context(no_collection())
 
             def work() -> None:
                 drive(session.puts(), units, calls, rate=None, stamps=False)
