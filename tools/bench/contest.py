@@ -12,6 +12,7 @@ from pathlib import Path
 
 from . import device
 from .drive import drive, no_collection
+from .free_pages import touch_free_pages
 from .load import Load, Outcome, Round
 from .rocketmq import RocketmqProcess, is_rocketmq
 from .rows import make_rows
@@ -23,6 +24,8 @@ PILOT_S = 0.05
 SIZE_MAX = 400 << 20
 """Bytes of records that one round writes at most."""
 CALLS_MIN = 20
+FREE_PAGES_SIZE = 256 << 20
+"""Bytes of memory that a round may need beside twice its records: queues, index, pages ahead."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,7 @@ class Contest:
         try:
             if is_rocketmq(load):
                 assert self._rocketmq is not None
+                touch_free_pages(_memory_size(load, calls))
                 return self._rocketmq.run(place, load, calls, stamps=stamps)
             return _run(place, load, calls, stamps)
         finally:
@@ -103,6 +107,7 @@ def _run(place: Path, load: Load, calls: int, stamps: bool) -> Round:
         units = session.units(make_rows(load.body_size, calls * load.batch))
         rate = load.rate / load.batch if load.rate else None
         before = device.written_size(place)
+        touch_free_pages(_memory_size(load, calls))
         with no_collection():
             started_s = time.perf_counter()
             latencies_ns = drive(session.puts(), units, calls, rate=rate, stamps=stamps)
@@ -112,3 +117,7 @@ def _run(place: Path, load: Load, calls: int, stamps: bool) -> Round:
         after = device.written_size(place)
     size = None if before is None or after is None else after - before
     return Round(calls * load.batch, drained_s, put_s, latencies_ns, size)
+
+
+def _memory_size(load: Load, calls: int) -> int:
+    return 2 * calls * load.batch * record_size(load.body_size) + FREE_PAGES_SIZE

@@ -91,8 +91,8 @@ def _in_threads(run: Callable[[int], np.ndarray], count: int) -> np.ndarray:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Python's collector looks at every prepared message again and again; that is no part of any writer. Enter it before
-    the clock starts: it begins with a collection."""
+    """Python's collector looks at every prepared message again and again; that is no part of any writer. Enter it
+    before the clock starts: it begins with a collection."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()
