@@ -30,6 +30,11 @@ def test_more_than_there_is_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(os, "sysconf", lambda name: 16 * MEBIBYTE // mmap.PAGESIZE)
     asked: list[int] = []
     real = mmap.mmap
-    monkeypatch.setattr(mmap, "mmap", lambda *a, **k: asked.append(a[1]) or real(*a, **k))
+
+    def noted(descriptor: int, size: int, **options: int) -> mmap.mmap:
+        asked.append(size)
+        return real(descriptor, size, **options)
+
+    monkeypatch.setattr(mmap, "mmap", noted)
     free_pages.touch_free_pages(1 << 50)
     assert asked == [8 * MEBIBYTE]
