@@ -7,6 +7,7 @@ themselves: nothing that fails here refuses a put. See store/preparation.py.
 from __future__ import annotations
 
 import logging
+from collections import deque
 
 from ..store.commit_log import CommitLog
 from .bell import Bell
@@ -21,6 +22,8 @@ class PrepareService:
     def __init__(self, commit_log: CommitLog) -> None:
         self._log = commit_log
         self._work = Bell()
+        self._asked: deque[Bell] = deque()
+        """Who waits until what is due is prepared; the thread alone takes them out."""
         self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.ring)
 
     def start(self) -> None:
@@ -32,11 +35,21 @@ class PrepareService:
         """Return once the thread has ended. If a KeyboardInterrupt ends the wait, call it again."""
         self.thread.stop()
 
+    def settled(self, timeout_s: float) -> bool:
+        """Whether all that is due now is prepared within that time. For a bench, which measures from there on."""
+        done = Bell()
+        self._asked.append(done)
+        self._work.ring()
+        return done.wait(timeout_s)
+
     def _serve(self) -> None:
         try:
             while self._work.wait() and not self.thread.is_stopping:
+                asked = len(self._asked)  # by a call before this round began
                 while self._log.prepare() and not self.thread.is_stopping:
                     pass
+                for _ in range(asked):
+                    self._asked.popleft().ring()
         except Exception:
             self._log.preparation.wake = None
             path = self._log.reader.folder.parent

@@ -106,6 +106,16 @@ def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
     assert_clean(tmp_path)
 
 
+def test_who_asks_is_told_once_what_is_due_is_prepared(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path, settings()) as store:
+        assert store._preparing.settled(timeout_s=60), "there is nothing to prepare yet"
+        for _ in range(3):
+            put(store, 10)
+            assert store._preparing.settled(timeout_s=60)
+            assert store._log._active.populated > store._log.end
+    assert_clean(tmp_path)
+
+
 def test_a_roll_into_a_prepared_segment_waits_for_no_sync(
     tmp_path: Path, disk: FaultyDisk, inline: Inline, assert_clean: AssertClean
 ) -> None:

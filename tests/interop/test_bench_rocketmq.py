@@ -45,7 +45,7 @@ def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Pa
             assert found.latencies_ns.shape == (CALLS,) and (found.latencies_ns > 0).all(), load
         (tmp_path / "in-the-way").touch()
         with pytest.raises(RocketmqEndedError, match="in-the-way"):
-            process.run(tmp_path / "in-the-way", LOADS[0], 1, stamps=False)
+            process.run(tmp_path / "in-the-way", LOADS[0], 1, 1, stamps=False)
 
 
 @pytest.mark.ci

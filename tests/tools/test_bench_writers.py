@@ -25,7 +25,7 @@ from flightlog.tools.bench.load_plan import append_loads, flush_loads, read_vers
 from flightlog.tools.bench.machine import Machine, this_machine
 from flightlog.tools.bench.rows import make_rows
 from flightlog.tools.bench.workloads import QUEUES, TOPIC
-from flightlog.tools.bench.writers import MEMCPY, OWN, PEERS, RAW_LOOP, REFERENCES, opened, own_writers
+from flightlog.tools.bench.writers import FRESH_PAGES, MEMCPY, OWN, PEERS, RAW_LOOP, REFERENCES, opened, own_writers
 
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished
@@ -69,8 +69,8 @@ def test_threads_share_the_calls() -> None:
     def put_of(number: int) -> Callable[[int], None]:
         return lambda unit: called.append((number, unit))
 
-    latencies_ns = drive([put_of(0), put_of(1), put_of(2)], range(6), 14, rate=None, stamps=True)
-    assert len(latencies_ns) == 14
+    times = drive([put_of(0), put_of(1), put_of(2)], range(6), 14, rate=None, stamps=True)
+    assert len(times.latencies_ns) == 14 and not len(times.waits_ns)
     assert sorted(unit for number, unit in called if number == 1) == [1, 1, 1, 4, 4]
     assert [number for number, _ in called].count(0) == 5
 
@@ -93,9 +93,11 @@ def test_a_stall_is_charged_to_all_that_had_to_wait_behind_it() -> None:
         if next(calls) == 0:
             time.sleep(0.1)
 
-    latencies_ns = drive([stalls_once], [1], 60, rate=1000, stamps=False)
+    times = drive([stalls_once], [1], 60, rate=1000, stamps=False)
     due_ms = np.arange(60)
-    assert (latencies_ns / 1e6 >= 100 - due_ms - 1e-3).all()
+    assert (times.latencies_ns / 1e6 >= 100 - due_ms - 1e-3).all()
+    assert (times.waits_ns >= 0).all() and (times.waits_ns <= times.latencies_ns).all()
+    assert (times.waits_ns[1:] < times.latencies_ns[:-1]).any(), "a call is not said to wait for the one before it"
 
 
 def test_the_device_is_known(tmp_path: Path) -> None:
@@ -119,7 +121,7 @@ def test_file_systems_that_tell_little_are_named(file_system: str, warns: str) -
 
 def outcome(load: Load, per_message_us: Sequence[float], latencies_us: Sequence[float] = ()) -> Outcome:
     none = np.empty(0, np.int64)
-    rounds = [Round(1000, us * 1e-3, us * 1e-3, none, 2_000_000) for us in per_message_us]
+    rounds = [Round(1000, us * 1e-3, us * 0.5e-3, none, device_size=2_000_000) for us in per_message_us]
     return Outcome(load, 1000, rounds, Round(1000, 1, 1, (np.array(latencies_us) * 1000).astype(np.int64)))
 
 
@@ -139,6 +141,7 @@ OUTCOMES = [
 def test_what_rounds_mean() -> None:
     own = OUTCOMES[1]
     assert own.per_message_s == pytest.approx(2e-6)
+    assert own.returned_s == pytest.approx(1e-6)
     assert own.spread == pytest.approx(1.5)
     assert own.latency_ns(50) == pytest.approx(2000)
     assert own.device_bytes_per_byte is None, "an async writer's bytes come when they like"
@@ -247,7 +250,7 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     assert "writing about" in finished.err
     assert "Sync costs you" in finished.out and "Beside the fastest peer" in finished.out
     found: list[dict[str, Any]] = json.loads(kept.read_text())["outcomes"]
-    assert {row["writer"] for row in found} == {MEMCPY, RAW_LOOP, OWN, "sqlite3"}
+    assert {row["writer"] for row in found} == {MEMCPY, FRESH_PAGES, RAW_LOOP, OWN, "sqlite3"}
     assert plot.stat().st_size and table.stat().st_size
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.png"]
 

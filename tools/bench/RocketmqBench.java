@@ -38,7 +38,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *
  * <pre>
  * warm FOLDER COUNT
- * put FOLDER FLUSH mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS RATE LATENCIES|-
+ * put FOLDER FLUSH mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS FIRST_CALLS RATE LATENCIES|-
+ *                                                the first calls come before the clock starts
  * open FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES    a store that is there; answers when everything is dispatched
  * read QUEUES COUNT                              everything in it, decoded, so many messages a call
  * query KEYS LATENCIES|-                         key-00000000 and so on, in random order
@@ -78,7 +79,7 @@ public final class RocketmqBench {
         switch (words[0]) {
             case "warm":
                 Round round = new Round(
-                    words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, "-");
+                    words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, 0, "-");
                 round.run();
                 deleteAll(Path.of(words[1]));
                 return "{}";
@@ -86,7 +87,7 @@ public final class RocketmqBench {
                 return new Round(
                     words[1], words[2], words[3].equals("pool"), Integer.parseInt(words[4]), Integer.parseInt(words[5]),
                     Integer.parseInt(words[6]), Integer.parseInt(words[7]), Integer.parseInt(words[8]),
-                    Long.parseLong(words[9]), words[10]).run();
+                    Integer.parseInt(words[9]), Long.parseLong(words[10]), words[11]).run();
             case "open":
                 opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
                 return "{}";
@@ -208,13 +209,14 @@ public final class RocketmqBench {
         private final int batch;
         private final int threads;
         private final int calls;
+        private final int firstCalls;
         private final long rate;
         private final String latencyFile;
         private final byte[] body;
         private DefaultMessageStore store;
 
         Round(String folder, String flush, boolean hasPool, int bodySize, int queues, int batch, int threads, int calls,
-              long rate, String latencyFile) {
+              int firstCalls, long rate, String latencyFile) {
             this.folder = folder;
             this.flush = flush;
             this.hasPool = hasPool;
@@ -222,6 +224,7 @@ public final class RocketmqBench {
             this.batch = batch;
             this.threads = threads;
             this.calls = calls;
+            this.firstCalls = firstCalls;
             this.rate = rate;
             this.latencyFile = latencyFile;
             this.body = new byte[bodySize];
@@ -229,12 +232,14 @@ public final class RocketmqBench {
         }
 
         String run() throws Exception {
-            MessageExtBrokerInner[] messages = new MessageExtBrokerInner[calls];
-            for (int i = 0; i < calls; i++) {
-                messages[i] = batch == 1 ? single(i) : batched(i);
-            }
+            MessageExtBrokerInner[] firstMessages = make(firstCalls);
+            MessageExtBrokerInner[] messages = make(calls);
             store = open();
             try {
+                for (MessageExtBrokerInner message : firstMessages) {
+                    put(message);
+                }
+                drain(store);
                 long[] latenciesNs = new long[latencyFile.equals("-") ? 0 : calls];
                 long deviceBefore = deviceSize();
                 long startedNs = System.nanoTime();
@@ -264,6 +269,14 @@ public final class RocketmqBench {
             config.setTransientStorePoolEnable(hasPool);
             config.setTransientStorePoolSize(2); // for five, its default, of 1 GiB each, few machines have the memory
             return start(folder, config);
+        }
+
+        private MessageExtBrokerInner[] make(int count) {
+            MessageExtBrokerInner[] messages = new MessageExtBrokerInner[count];
+            for (int i = 0; i < count; i++) {
+                messages[i] = batch == 1 ? single(i) : batched(i);
+            }
+            return messages;
         }
 
         private MessageExtBrokerInner single(int number) {
@@ -328,15 +341,19 @@ public final class RocketmqBench {
                     waitUntil(dueNs);
                     fromNs = dueNs;
                 }
-                PutMessageResult result = messages[i] instanceof MessageExtBatch
-                    ? store.putMessages((MessageExtBatch) messages[i])
-                    : store.putMessage(messages[i]);
+                put(messages[i]);
                 if (latenciesNs.length > 0) {
                     latenciesNs[i] = System.nanoTime() - fromNs;
                 }
-                if (!result.isOk()) {
-                    throw new IllegalStateException("put " + i + " gave " + result.getPutMessageStatus());
-                }
+            }
+        }
+
+        private void put(MessageExtBrokerInner message) {
+            PutMessageResult result = message instanceof MessageExtBatch
+                ? store.putMessages((MessageExtBatch) message)
+                : store.putMessage(message);
+            if (!result.isOk()) {
+                throw new IllegalStateException("a put gave " + result.getPutMessageStatus());
             }
         }
 

@@ -18,12 +18,16 @@ from .rocketmq import RocketmqProcess, is_rocketmq
 from .rows import make_rows
 from .workloads import record_size
 from .writers import opened
+from .writers.session import Session
 
 PILOT_CALLS = 8
 PILOT_S = 0.05
 SIZE_MAX = 400 << 20
 """Bytes of records that one round writes at most."""
 CALLS_MIN = 20
+FIRST_MESSAGES = 256
+"""Put into every fresh store before the clock starts, by the same call: the topic, its queues and the first segment are
+there then, and so is what a store prepares for the next puts while nobody puts."""
 FREE_PAGES_SIZE = 256 << 20
 """Bytes of memory that a round may need beside twice its records: queues, index, pages ahead."""
 
@@ -78,7 +82,7 @@ class Contest:
             if is_rocketmq(load):
                 assert self._rocketmq is not None
                 touch_free_pages(_memory_size(load, calls))
-                return self._rocketmq.run(place, load, calls, stamps=stamps)
+                return self._rocketmq.run(place, load, calls, first_calls(load), stamps=stamps)
             return _run(place, load, calls, stamps)
         finally:
             shutil.rmtree(place)
@@ -98,25 +102,39 @@ class Contest:
         return outcomes
 
 
+def first_calls(load: Load) -> int:
+    """How many calls a writer gets before the clock starts."""
+    return -(-FIRST_MESSAGES // load.batch)
+
+
+def begin(session: Session, load: Load) -> None:
+    """Put the first messages, and wait until the writer is at rest."""
+    put = session.puts()[0]
+    for unit in session.units(make_rows(load.body_size, first_calls(load) * load.batch)):
+        put(unit)
+    session.settle()
+
+
 def _run(place: Path, load: Load, calls: int, stamps: bool) -> Round:
     if not load.sync:
         # What earlier rounds left to write is not charged to this one. Before it opens: a page that was written back
         # faults at its next store, and the pages of memcpy are to be dirty.
         os.sync()
-    with opened(place, load, calls * load.batch * record_size(load.body_size)) as session:
+    with opened(place, load, (first_calls(load) + calls) * load.batch * record_size(load.body_size)) as session:
+        begin(session, load)
         units = session.units(make_rows(load.body_size, calls * load.batch))
         rate = load.rate / load.batch if load.rate else None
         before = device.written_size(place)
         touch_free_pages(_memory_size(load, calls))
         with no_collection():
             started_s = time.perf_counter()
-            latencies_ns = drive(session.puts(), units, calls, rate=rate, stamps=stamps)
+            times = drive(session.puts(), units, calls, rate=rate, stamps=stamps)
             put_s = time.perf_counter() - started_s
             session.drain()
             drained_s = time.perf_counter() - started_s
         after = device.written_size(place)
     size = None if before is None or after is None else after - before
-    return Round(calls * load.batch, drained_s, put_s, latencies_ns, size)
+    return Round(calls * load.batch, drained_s, put_s, *times, device_size=size)
 
 
 def _memory_size(load: Load, calls: int) -> int:

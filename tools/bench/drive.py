@@ -1,7 +1,8 @@
 """Calls a writer: as fast as it goes, or at a fixed rate; from one thread or from several.
 
 At a fixed rate a call's latency counts from the moment when it was due. A writer that stalls is so charged for every
-call that had to wait behind the stall, not only for the one that it stalled.
+call that had to wait behind the stall, not only for the one that it stalled. Told apart is what a call waited although
+it was due and the call before it had returned: the thread was ready, and another one had the interpreter, or the core.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,31 +23,42 @@ SPIN_NS = 200_000
 NONE = np.empty(0, np.int64)
 
 
-def drive(puts: Sequence[Put], units: Sequence[Any], calls: int, *, rate: float | None, stamps: bool) -> np.ndarray:
+class Times(NamedTuple):
+    """Of the calls, ns, int64, by thread; empty where nobody asked."""
+
+    latencies_ns: np.ndarray = NONE
+    waits_ns: np.ndarray = NONE
+    """At a fixed rate: from when a call was due, and the one before had returned, until it began."""
+
+
+def drive(puts: Sequence[Put], units: Sequence[Any], calls: int, *, rate: float | None, stamps: bool) -> Times:
     """Make `calls` calls with the units in turn, one thread a `put`; `rate` is in calls a second, all threads together.
 
-    Returns the latencies (ns, int64), by thread; empty unless `stamps` or a rate asks for them. The first exception of
-    a thread is raised when all have ended.
+    They are timed if `stamps` or a rate asks for it. The first exception of a thread is raised when all have ended.
     """
     shares = [calls // len(puts) + (i < calls % len(puts)) for i in range(len(puts))]
     pause_ns = 1e9 * len(puts) / rate if rate else 0.0
 
-    def run(i: int) -> np.ndarray:
+    def run(i: int) -> Times:
         mine = islice(cycle(units[i :: len(puts)] or units), shares[i])
         if rate:
             return _paced(puts[i], mine, shares[i], pause_ns, pause_ns * i / len(puts))
         if stamps:
-            return _stamped(puts[i], mine, shares[i])
+            return Times(_stamped(puts[i], mine, shares[i]))
         put = puts[i]
         for unit in mine:
             put(unit)
-        return NONE
+        return Times()
 
     return run(0) if len(puts) == 1 else _in_threads(run, len(puts))
 
 
+def _untimed(count: int) -> np.ndarray:
+    return np.full(count, -1, np.int64)  # with its pages: else every 512th call would be charged for a fault
+
+
 def _stamped(put: Put, units: Iterator[Any], count: int) -> np.ndarray:
-    latencies_ns = np.zeros(count, np.int64)
+    latencies_ns = _untimed(count)
     now = time.perf_counter_ns
     for i, unit in enumerate(units):
         started_ns = now()
@@ -55,22 +67,24 @@ def _stamped(put: Put, units: Iterator[Any], count: int) -> np.ndarray:
     return latencies_ns
 
 
-def _paced(put: Put, units: Iterator[Any], count: int, pause_ns: float, delay_ns: float) -> np.ndarray:
-    latencies_ns = np.zeros(count, np.int64)
+def _paced(put: Put, units: Iterator[Any], count: int, pause_ns: float, delay_ns: float) -> Times:
+    latencies_ns, waits_ns = _untimed(count), _untimed(count)
     now = time.perf_counter_ns
-    first_ns = now() + delay_ns
+    first_ns = free_ns = now() + delay_ns
     for i, unit in enumerate(units):
         due_ns = first_ns + i * pause_ns
-        while (ahead_ns := due_ns - now()) > 0:
-            if ahead_ns > SPIN_NS:
-                time.sleep((ahead_ns - SPIN_NS) / 1e9)
+        while (begun_ns := now()) < due_ns:
+            if due_ns - begun_ns > SPIN_NS:
+                time.sleep((due_ns - begun_ns - SPIN_NS) / 1e9)
         put(unit)
-        latencies_ns[i] = now() - due_ns
-    return latencies_ns
+        waits_ns[i] = begun_ns - max(due_ns, free_ns)
+        free_ns = now()
+        latencies_ns[i] = free_ns - due_ns
+    return Times(latencies_ns, waits_ns)
 
 
-def _in_threads(run: Callable[[int], np.ndarray], count: int) -> np.ndarray:
-    found: list[np.ndarray] = [NONE] * count
+def _in_threads(run: Callable[[int], Times], count: int) -> Times:
+    found = [Times()] * count
     errors: list[BaseException] = []
 
     def one(i: int) -> None:
@@ -86,7 +100,7 @@ def _in_threads(run: Callable[[int], np.ndarray], count: int) -> np.ndarray:
         thread.join()
     if errors:
         raise errors[0]
-    return np.concatenate(found)
+    return Times(*map(np.concatenate, zip(*found, strict=True)))
 
 
 @contextmanager

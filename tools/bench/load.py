@@ -7,7 +7,10 @@ from statistics import median
 
 import numpy as np
 
+from .drive import NONE
+
 PERCENTILES = (50.0, 99.0, 99.9)
+WAIT_PERCENTILES = (99.0, 99.9)
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class Round:
     """From the first put until the last one returned."""
     latencies_ns: np.ndarray
     """int64, one a call; empty unless they were asked for. With a rate: from the moment the call was due."""
+    waits_ns: np.ndarray = field(default_factory=lambda: NONE)
+    """int64, one a call, at a fixed rate: how much of its latency a call that was due waited for another thread."""
     device_size: int | None = None
     """Bytes that went to the device in the meantime, whoever wrote them; None where it is not told."""
 
@@ -90,8 +95,19 @@ class Outcome:
         found = [r.device_size / (r.count * self.record_size) for r in self.rounds if r.device_size is not None]
         return median(found) if found and self.load.sync else None
 
+    @property
+    def returned_s(self) -> float:
+        """Median of the rounds, a message, until the last put had returned."""
+        return median(round_.put_s / round_.count for round_ in self.rounds)
+
     def latency_ns(self, percentile: float) -> float:
         """Of one call; NaN if none was timed."""
         if self.stamped is None or not len(self.stamped.latencies_ns):
             return float("nan")
         return float(np.percentile(self.stamped.latencies_ns, percentile))
+
+    def wait_ns(self, percentile: float) -> float:
+        """Of one call, for another thread; NaN without a rate."""
+        if self.stamped is None or not len(self.stamped.waits_ns):
+            return float("nan")
+        return float(np.percentile(self.stamped.waits_ns, percentile))

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...store.errors import UsageError
 from . import rocketmq, writers
 from .load import Load
-from .writers import FILE, FRESH_PAGES, MEMCPY, OWN, RAW_LOOP
+from .writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, RAW_LOOP
 
 BATCH, ROWS = 256, 8192
 ROCKETMQ_BATCH = 32
@@ -24,6 +24,7 @@ def flush_loads(body_sizes: Iterable[int], thread_counts: Sequence[int], peers: 
     for size in body_sizes:
         loads += [
             Load(MEMCPY, False, size, BATCH),
+            Load(FRESH_PAGES, False, size, BATCH),
             Load(OWN, False, size),
             Load(OWN, False, size, BATCH),
             Load(OWN, False, size, ROWS, columns=True),
@@ -44,7 +45,7 @@ def append_loads(body_sizes: Iterable[int], peers: Sequence[str], rate: int | No
     loads: list[Load] = []
     for size in body_sizes:
         if rate is not None:
-            names = [*writers.own_writers(), *(name for peer in peers for name in _names(peer))]
+            names = [NOTHING, *writers.own_writers(), *(name for peer in peers for name in _names(peer))]
             loads += [Load(name, False, size, rate=rate) for name in names]
             continue
         loads += [Load(MEMCPY, False, size, BATCH), Load(FRESH_PAGES, False, size, BATCH), Load(FILE, False, size)]

@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
 from .case import Case, Work
+from .contest import begin, first_calls
 from .drive import drive, no_collection
 from .load import Load
 from .rows import make_rows
@@ -55,7 +56,9 @@ def run_load_pedantic(benchmark: PedanticBenchmark, load: Load, folder: Path) ->
         def setup() -> tuple[tuple[Work], dict[str, Any]]:
             this_round.close()
             place = this_round.enter_context(TemporaryDirectory(dir=folder))
-            session = this_round.enter_context(opened(Path(place), load, count * size))
+            room = (first_calls(load) * load.batch + count) * size
+            session = this_round.enter_context(opened(Path(place), load, room))
+            begin(session, load)
             units = session.units(make_rows(load.body_size, count))
             this_round.enter_context(no_collection())
 

@@ -65,20 +65,21 @@ class RocketmqProcess:
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._ask(f"warm {home / 'warm'} {warm_count}")
 
-    def run(self, place: Path, load: Load, calls: int, *, stamps: bool) -> Round:
-        """One round of a load; latencies come in a file."""
+    def run(self, place: Path, load: Load, calls: int, first_calls: int, *, stamps: bool) -> Round:
+        """One round of a load, its first calls before the clock starts; latencies come in a file."""
         latencies = place / "latencies"
         words = [
             "put",
             str(place / "store"),
             "SYNC_FLUSH" if load.sync else "ASYNC_FLUSH",
             "pool" if load.writer == POOL else "mapped",
-            *map(str, (load.body_size, QUEUES, load.batch, load.threads, calls, load.rate or 0)),
+            *map(str, (load.body_size, QUEUES, load.batch, load.threads, calls, first_calls, load.rate or 0)),
             str(latencies) if stamps or load.rate else "-",
         ]
         told = self._ask(" ".join(words))
         found = _read_latencies(latencies)
-        return Round(calls * load.batch, told["drained_ns"] / 1e9, told["put_ns"] / 1e9, found, told["device_size"])
+        times = told["drained_ns"] / 1e9, told["put_ns"] / 1e9, found
+        return Round(calls * load.batch, *times, device_size=told["device_size"])
 
     @contextmanager
     def opened(self, store: Path, settings: StoreSettings) -> Iterator[None]:

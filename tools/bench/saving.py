@@ -12,13 +12,14 @@ from typing import Any
 from ...store.errors import UsageError
 from ..output import Column, Output
 from ..words import figure_text
-from .load import PERCENTILES, Load, Outcome
+from .load import PERCENTILES, WAIT_PERCENTILES, Load, Outcome
 from .machine import Machine
 from .telling import reference_of
 
 COLUMNS = (
     *("writer", "mode", "sync", "body_size", "batch", "columns", "threads", "rate", "record_size", "messages"),
-    *("per_message_s", "messages_per_s", "spread", "p50_ns", "p99_ns", "p99.9_ns", "max_ns"),
+    *("returned_s", "per_message_s", "messages_per_s", "spread", "p50_ns", "p99_ns", "p99.9_ns", "max_ns"),
+    *("wait_p99_ns", "wait_p99.9_ns"),
     *("device_bytes_per_byte", "part_of_reference"),
 )
 
@@ -31,7 +32,8 @@ def as_object(outcomes: Sequence[Outcome], machine: Machine) -> dict[str, Any]:
 def _as_row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     load, reference = outcome.load, reference_of(outcome, outcomes)
     percentiles = {f"p{percentile:g}_ns": outcome.latency_ns(percentile) for percentile in PERCENTILES}
-    latencies = percentiles | {"max_ns": outcome.latency_ns(100)}
+    waits = {f"wait_p{percentile:g}_ns": outcome.wait_ns(percentile) for percentile in WAIT_PERCENTILES}
+    latencies = percentiles | {"max_ns": outcome.latency_ns(100)} | waits
     return {
         **asdict(load),
         "mode": load.mode,
@@ -39,6 +41,7 @@ def _as_row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "messages": outcome.rounds[0].count,
         "drained_s": [round_.drained_s for round_ in outcome.rounds],
         "put_s": [round_.put_s for round_ in outcome.rounds],
+        "returned_s": outcome.returned_s,
         "per_message_s": outcome.per_message_s,
         "messages_per_s": 1 / outcome.per_message_s,
         "spread": outcome.spread,

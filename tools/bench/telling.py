@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ..output import Column, Output
 from ..words import figure_text
-from .load import PERCENTILES, Outcome
+from .load import PERCENTILES, WAIT_PERCENTILES, Outcome
 from .rocketmq import MAPPED, POOL
-from .writers import FILE, FRESH_PAGES, MEMCPY, OWN, PURE, RAW_LOOP, REFERENCES
+from .writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
 
 NOTES = {
     MEMCPY: "the same bytes into a mapped file whose pages are there already: the limit of memory",
@@ -17,6 +17,7 @@ NOTES = {
     FILE: "Python's buffered file; survives no kill, finds nothing again",
     OWN: "until every message was in its queue and in the key index",
     PURE: "the same without the C kernel",
+    NOTHING: "the same loop with nothing to call: what the loop costs, and what the machine gives to others",
     MAPPED: "Apache RocketMQ's own store at its defaults, warm, until its dispatch had caught up",
     POOL: "the same with transientStorePoolEnable",
 }
@@ -35,26 +36,37 @@ def reference_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | Non
 def show(outcomes: Sequence[Outcome], output: Output) -> None:
     """A table for each body size, what the names mean, and the closing sentences."""
     columns = [Column("who"), Column("how")]
-    columns += [Column(name, True) for name in ("thousand/s", "MB/s", "µs each", "spread", "p50 µs", "p99", "p99.9")]
-    columns += [Column(name, True) for name in ("max", "device B/B", "of the limit")]
+    columns += [
+        Column(name, True) for name in ("thousand/s", "MB/s", "µs each", "put alone", "spread", "p50 µs", "p99")
+    ]
+    columns += [Column(name, True) for name in ("p99.9", "max", "device B/B", "of the limit")]
+    is_paced = any(outcome.load.rate is not None for outcome in outcomes)
+    if is_paced:
+        columns += [Column("wait p99", True), Column("p99.9", True)]
     for size in sorted({outcome.load.body_size for outcome in outcomes}):
         here = [outcome for outcome in outcomes if outcome.load.body_size == size]
         title = f"Bodies of {size:,} bytes (records of {here[0].record_size:,} bytes)"
-        output.table(title, columns, [_row(outcome, outcomes) for outcome in here])
+        output.table(title, columns, [_row(outcome, outcomes, is_paced) for outcome in here])
     output.line()
     for name in dict.fromkeys(outcome.load.writer for outcome in outcomes):
         if name in NOTES:
             output.line(f"{name}: {NOTES[name]}")
     output.line(
-        "p50 to max: of one call, in a round of its own; spread: of the rounds; device B/B: bytes that the device took "
-        "per byte of record"
+        "µs each: until everything was in queue and key index; put alone: until the last put had returned; p50 to max: "
+        "of one call, in a round of its own; spread: of the rounds; device B/B: bytes that the device took per byte of "
+        "record"
     )
+    if is_paced:
+        output.line(
+            "p50 to max count from when a call was due. Of that, wait: how long a call that was due, and had none "
+            "before it any more, waited for the interpreter's lock or a core, which another thread or program had"
+        )
     output.line()
     for sentence in sentences(outcomes):
         output.line(sentence)
 
 
-def _row(outcome: Outcome, outcomes: Sequence[Outcome]) -> list[str]:
+def _row(outcome: Outcome, outcomes: Sequence[Outcome], is_paced: bool) -> list[str]:
     each_s = outcome.per_message_s
     reference = reference_of(outcome, outcomes)
     per_byte = outcome.device_bytes_per_byte
@@ -64,10 +76,12 @@ def _row(outcome: Outcome, outcomes: Sequence[Outcome]) -> list[str]:
         figure_text(1e-3 / each_s),
         figure_text(outcome.record_size / each_s / 1e6),
         figure_text(each_s * 1e6),
+        figure_text(outcome.returned_s * 1e6),
         f"{outcome.spread:.0%}",
         *(figure_text(outcome.latency_ns(percentile) / 1e3) for percentile in (*PERCENTILES, 100.0)),
         "" if per_byte is None else figure_text(per_byte),
         "" if reference is None else f"{figure_text(100 * reference.per_message_s / each_s)} %",
+        *(figure_text(outcome.wait_ns(percentile) / 1e3) for percentile in WAIT_PERCENTILES if is_paced),
     ]
 
 

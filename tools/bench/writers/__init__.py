@@ -15,7 +15,8 @@ from .session import Session
 
 OWN, PURE = "flightlog", "flightlog, pure"
 RAW_LOOP, MEMCPY, FRESH_PAGES, FILE = "raw loop", "memcpy", "fresh pages", "buffered file"
-REFERENCES = (MEMCPY, FRESH_PAGES, RAW_LOOP, FILE)
+NOTHING = "nothing"
+REFERENCES = (MEMCPY, FRESH_PAGES, RAW_LOOP, FILE, NOTHING)
 """What no store can beat, or what promises less than one."""
 PEERS = {
     "sqlite3": "sqlite3",
@@ -31,6 +32,7 @@ _MODULES = {
     PURE: "own",
     MEMCPY: "memory",
     FRESH_PAGES: "memory",
+    NOTHING: "memory",
     RAW_LOOP: "files",
     FILE: "files",
     "sqlite3": "sqlite_peer",

@@ -18,10 +18,10 @@ from ..load import Load
 from ..rows import Row
 from ..workloads import record_size
 from . import FILE
-from .session import parts
+from .session import Session, parts
 
 
-class RawLoop:
+class RawLoop(Session):
     def __init__(self, path: Path, load: Load, size: int) -> None:
         self._load = load
         self._record_size = record_size(load.body_size)
@@ -46,14 +46,11 @@ class RawLoop:
         self._put(records)
         os.fdatasync(self._descriptor)
 
-    def drain(self) -> None:
-        pass
-
     def close(self) -> None:
         os.close(self._descriptor)
 
 
-class BufferedFile:
+class BufferedFile(Session):
     def __init__(self, path: Path, load: Load) -> None:
         self._load = load
         self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 - closed with the session

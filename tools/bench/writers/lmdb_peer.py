@@ -12,14 +12,14 @@ from ..drive import Put
 from ..load import Load
 from ..rows import Row
 from .key_value import Places
-from .session import parts
+from .session import Session, parts
 
 ROOM = 4
 """Its map must be larger than all that will ever be in it."""
 MAP_SIZE_MIN = 1 << 30
 
 
-class LmdbSession:
+class LmdbSession(Session):
     def __init__(self, path: Path, load: Load, size: int) -> None:
         self._load = load
         size = max(ROOM * size, MAP_SIZE_MIN)
@@ -39,9 +39,6 @@ class LmdbSession:
             for place, message, key in self._places.entries(rows):
                 transaction.put(place, message, db=self._messages, append=False)
                 transaction.put(key, place, db=self._keys)
-
-    def drain(self) -> None:
-        pass
 
     def close(self) -> None:
         self._lmdb.close()

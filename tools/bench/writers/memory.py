@@ -2,6 +2,7 @@
 
 memcpy         every page of the mapping is there and dirty
 fresh pages    the file has its blocks, none of its pages has been touched: each must be faulted in
+nothing        a call that does nothing: at a fixed rate, what the loop and other programs cost alone
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from ..drive import Put
 from ..load import Load
 from ..rows import Row
 from ..workloads import record_size
-from . import MEMCPY
-from .session import parts
+from . import MEMCPY, NOTHING
+from .session import Session, parts
 
 
-class MemorySession:
+class MemorySession(Session):
     def __init__(self, path: Path, load: Load, size: int, *, warm: bool) -> None:
         self._load = load
         self._record_size = record_size(load.body_size)
@@ -49,13 +50,26 @@ class MemorySession:
         self._target[self._at : end] = source
         self._at = end
 
-    def drain(self) -> None:
-        pass
-
     def close(self) -> None:
         del self._target
         self._map.close()
 
 
-def open_session(writer: str, folder: Path, load: Load, size: int) -> MemorySession:
+class NothingSession(Session):
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def units(self, rows: Sequence[Row]) -> Sequence[Any]:
+        return parts(rows, self._load.batch)
+
+    def puts(self) -> Sequence[Put]:
+        return [len] * self._load.threads
+
+    def close(self) -> None:
+        pass
+
+
+def open_session(writer: str, folder: Path, load: Load, size: int) -> Session:
+    if writer == NOTHING:
+        return NothingSession(load)
     return MemorySession(folder / "mapped", load, size, warm=writer == MEMCPY)

@@ -15,10 +15,12 @@ from ..drive import Put
 from ..load import Load
 from ..rows import TAG, Row
 from ..workloads import TOPIC
-from .session import parts
+from .session import Session, parts
+
+SETTLE_S = 60
 
 
-class OwnSession:
+class OwnSession(Session):
     def __init__(self, folder: Path, load: Load) -> None:
         self._load = load
         mode = FlushMode.SYNC if load.sync else FlushMode.ASYNC
@@ -41,6 +43,11 @@ class OwnSession:
 
     def drain(self) -> None:
         self._store.queues()  # waits until they are up to date
+
+    def settle(self) -> None:
+        self.drain()
+        if not self._store._preparing.settled(SETTLE_S):
+            raise RuntimeError(f"nothing was prepared for appends within {SETTLE_S} s")
 
     def close(self) -> None:
         self._store.close()

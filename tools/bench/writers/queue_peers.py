@@ -14,11 +14,12 @@ from ..drive import Put
 from ..load import Load
 from ..rows import Row
 from .key_value import HEAD
+from .session import Session
 
 FULL, NORMAL = 2, 1
 
 
-class QueueSession:
+class QueueSession(Session):
     def __init__(self, put: Put, close: Callable[[], object]) -> None:
         self._put, self._close = put, close
 
@@ -27,9 +28,6 @@ class QueueSession:
 
     def puts(self) -> Sequence[Put]:
         return [self._put]
-
-    def drain(self) -> None:
-        pass
 
     def close(self) -> None:
         self._close()

@@ -12,10 +12,10 @@ from ..drive import Put
 from ..load import Load
 from ..rows import Row
 from .key_value import Places
-from .session import parts
+from .session import Session, parts
 
 
-class RocksSession:
+class RocksSession(Session):
     def __init__(self, path: Path, load: Load) -> None:
         self._load = load
         self._rocks = Rdict(str(path), Options(raw_mode=True))
@@ -35,9 +35,6 @@ class RocksSession:
             batch[place] = message
             batch[key] = place
         self._rocks.write(batch, write_opt=self._options)
-
-    def drain(self) -> None:
-        pass
 
     def close(self) -> None:
         self._rocks.close()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from ..drive import Put
 from ..rows import Row
@@ -11,21 +12,25 @@ from ..rows import Row
 T = TypeVar("T")
 
 
-class Session(Protocol):
+class Session(ABC):
     """One open store of somebody."""
 
+    @abstractmethod
     def units(self, rows: Sequence[Row]) -> Sequence[Any]:
         """What its `put` takes, made before the clock starts: one a call."""
-        ...
 
+    @abstractmethod
     def puts(self) -> Sequence[Put]:
         """The function to call, one for each thread of the load."""
-        ...
 
-    def drain(self) -> None:
+    def drain(self) -> None:  # noqa: B027 (most have nothing to wait for)
         """Return when everything that was put can be read."""
-        ...
 
+    def settle(self) -> None:
+        """Return when it is at rest: drained, and what it prepares for later puts is ready."""
+        self.drain()
+
+    @abstractmethod
     def close(self) -> None: ...
 
 

@@ -15,7 +15,7 @@ from ..drive import Put
 from ..load import Load
 from ..rows import TAG, Row
 from ..workloads import QUEUES, TOPIC
-from .session import parts
+from .session import Session, parts
 
 TABLE = """
 create table message (
@@ -26,7 +26,7 @@ create table message (
 INSERT = "insert into message values (?, ?, ?, ?, ?, ?)"
 
 
-class SqliteSession:
+class SqliteSession(Session):
     def __init__(self, path: Path, load: Load) -> None:
         self._load = load
         self._connection = sqlite3.connect(path, isolation_level=None)
@@ -54,9 +54,6 @@ class SqliteSession:
         self._connection.execute("begin")
         self._connection.executemany(INSERT, map(self._place, rows))
         self._connection.execute("commit")
-
-    def drain(self) -> None:
-        pass
 
     def close(self) -> None:
         self._connection.close()
