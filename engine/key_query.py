@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol
 
 from ..index.index_file import key_hash
@@ -28,6 +29,9 @@ VALUE_END = props.VALUE_END.encode()
 KEYS_BEGIN, UNIQ_KEY_BEGIN = (
     f"{props.VALUE_END}{name}{props.NAME_END}".encode() for name in (props.KEYS, props.UNIQ_KEY)
 )
+
+
+MAX_TIME_MS = (1 << 63) - 1
 
 
 class KeySource(Protocol):
@@ -73,8 +77,8 @@ class KeyQuery:
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
         found: list[StoredMessage] = []
-        for record in self.matches(topic, key, begin_ms, end_ms, on_corrupt, end):
-            for message in self._messages_with(record, key, on_corrupt):
+        for _, messages in self.matches(topic, key, begin_ms, end_ms, on_corrupt, end):
+            for message in messages:
                 if len(found) == max_count:
                     return QueryResult(found, True)
                 found.append(message)
@@ -82,33 +86,50 @@ class KeyQuery:
 
     def matches(
         self, topic: str, key: str, begin_ms: int, end_ms: int | None, on_corrupt: OnCorrupt, end: int
-    ) -> Iterator[StoredMessage]:
-        """The records of all of them, newest first."""
+    ) -> Iterator[tuple[StoredMessage, list[StoredMessage]]]:
+        """The records of all of them, newest first, and what each one holds that has the key, newest first."""
         known: set[int] = set()
-        reader, begin = self._reader, max(self._reader.min_offset, self._deleted.below(topic))
-        wanted = _Key(topic, key)
+        begin = max(self._reader.min_offset, self._deleted.below(topic))
+        wanted, is_any_time = _Key(topic, key), begin_ms <= 0 and end_ms is None
         for physical_offset in self._source.candidates(wanted.hash, begin_ms, end_ms):
             if physical_offset in known or not begin <= physical_offset < end:
                 continue
             known.add(physical_offset)
-            message: StoredMessage | None
-            try:
-                message = reader.message_at(physical_offset)
-            except CorruptRecordError:
-                try:
-                    message = message_at(reader, physical_offset, end)  # which tells damage from what is no record
-                except CorruptRecordError:
-                    if on_corrupt == "raise":
-                        raise
-                    self.corrupt_skipped += 1
+            message, is_plain = self._plain_match(physical_offset, wanted, end), True
+            if message is None:
+                message, is_plain = self._match(physical_offset, wanted, on_corrupt, end), False
+                if message is None:
                     continue
-            if message is None or message.topic != topic or not wanted.is_of(message):
-                continue
-            if physical_offset + message.size > end:
-                continue
-            stored_ms = message.store_timestamp_ms
-            if begin_ms <= stored_ms and (end_ms is None or stored_ms <= end_ms):
-                yield message
+            if is_any_time or begin_ms <= message.store_timestamp_ms <= (end_ms if end_ms is not None else MAX_TIME_MS):
+                yield message, [message] if is_plain else self._messages_with(message, key, on_corrupt)
+
+    def _plain_match(self, physical_offset: int, wanted: _Key, end: int) -> StoredMessage | None:
+        """The message there if it plainly has the key, as most candidates do; None: `_match` tells."""
+        if not wanted.topic_raw or not wanted.value:
+            return None
+        try:
+            message, properties = self._reader.plain_message(physical_offset, wanted.topic_raw, end)
+        except CorruptRecordError:
+            return None  # the file is no more
+        return message if message is not None and wanted.is_plainly_in(properties) else None
+
+    def _match(self, physical_offset: int, wanted: _Key, on_corrupt: OnCorrupt, end: int) -> StoredMessage | None:
+        """The record there if it has the key and ends by `end`."""
+        reader = self._reader
+        message: StoredMessage | None
+        try:
+            message = reader.message_at(physical_offset)
+        except CorruptRecordError:
+            try:
+                message = message_at(reader, physical_offset, end)  # which tells damage from what is no record
+            except CorruptRecordError:
+                if on_corrupt == "raise":
+                    raise
+                self.corrupt_skipped += 1
+                return None
+        if message is None or physical_offset + message.size > end:
+            return None
+        return message if wanted.is_of(message) else None
 
     def _messages_with(self, record: StoredMessage, key: str, on_corrupt: OnCorrupt) -> list[StoredMessage]:
         """Of a record with this key, newest first: itself, or those messages of the inner batch that have the key; all
@@ -127,36 +148,47 @@ class KeyQuery:
 
     def by_uniq_key(self, topic: str, uniq_key: str, end: int) -> StoredMessage | None:
         """The newest message of a topic with this uniq key; of an inner batch that has it as its own, the last one."""
-        for record in self.matches(topic, uniq_key, 0, None, "raise", end):
-            for message in self._messages_with(record, uniq_key, "raise"):
+        for record, messages in self.matches(topic, uniq_key, 0, None, "raise", end):
+            for message in messages:
                 if uniq_key in (message.uniq_key, record.uniq_key):
                     return message
         return None
 
 
 class _Key:
-    """A key that is looked for."""
+    """A key that is looked for, and the topic that it is looked for in."""
 
-    __slots__ = ("_key", "_value", "hash")
+    __slots__ = ("_key", "_topic", "hash", "topic_raw", "value")
 
     def __init__(self, topic: str, key: str) -> None:
-        self._key = key
+        self._topic, self._key = topic, key
         self.hash = key_hash(topic, key)
-        self._value = b""
+        self.topic_raw = _raw_topic(topic)
+        """As it lies in a record; empty for one that can be in none, or in more than one form."""
+        self.value = b""
         """How a property ends that is this key alone; none where it may be two properties, or two keys."""
         if key.isprintable() and key and props.KEY_SEPARATOR not in key:
-            self._value = key.encode() + VALUE_END
+            self.value = key.encode() + VALUE_END
 
     def is_of(self, message: StoredMessage) -> bool:
-        """Whether it is the message's uniq key or among its keys."""
-        value = self._value
-        if value:  # one property of this name, with this value: that spares parsing all of them
-            raw = VALUE_END + message.properties_raw + VALUE_END
-            if KEYS_BEGIN + value in raw and raw.count(KEYS_BEGIN) == 1:
-                return True
-            if UNIQ_KEY_BEGIN + value in raw and raw.count(UNIQ_KEY_BEGIN) == 1:
-                return True
+        """Whether the message is of this topic, and it is its uniq key or among its keys."""
+        if message.topic != self._topic:
+            return False
+        if self.value and self.is_plainly_in(message.properties_raw):
+            return True
         return self._key in (message.uniq_key, *message.keys)
+
+    def is_plainly_in(self, properties: bytes) -> bool:
+        """Whether one property of its name has it as its value: that spares parsing all of them."""
+        raw = VALUE_END + properties + VALUE_END
+        if KEYS_BEGIN + self.value in raw and raw.count(KEYS_BEGIN) == 1:
+            return True
+        return UNIQ_KEY_BEGIN + self.value in raw and raw.count(UNIQ_KEY_BEGIN) == 1
+
+
+@lru_cache(maxsize=1024)
+def _raw_topic(topic: str) -> bytes:
+    return topic.encode() if topic.isprintable() else b""
 
 
 def has_uniq_key(reader: LogReader, start: int, stop: int, topic: str | None, uniq_key: str) -> bool:

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.java_hash import java_hash
+from ..store.java_hash import hash_from, java_hash
 
 INDEX_FOLDER = "index"
 
@@ -62,9 +62,6 @@ USUAL_ENTRIES_A_SLOT = 4
 
 MAX_INDEX_FILE_SIZE = (1 << 31) - 1
 """RocketMQ maps a file as one."""
-
-SHORT_KEY = 64
-"""Characters of a key up to which its hash is not worth remembering."""
 
 FIRST_ENTRY = 1
 MAX_TIME_DIFF_S = 0x7FFFFFFF
@@ -168,14 +165,10 @@ def decode_entries(raw: bytes) -> Entries:
 
 def key_hash(topic: str, key: str) -> int:
     """What an entry keeps of a key: 31 bits. Java's |-2**31| is negative; RocketMQ takes 0 for it."""
-    if len(key) <= SHORT_KEY and key.isascii():  # the hash goes on from that of the topic, which is asked for often
-        h = java_hash(f"{topic}#")
-        for unit in key.encode():
-            h = 31 * h + unit
-        h = (h + 0x80000000 & 0xFFFFFFFF) - 0x80000000
-    else:
-        h = java_hash(f"{topic}#{key}")
-    return -h if -0x80000000 < h < 0 else max(h, 0)
+    h = hash_from(java_hash(f"{topic}#"), key)  # it goes on from that of the topic, which is asked for often
+    if h < 0x80000000:
+        return h
+    return 0x100000000 - h if h > 0x80000000 else 0
 
 
 def time_difference_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:

@@ -22,6 +22,7 @@ from .index_file import (
     FIRST_ENTRY,
     HEADER_SIZE,
     MAX_TIME_DIFF_S,
+    SLOT_SIZE,
     Entries,
     IndexGeometry,
     IndexHeader,
@@ -48,6 +49,7 @@ class IndexFile:
     def __init__(self, disk: Disk, path: Path, geometry: IndexGeometry) -> None:
         self._disk, self.path, self.geometry = disk, path, geometry
         self.number = int(path.name)
+        self._entries_position, self._size = geometry.entries_position, geometry.file_size
         self._mapping: mmap.mmap | None = None
         """From the first search on. It goes with this object, or is let go of before."""
 
@@ -90,7 +92,7 @@ class IndexFile:
             begin_of_file = header.begin_timestamp_ms
         slot = key_hash % geometry.slots
         number = self._head_of(data, slot)
-        entries_at, stop = geometry.entries_position, min(geometry.file_size, len(data))
+        entries_at, stop = self._entries_position, min(self._size, len(data))
         while number >= FIRST_ENTRY:
             at = entries_at + ENTRY_SIZE * number
             if at + ENTRY_SIZE > stop:
@@ -147,8 +149,8 @@ class IndexFile:
         return decode_header(data[:HEADER_SIZE].ljust(HEADER_SIZE, b"\0"))
 
     def _head_of(self, data: mmap.mmap | bytes, slot: int) -> int:
-        at = self.geometry.slot_position(slot)
-        if at + SLOT.size > len(data):
+        at = HEADER_SIZE + SLOT_SIZE * slot
+        if at + SLOT_SIZE > len(data):
             return 0  # cut off
         head: int = SLOT.unpack_from(data, at)[0]
         return head

@@ -6,13 +6,31 @@ h = 31*h + unit over UTF-16 code units (not bytes, not code points), wrapped to 
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import mul
+
+MASK = 0xFFFFFFFF
+SHORT_SIZE = 64
+"""Units of a text that is hashed as one sum."""
+POWERS = [pow(31, exponent, 1 << 32) for exponent in range(SHORT_SIZE + 1)]
+"""31 ** i modulo 2**32."""
+DESCENDING = [POWERS[:size][::-1] for size in range(SHORT_SIZE + 1)]
+"""By the size of a text: what each of its units is multiplied by."""
 
 
 @lru_cache(maxsize=8192)
 def java_hash(text: str) -> int:
     """`text.hashCode()` as Java computes it: a signed 32-bit integer."""
-    units = text.encode("utf-16-be", "surrogatepass")
-    h = 0
-    for i in range(0, len(units), 2):
-        h = (31 * h + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    h = hash_from(0, text)
     return h - 0x100000000 if h >= 0x80000000 else h
+
+
+def hash_from(h: int, text: str) -> int:
+    """The hash, modulo 2**32, of a text that begins with one whose hash is `h` and goes on with `text`."""
+    size = len(text)
+    if size <= SHORT_SIZE and text.isascii():  # its bytes are its units
+        total: int = sum(map(mul, text.encode(), DESCENDING[size]), h * POWERS[size])
+        return total & MASK
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        h = (31 * h + (units[i] << 8 | units[i + 1])) & MASK
+    return h

@@ -27,7 +27,8 @@ def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
 def in_memory(view: flightlog.ReadOnlyStore) -> int:
     """How many keys the view has gathered itself."""
     assert view._keys is not None and isinstance(view._keys._source, ViewKeys)
-    return len(view._keys._source._memory)
+    known = view._keys._source._known
+    return 0 if known is None else len(known.memory)
 
 
 def test_beside_a_live_writer(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
