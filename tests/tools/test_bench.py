@@ -29,16 +29,17 @@ if TYPE_CHECKING:
 
 MESSAGES = 40
 CASES = make_cases(body_sizes=BODY_SIZES[:1])
+FILE_SUBJECTS = [case for name in ("read", "verify") for case in make_cases(body_sizes=BODY_SIZES[:1], subject=name)]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", list(dict.fromkeys([*CASES, *FILE_SUBJECTS])), ids=str)
 def test_a_case_runs_and_leaves_what_can_be_used_again(case: Case, tmp_path: Path) -> None:
     small = dataclasses.replace(case, count=MESSAGES)
     before = native.NAME
     for _ in range(2):
         assert small.measure(tmp_path).seconds > 0
     assert before == native.NAME, "the twin that was at work is at work again"
-    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} <= {"read", "killed"}
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} <= {"read", "killed", "sealed"}
 
 
 def test_every_workload_has_a_limit_of_its_own_size() -> None:

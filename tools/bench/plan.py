@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...store import native
-from . import column_workloads, references, workloads
+from . import column_workloads, file_workloads, references, workloads
 from .case import Case, Prepare
+from .file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
 from .references import FALLOCATED, MEMCPY, ZEROED
 from .workloads import record_size
 
@@ -22,11 +23,26 @@ MEMORY_CASES: dict[str, tuple[Prepare, bool]] = {
     "dispatch": (workloads.dispatch, True),
     "read": (workloads.read, False),
     **({"read_batch": (column_workloads.read_batch, False)} if column_workloads.can_read_batches() else {}),
+    "read, all fields": (workloads.read_fields, False),
     "query": (workloads.query, False),
     "recover": (workloads.recover, True),
 }
-SUBJECT_CASES = {"read": ("read", "read_batch"), "query": ("query",), "recover": ("recover",), "scan": ()}
-"""A subject of the command line -> its cases. Every run has its memcpy."""
+FILE_CASES: dict[str, tuple[Prepare, str]] = {
+    READ_COLD: (file_workloads.read_cold, PLAIN_COLD),
+    SEALS: (file_workloads.seals, PLAIN),
+    VERIFY: (file_workloads.verify, PLAIN),
+}
+"""Name -> what does it, and the plain reading that it is measured against."""
+FILE_REFERENCES = {PLAIN_COLD: file_workloads.plain_read_cold, PLAIN: file_workloads.plain_read}
+COLD = (PLAIN_COLD, READ_COLD)
+SUBJECT_CASES = {
+    "read": (MEMCPY, "read", "read, all fields", "read_batch", PLAIN_COLD, READ_COLD),
+    "query": (MEMCPY, "query"),
+    "recover": (MEMCPY, "recover"),
+    "verify": (PLAIN, SEALS, VERIFY),
+    "scan": (MEMCPY,),
+}
+"""A subject of the command line -> its cases."""
 SYNC_PUT = "put, sync"
 
 
@@ -62,6 +78,18 @@ def make_cases(
             Case(SYNC_PUT, body_size, size, sync_count, workloads.put_sync, kernel, against=FALLOCATED, needs_disk=True)
             for kernel in kernels
         ]
-    if subject is None:
-        return cases
-    return [case for case in cases if case.name in (MEMCPY, *SUBJECT_CASES[subject])]
+        if subject is not None:
+            cases += _file_cases(body_size, size, count, kernels)
+    return cases if subject is None else [case for case in cases if case.name in SUBJECT_CASES[subject]]
+
+
+def _file_cases(body_size: int, size: int, count: int, kernels: Iterable[str]) -> list[Case]:
+    plain = [
+        Case(name, body_size, size, count, prepare, writes=False, needs_disk=name in COLD)
+        for name, prepare in FILE_REFERENCES.items()
+    ]
+    return plain + [
+        Case(name, body_size, size, count, prepare, kernel, against, writes=False, needs_disk=name in COLD)
+        for name, (prepare, against) in FILE_CASES.items()
+        for kernel in kernels
+    ]

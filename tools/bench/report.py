@@ -9,6 +9,7 @@ from typing import Any
 from ..output import Column, Output
 from ..words import figure_text
 from .case import Case
+from .file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
 from .machine import Machine
 from .plan import SYNC_PUT
 from .references import FALLOCATED, MEMCPY, ZEROED
@@ -24,6 +25,12 @@ NOTES = {
     "dispatch": "from the log into the consume queues, in one go",
     "read": "every message as an object, its CRC checked, from the page cache",
     "read_batch": "bodies and queue offsets of every message as Arrow columns, the rest checked as by read",
+    "read, all fields": "the same, and every field of it looked at: properties, hosts, times, flags",
+    PLAIN_COLD: "the log's files by read calls of 1 MiB, nothing of them in the page cache",
+    READ_COLD: "a view opened and every message read as by read, nothing of the store in the page cache",
+    PLAIN: "the log's files by read calls of 1 MiB, from the page cache",
+    SEALS: "the same bytes against the seals of their segments; the last one, which has none, read plainly",
+    VERIFY: "the whole store against itself, from the page cache: seals, records, queues, key index",
     "query": "a message by its key, keys in random order, from the page cache",
     "recover": "open after a kill with nothing synced or dispatched: everything is checked and dispatched anew",
     RIVALS["read"]: "the same store, every message decoded; RocketMQ checks no CRC of a body here",

@@ -23,6 +23,7 @@ BATCH = 32
 """Its own limit of messages a call."""
 RIVALS = {
     "read": "RocketMQ read",
+    "read, all fields": "RocketMQ read",
     "read_batch": f"RocketMQ read, {BATCH} a call",
     "query": "RocketMQ query",
     "recover": "RocketMQ recover",
@@ -33,17 +34,14 @@ RIVALS = {
 def rocketmq_cases(process: RocketmqProcess, subject_cases: Iterable[str], body_size: int, count: int) -> list[Case]:
     """The rivals of these cases, one body size."""
     prepares: dict[str, Prepare] = {
-        "read": partial(_read, process, 1),
-        "read_batch": partial(_read, process, BATCH),
-        "query": partial(_query, process),
-        "recover": partial(_recover, process),
+        RIVALS["read"]: partial(_read, process, 1),
+        RIVALS["read_batch"]: partial(_read, process, BATCH),
+        RIVALS["query"]: partial(_query, process),
+        RIVALS["recover"]: partial(_recover, process),
     }
     size = record_size(body_size)
-    return [
-        Case(RIVALS[name], body_size, size, count, prepares[name], writes=name == "recover")
-        for name in subject_cases
-        if name in RIVALS
-    ]
+    names = dict.fromkeys(RIVALS[name] for name in subject_cases if name in RIVALS)
+    return [Case(name, body_size, size, count, prepares[name], writes=name == RIVALS["recover"]) for name in names]
 
 
 @contextmanager

@@ -34,6 +34,7 @@ SUBJECTS = {
     "read": "Every message of a store, one by one and as Arrow batches.",
     "query": "Messages by their key, one at a time.",
     "recover": "Opening a store whose writer was killed with everything unsynced.",
+    "verify": "Every byte of a store against itself, and against the seals of full segments.",
     "scan": "All columns of a store into Spark.",
 }
 """Name -> what is measured; each is a part of the whole run."""

@@ -4,6 +4,7 @@
     put_many(256)    256 messages a call, async flush
     dispatch         from the log into the consume queues; the two above leave it to the flush service, held back here
     read             every message of every queue, body copied and checked, from the page cache
+    read, all fields the same with every field of each message looked at: properties, hosts, times, flags
     query            a message by its key, keys drawn at random, from the page cache
     recover          open a store whose writer was killed before it had synced or dispatched anything
     put, sync        one message a call, each acknowledged after its own fdatasync, one thread
@@ -126,6 +127,23 @@ def read(folder: Path, body_size: int, count: int) -> Iterator[Work]:
             for queue_id in range(QUEUES):
                 for message in view.read(TOPIC, queue_id):
                     found += len(message.body)
+            if found != body_size * count:
+                raise RuntimeError(f"read {found} bytes of bodies, expected {body_size * count}")
+
+        yield work
+
+
+@contextmanager
+def read_fields(folder: Path, body_size: int, count: int) -> Iterator[Work]:
+    with open_read_only(kept_store(folder, body_size, count)) as view:
+
+        def work() -> None:
+            found = 0
+            for queue_id in range(QUEUES):
+                for m in view.read(TOPIC, queue_id):
+                    _ = m.topic, m.queue_id, m.queue_offset, m.physical_offset, m.size, m.flag, m.sys_flag
+                    _ = m.born_timestamp_ms, m.store_timestamp_ms, m.born_host, m.store_host, m.properties
+                    found += len(m.body)
             if found != body_size * count:
                 raise RuntimeError(f"read {found} bytes of bodies, expected {body_size * count}")
 

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from ..bench.plan import BODY_SIZES
+from ..bench.readers_run import ReadersOptions
+from ..bench.readers_run import run as run_readers
 from ..bench.run import SUBJECTS, Options, run
 from ..bench.versus import THREADS, VersusOptions
 from ..bench.versus import run as run_versus
@@ -139,6 +141,25 @@ def append(
             )
         )
     )
+
+
+@bench.command()
+def readers(
+    readers: Annotated[int, typer.Option(help="How many read at once.")] = 16,
+    quick: Quick = False,
+    rounds: Rounds = None,
+    messages: Annotated[int | None, typer.Option(help="In the backlog.", show_default="200,000")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Of each part of a round.", show_default="1")] = None,
+    body_size: Annotated[int, typer.Option("--body-size", help="Bytes.")] = 1024,
+    folder: Folder = None,
+    as_json: AsJson = False,
+) -> None:
+    """Many readers of a backlog, as threads and as processes, beside a writer at half its speed.
+
+    Shown is the slowest reader beside its solo share: what one reads alone, divided by the readers that share a core.
+    Threads share the writer's interpreter, and so one core; processes share the machine's cores, and run at nice 10.
+    """
+    raise typer.Exit(run_readers(ReadersOptions(readers, body_size, messages, seconds, rounds, quick, folder, as_json)))
 
 
 def _subject(name: str, text: str) -> None:
