@@ -46,7 +46,6 @@ from .host import HOST_V4_SIZE, HOST_V6_SIZE, encode_host
 from .light_queues import light_offsets_max_size, wanted_light_queues
 from .message import Message, StoredMessage
 from .settings import RECORD_EXTRA_SIZE, StoreSettings
-from .stored_message import BORN_HOST_AT as BORN_HOST_AT
 from .stored_message import message_of_record
 
 BLANK = struct.Struct(">ii")
@@ -55,7 +54,9 @@ assert BLANK_SIZE == 8
 
 HEAD = struct.Struct(">5i2qiq")
 """A record up to its born host: see the table above."""
-assert HEAD.size == BORN_HOST_AT
+BORN_HOST_AT = HEAD.size
+"""Byte of a record where its born host starts."""
+assert BORN_HOST_AT == 48
 STORE_TIMESTAMP = struct.Struct(">q")
 STORE_TIMESTAMP_BELOW = BORN_HOST_AT + HOST_V6_SIZE + STORE_TIMESTAMP.size
 """Position in a record below which its store timestamp lies, whatever its hosts are."""

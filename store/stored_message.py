@@ -1,61 +1,29 @@
 """A message that came out of a store.
 
-One that is read keeps the bytes of its record: the body, and the rest as it lies in the log, which is taken apart when
-a field of it is first asked for. Most readers ask for a few fields, many for the body alone.
+One that is read keeps the bytes of its record: the body, and the rest as it lies in the log, of which a
+field is made when it is asked for. Most readers ask for a few fields, many for the body alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
+from typing import Final
 
 from . import native
-from . import properties as props
 from .compression import MAX_DECOMPRESSED_SIZE, compression_of, decompress
-from .host import HOST_V4_SIZE, HOST_V6_SIZE, Host, decode_host
+from .host import Host, decode_host
 from .message_id import encode_message_id
-from .sys_flag import BORN_HOST_V6, COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
-
-BORN_HOST_AT: Final = 48
-"""Byte of a record where its born host starts."""
-
-
-class _ReadLazily:
-    """The fields of a message that are made of `_rest` when the first one is asked for.
-
-    Invariants:
-    - `_rest` is a whole record without its body, and its lengths are right: whoever sets it has checked that.
-    - A message made field by field has no `_rest`, and needs none.
-    """
-
-    __slots__ = ("_rest", "properties")
-
-    properties: dict[str, str]
-    """Name to value, as RocketMQ's parser reads them."""
-    _rest: bytes
-
-    if not TYPE_CHECKING:  # else every name would be an attribute
-
-        def __getattr__(self, name):
-            """Called for a field that is not set yet."""
-            if name in RECORD_FIELDS:
-                native.take_apart(self._rest, FIELD_NAMES, self)
-            elif name == "properties":
-                set_properties(self, props.decode_properties(self.properties_raw))
-            elif name == "born_host":
-                size = HOST_V6_SIZE if self.sys_flag & BORN_HOST_V6 else HOST_V4_SIZE
-                set_born_host(self, decode_host(self._rest[BORN_HOST_AT : BORN_HOST_AT + size]))
-            elif name == "store_host":
-                set_store_host(self, decode_host(self.store_host_raw))
-            else:
-                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-            return getattr(self, name)
+from .sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
-class StoredMessage(_ReadLazily):
-    """A message as it lies in the log. `body` and everything else are copies: they outlive the store."""
+class StoredMessage(native.RecordFields):
+    """A message as it lies in the log. `body` and everything else are copies: they outlive the store.
+
+    `properties` are name to value, as RocketMQ's parser reads them; `tags`, `keys` and `uniq_key` are taken from there.
+    """
+
+    _decode_host = staticmethod(decode_host)
 
     topic: str
     queue_id: int
@@ -71,13 +39,13 @@ class StoredMessage(_ReadLazily):
     flag: int
     sys_flag: int
     born_timestamp_ms: int
-    born_host: Host
+    born_host: Host = field()  # else what makes it in the base would be taken for its default
     store_timestamp_ms: int
-    store_host: Host
-    store_host_raw: bytes
+    store_host: Host = field()
+    store_host_raw: bytes = field()
     reconsume_times: int
     prepared_transaction_offset: int
-    properties_raw: bytes
+    properties_raw: bytes = field()
     magic: int
     batch_index: int | None = None
     """Its place in the inner batch that its record is; None outside of one. Physical offset and this name a message."""
@@ -101,18 +69,6 @@ class StoredMessage(_ReadLazily):
         return replace(self, body=body, sys_flag=self.sys_flag & ~(COMPRESSED | COMPRESSION_MASK))
 
     @property
-    def tags(self) -> str | None:
-        return self.properties.get(props.TAGS)
-
-    @property
-    def keys(self) -> list[str]:
-        return props.split_keys(self.properties.get(props.KEYS, ""))
-
-    @property
-    def uniq_key(self) -> str | None:
-        return self.properties.get(props.UNIQ_KEY)
-
-    @property
     def message_id(self) -> str:
         """RocketMQ's offset message id."""
         return encode_message_id(self.store_host_raw, self.physical_offset)
@@ -123,31 +79,32 @@ class StoredMessage(_ReadLazily):
         return self.sys_flag & TRANSACTION_MASK
 
 
-FIELD_NAMES: Final = (
-    *("size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"),
-    *("born_timestamp_ms", "store_timestamp_ms", "store_host_raw", "reconsume_times", "prepared_transaction_offset"),
-    *("topic", "properties_raw", "batch_index"),
-)
-"""What `native.take_apart` sets, in its order."""
-RECORD_FIELDS: Final = frozenset(FIELD_NAMES)
-
-assert {*FIELD_NAMES, "body", "born_host", "store_host"} == {field.name for field in fields(StoredMessage)}
+_FIELDS: Final = frozenset(field.name for field in fields(StoredMessage))
 
 
-def _setter(name: str) -> Callable[[object, Any], None]:
-    """What sets a field though the message is frozen."""
-    found: Callable[[object, Any], None] = getattr(StoredMessage, name).__set__
-    return found
+def _set(self: StoredMessage, name: str, value: object) -> None:
+    if type(self) is StoredMessage or name in _FIELDS:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+    object.__setattr__(self, name, value)
 
 
-set_body, set_rest, set_properties = _setter("body"), _setter("_rest"), _setter("properties")
-set_born_host, set_store_host = _setter("born_host"), _setter("store_host")
+def _delete(self: StoredMessage, name: str) -> None:
+    if type(self) is StoredMessage or name in _FIELDS:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+    object.__delattr__(self, name)
+
+
+# What dataclasses make for this looks at the class as it was before it had slots, and raises TypeError on Python 3.11.
+for _name, _function in (("__setattr__", _set), ("__delattr__", _delete)):
+    setattr(StoredMessage, _name, _function)
+
+_set_field = object.__setattr__
 
 
 def message_of_record(record: bytes, body_position: int, body_size: int) -> StoredMessage:
     """The message of a whole record whose lengths were checked."""
     body_end = body_position + body_size
     message = StoredMessage.__new__(StoredMessage)
-    set_rest(message, record[:body_position] + record[body_end:])
-    set_body(message, record[body_position:body_end])
+    _set_field(message, "_rest", record[:body_position] + record[body_end:])
+    _set_field(message, "body", record[body_position:body_end])
     return message

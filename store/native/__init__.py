@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
     DecodeProperties = Callable[[Buffer], dict[str, str]]
-    TakeApart = Callable[[Buffer, tuple[str, ...], object], None]
     Gather = Callable[[Buffer, Buffer, Buffer, Buffer], int]
     EncodeColumns = Callable[
         [
@@ -69,6 +68,7 @@ __all__ = [
     "NAME",
     "KernelUnavailableError",
     "Lane",
+    "RecordFields",
     "available",
     "decode_properties",
     "encode_columns",
@@ -80,7 +80,6 @@ __all__ = [
     "masked_crc32",
     "messages",
     "set_heads",
-    "take_apart",
     "use",
     "walk",
     "walk_places",
@@ -155,7 +154,7 @@ body that is not what its CRC says, is an inner batch, or has another topic (its
 the entry is for; and before the records exceed `max_size` bytes. ValueError for columns of other sizes.
 
 A message is an object of `message_type`, not initialized, whose `body` is set and whose `_rest`: the record without its
-body. Both are copies. That a buffer is changed meanwhile does not make a `_rest` that `take_apart` refuses.
+body. Both are copies. That a buffer is changed meanwhile does not make a `_rest` that is no record.
 """
 
 entry_rows: EntryRows
@@ -173,15 +172,6 @@ decode_properties: DecodeProperties
 What RocketMQ's parser makes of a record's properties: pairs end with 0x02, the last one perhaps without; a name ends
 with the first 0x01. A pair without a name or a value is none, of two equal names the later one counts, and bytes that
 are not UTF-8 become U+FFFD. The buffer must not change meanwhile.
-"""
-
-take_apart: TakeApart
-"""(rest, names, message) -> None
-
-Sets 16 attributes of `message`, frozen or not, to what a record without its body says: size, magic, body CRC, queue id,
-flag, queue offset, physical offset, system flags, born time, store time, store host (raw), reconsume times, prepared
-transaction offset, topic (text), properties (raw), and None. `names` is a tuple of their names, in this order.
-ValueError unless `rest` is a whole record but for its body; TypeError for another number of names.
 """
 
 Lane: MakeLane
@@ -246,7 +236,7 @@ def use(name: str) -> None:
     began.
     """
     global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
-    global messages, entry_rows, decode_properties, take_apart
+    global messages, entry_rows, decode_properties
     global list_rows, link_keys, set_heads
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
@@ -258,10 +248,22 @@ def use(name: str) -> None:
         ) from e
     masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
     walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
-    messages, entry_rows, take_apart = module.messages, module.entry_rows, module.take_apart
+    messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
     Lane = module.Lane
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
 
 use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")
+
+if TYPE_CHECKING:
+    from .twin_fields import RecordFields
+else:
+    RecordFields = import_module(MODULES[NAME], __name__).RecordFields
+    """The base of a class of messages, and the same for both once it is chosen: the class is there, and `use` cannot
+    change it. It has the fields of a record as slots, and `properties`, `tags`, `keys` and `uniq_key`.
+
+    A message that is read has `body` set, and `_rest`: the bytes of a whole record without its body, of which every
+    other field is made when it is asked for. Whoever sets it has checked that; another one is a ValueError, at once or
+    at the first field. Numbers are of 64 bits at most. `_decode_host` of the class makes hosts out of raw ones.
+    """

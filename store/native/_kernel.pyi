@@ -4,6 +4,7 @@ from typing import TypeVar
 from typing_extensions import Buffer
 
 from .lane_protocol import LaneProtocol
+from .twin_fields import RecordFields as RecordFields
 
 _Message = TypeVar("_Message")
 
@@ -84,7 +85,6 @@ def entry_rows(
     max_size: int,
     /,
 ) -> tuple[int, int]: ...
-def take_apart(rest: Buffer, names: tuple[str, ...], message: object, /) -> None: ...
 def list_rows(
     buffer: Buffer,
     rows: Buffer,

@@ -13,6 +13,7 @@
 #include "module_lane.h"
 #include "module_listing.h"
 #include "module_messages.h"
+#include "record_fields.h"
 #include "walk.h"
 
 /* ---- functions ---- */
@@ -190,8 +191,6 @@ static PyMethodDef methods[] = {
     {"entry_rows", (PyCFunction)(void (*)(void))py_entry_rows, METH_FASTCALL,
      "entry_rows(buffer, units, queue_offsets, topic, rows, bodies, physical_base, queue_id, max_size, /)\n--\n\n"
      "(rows filled, bytes of bodies copied) of the leading entries."},
-    {"take_apart", (PyCFunction)(void (*)(void))py_take_apart, METH_FASTCALL,
-     "take_apart(rest, names, message, /)\n--\n\nSets what a record without its body says."},
     {"list_rows", (PyCFunction)(void (*)(void))py_list_rows, METH_FASTCALL,
      "list_rows(buffer, rows, apart_topic, units, row_numbers, queues, key_hashes, key_offsets, key_times, /)\n--\n\n"
      "(units, rows apart, queues, keys, inner batches)"},
@@ -205,7 +204,7 @@ static PyMethodDef methods[] = {
 
 static int prepare(PyObject *module) {
     crc32_prepare();
-    return add_lane_type(module);
+    return add_record_fields_type(module) < 0 ? -1 : add_lane_type(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};

@@ -5,6 +5,7 @@
 #include "columns.h"
 #include "messages.h"
 #include "record.h"
+#include "record_fields.h"
 #include "walk.h"
 
 /* Whose entries these are, and what is made of them. */
@@ -13,7 +14,10 @@ struct wanted {
     struct bytes topic;
     PyTypeObject *type;
     allocfunc allocate;
+    int has_fields; /* objects of the type are struct record_fields; else they have these two attributes */
     PyObject *body_name, *rest_name;
+    PyObject *topic_text;
+    struct known_hosts hosts;
 };
 
 /* Set without asking the object: a message is frozen. Takes the reference to the value over. */
@@ -40,44 +44,63 @@ static PyObject *copy_rest(const uint8_t *log, const struct frame_row *row) {
 }
 
 /* Whether this is the message that entry `queue_offset` stands for: as read from the copy, which nobody changes. */
-static int is_wanted(PyObject *rest, const struct frame_row *row, const struct wanted *wanted, int64_t queue_offset) {
+static int is_wanted(PyObject *rest, const struct frame_row *row, const struct wanted *wanted, int64_t queue_offset,
+                     struct fields *fields) {
     const struct bytes bytes = {(const uint8_t *)PyBytes_AsString(rest), (size_t)PyBytes_Size(rest)};
-    struct fields fields;
-    if (!fields_of(bytes, &fields) || (uint32_t)fields.body_size != little32(row->body_size)) return 0;
-    return (uint64_t)fields.physical_offset == little64(row->physical_offset) &&
-           fields.queue_offset == queue_offset && fields.queue_id == wanted->queue_id &&
-           !(fields.sys_flag & INNER_BATCH) && fields.topic.size == wanted->topic.size &&
-           (fields.topic.size == 0 || memcmp(fields.topic.data, wanted->topic.data, fields.topic.size) == 0);
+    if (!fields_of(bytes, fields) || (uint32_t)fields->body_size != little32(row->body_size)) return 0;
+    return (uint64_t)fields->physical_offset == little64(row->physical_offset) &&
+           fields->queue_offset == queue_offset && fields->queue_id == wanted->queue_id &&
+           !(fields->sys_flag & INNER_BATCH) && fields->topic.size == wanted->topic.size &&
+           (fields->topic.size == 0 || memcmp(fields->topic.data, wanted->topic.data, fields->topic.size) == 0);
+}
+
+/* A message of the wanted type. Takes the references to both objects over. */
+static PyObject *make_message(struct wanted *wanted, PyObject *rest, PyObject *body,
+                              const struct fields *fields) {
+    PyObject *message = body != NULL ? wanted->allocate(wanted->type, 0) : NULL;
+    if (message == NULL) {
+        Py_DECREF(rest);
+        Py_XDECREF(body);
+        return NULL;
+    }
+    if (wanted->has_fields) {
+        struct record_fields *const self = (struct record_fields *)message;
+        /* Nothing that it holds leads back to it: the garbage collector need not look. */
+        if (PyType_GetFlags(wanted->type) & Py_TPFLAGS_HAVE_GC) PyObject_GC_UnTrack(message);
+        self->body = body;
+        if (fill_record_fields(self, rest, fields, wanted->topic_text, &wanted->hosts) < 0) Py_CLEAR(message);
+        return message;
+    }
+    int result = set_field(message, wanted->rest_name, rest);
+    if (result == 0) result = set_field(message, wanted->body_name, body);
+    else Py_DECREF(body);
+    if (result < 0) Py_CLEAR(message);
+    return message;
 }
 
 /* Adds the message to the list: 1. It is another one, or damaged: 0. An error is set: -1. */
-static int add_message(PyObject *list, const uint8_t *log, const struct frame_row *row, const struct wanted *wanted,
+static int add_message(PyObject *list, const uint8_t *log, const struct frame_row *row, struct wanted *wanted,
                        int64_t queue_offset) {
     if (!row->crc_ok) return 0;
     PyObject *rest = copy_rest(log, row);
     if (rest == NULL) return -1;
-    if (!is_wanted(rest, row, wanted, queue_offset)) {
+    struct fields fields;
+    if (!is_wanted(rest, row, wanted, queue_offset, &fields)) {
         Py_DECREF(rest);
         return 0;
     }
-    PyObject *message = wanted->allocate(wanted->type, 0);
-    if (message == NULL) {
-        Py_DECREF(rest);
-        return -1;
-    }
     PyObject *body = PyBytes_FromStringAndSize((const char *)log + little64(row->body_position),
                                                (Py_ssize_t)little32(row->body_size));
-    int result = set_field(message, wanted->rest_name, rest);
-    if (result == 0) result = set_field(message, wanted->body_name, body);
-    else Py_XDECREF(body);
-    if (result == 0) result = PyList_Append(list, message);
+    PyObject *message = make_message(wanted, rest, body, &fields);
+    if (message == NULL) return -1;
+    const int result = PyList_Append(list, message);
     Py_DECREF(message);
     return result == 0 ? 1 : -1;
 }
 
 /* `memory` has room for two columns of int64 and for the rows of all entries. */
 static PyObject *read_entries(const struct input *inputs, size_t count, int64_t physical_base, int64_t max_size,
-                              const struct wanted *wanted, uint8_t *memory) {
+                              struct wanted *wanted, uint8_t *memory) {
     uint8_t *const starts = memory, *const sizes = starts + 8 * count, *const rows = sizes + 8 * count;
     const struct ranges places = {inputs[0].bytes, starts, sizes};
     size_t filled = 0;
@@ -98,7 +121,37 @@ static PyObject *read_entries(const struct input *inputs, size_t count, int64_t 
     return list;
 }
 
-PyObject *py_messages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+static PyObject *read_wanted(const struct input *inputs, size_t count, int64_t physical_base, int64_t max_size,
+                             struct wanted *wanted) {
+    PyObject *result = NULL;
+    wanted->body_name = PyUnicode_InternFromString("body");
+    wanted->rest_name = PyUnicode_InternFromString("_rest");
+    wanted->topic_text =
+        PyUnicode_DecodeUTF8((const char *)wanted->topic.data, (Py_ssize_t)wanted->topic.size, "replace");
+    wanted->hosts.list = NULL;
+    uint8_t *memory = PyMem_Malloc(count * (2 * 8 + sizeof(struct frame_row)));
+    if (memory == NULL) PyErr_NoMemory();
+    else if (wanted->body_name != NULL && wanted->rest_name != NULL && wanted->topic_text != NULL) {
+        result = read_entries(inputs, count, physical_base, max_size, wanted, memory);
+    }
+    PyMem_Free(memory);
+    Py_XDECREF(wanted->body_name);
+    Py_XDECREF(wanted->rest_name);
+    Py_XDECREF(wanted->topic_text);
+    Py_XDECREF(wanted->hosts.list);
+    return result;
+}
+
+/* Whether objects of this type have the kernel's own fields: -1 with an error set. */
+static int is_of_fields(PyObject *module, PyTypeObject *type) {
+    PyObject *fields = PyObject_GetAttrString(module, "RecordFields");
+    if (fields == NULL) return -1;
+    const int result = PyType_IsSubtype(type, (PyTypeObject *)fields);
+    Py_DECREF(fields);
+    return result;
+}
+
+PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count) {
     enum { BUFFER, UNITS, QUEUE_OFFSETS, TOPIC, PHYSICAL_BASE, QUEUE_ID, MAX_SIZE, TYPE, ARGUMENTS };
     enum { BUFFERS = PHYSICAL_BASE };
     int64_t physical_base, max_size;
@@ -115,6 +168,8 @@ PyObject *py_messages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     }
     wanted.type = (PyTypeObject *)args[TYPE];
     wanted.allocate = (allocfunc)PyType_GetSlot(wanted.type, Py_tp_alloc);
+    wanted.has_fields = is_of_fields(module, wanted.type);
+    if (wanted.has_fields < 0) return NULL;
     struct input inputs[BUFFERS];
     for (int i = 0; i < BUFFERS; i++) {
         if (to_bytes(args[i], &inputs[i]) < 0) {
@@ -124,20 +179,11 @@ PyObject *py_messages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     }
     PyObject *result = NULL;
     const size_t entries = inputs[UNITS].bytes.size / UNIT_SIZE;
+    wanted.topic = inputs[TOPIC].bytes;
     if (inputs[UNITS].bytes.size % UNIT_SIZE != 0 || inputs[QUEUE_OFFSETS].bytes.size != 8 * entries) {
         PyErr_SetString(PyExc_ValueError, "units must be whole entries, and queue_offsets an int64 column as long");
     } else {
-        wanted.topic = inputs[TOPIC].bytes;
-        wanted.body_name = PyUnicode_InternFromString("body");
-        wanted.rest_name = PyUnicode_InternFromString("_rest");
-        uint8_t *memory = PyMem_Malloc(entries * (2 * 8 + sizeof(struct frame_row)));
-        if (memory == NULL) PyErr_NoMemory();
-        if (memory != NULL && wanted.body_name != NULL && wanted.rest_name != NULL) {
-            result = read_entries(inputs, entries, physical_base, max_size, &wanted, memory);
-        }
-        PyMem_Free(memory);
-        Py_XDECREF(wanted.body_name);
-        Py_XDECREF(wanted.rest_name);
+        result = read_wanted(inputs, entries, physical_base, max_size, &wanted);
     }
     release(inputs, BUFFERS);
     return result;
@@ -198,86 +244,12 @@ PyObject *py_entry_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     return result;
 }
 
-/* ---- taking a record apart ---- */
-
-static PyObject *bytes_object(struct bytes bytes) {
-    return PyBytes_FromStringAndSize((const char *)bytes.data, (Py_ssize_t)bytes.size);
-}
-
-PyObject *py_take_apart(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
-    enum { REST, NAMES, MESSAGE, ARGUMENTS };
-    enum { FIELDS = 16 };
-    if (check_count("take_apart", count, ARGUMENTS) < 0) return NULL;
-    if (!PyTuple_Check(args[NAMES]) || PyTuple_Size(args[NAMES]) != FIELDS) {
-        PyErr_Format(PyExc_TypeError, "names is no tuple of %d names", (int)FIELDS);
-        return NULL;
-    }
-    struct input rest;
-    struct fields fields;
-    if (to_bytes(args[REST], &rest) < 0) return NULL;
-    if (!fields_of(rest.bytes, &fields)) {
-        PyErr_SetString(PyExc_ValueError, "no record without its body");
-        release(&rest, 1);
-        return NULL;
-    }
-    int i = 0, failed = 0;
-#define SET(value) \
-    if (!failed) failed = set_field(args[MESSAGE], PyTuple_GetItem(args[NAMES], i++), value)
-    SET(PyLong_FromLong(fields.size));
-    SET(PyLong_FromLong(fields.magic));
-    SET(PyLong_FromLong(fields.body_crc));
-    SET(PyLong_FromLong(fields.queue_id));
-    SET(PyLong_FromLong(fields.flag));
-    SET(PyLong_FromLongLong(fields.queue_offset));
-    SET(PyLong_FromLongLong(fields.physical_offset));
-    SET(PyLong_FromLong(fields.sys_flag));
-    SET(PyLong_FromLongLong(fields.born_timestamp_ms));
-    SET(PyLong_FromLongLong(fields.store_timestamp_ms));
-    SET(bytes_object(fields.store_host));
-    SET(PyLong_FromLong(fields.reconsume_times));
-    SET(PyLong_FromLongLong(fields.prepared_transaction_offset));
-    SET(PyUnicode_DecodeUTF8((const char *)fields.topic.data, (Py_ssize_t)fields.topic.size, "replace"));
-    SET(bytes_object(fields.properties));
-    SET((Py_INCREF(Py_None), Py_None));
-#undef SET
-    release(&rest, 1);
-    if (failed) return NULL;
-    Py_RETURN_NONE;
-}
-
 /* ---- properties ---- */
 
-static PyObject *text_of(const uint8_t *data, size_t size) {
-    return PyUnicode_DecodeUTF8((const char *)data, (Py_ssize_t)size, "replace");
-}
-
-static int add_pair(PyObject *found, struct bytes name, struct bytes value) {
-    PyObject *key = text_of(name.data, name.size), *text = text_of(value.data, value.size);
-    const int result = key != NULL && text != NULL ? PyDict_SetItem(found, key, text) : -1;
-    Py_XDECREF(key);
-    Py_XDECREF(text);
-    return result;
-}
-
 PyObject *py_decode_properties(PyObject *Py_UNUSED(module), PyObject *raw) {
-    enum { NAME_END = 1, VALUE_END = 2 };
     struct input input;
     if (to_bytes(raw, &input) < 0) return NULL;
-    PyObject *found = PyDict_New();
-    const uint8_t *at = input.bytes.data;
-    size_t left = input.bytes.size;
-    while (found != NULL && left > 0) {
-        const uint8_t *stop = memchr(at, VALUE_END, left);
-        const size_t size = stop != NULL ? (size_t)(stop - at) : left;
-        const uint8_t *name_end = size > 0 ? memchr(at, NAME_END, size) : NULL;
-        if (name_end != NULL && name_end > at && name_end + 1 < at + size) {
-            const size_t name_size = (size_t)(name_end - at);
-            const struct bytes name = {at, name_size}, value = {name_end + 1, size - name_size - 1};
-            if (add_pair(found, name, value) < 0) Py_CLEAR(found);
-        }
-        left -= stop != NULL ? size + 1 : size;
-        at += stop != NULL ? size + 1 : size;
-    }
+    PyObject *found = pairs_of(input.bytes);
     release(&input, 1);
     return found;
 }

@@ -6,7 +6,6 @@
 
 PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_entry_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
-PyObject *py_take_apart(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_decode_properties(PyObject *module, PyObject *raw);
 
 #endif

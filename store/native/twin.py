@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, walk_places
 from .twin_encode import encode_record
+from .twin_fields import RecordFields
 from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
-from .twin_messages import decode_properties, entry_rows, messages, take_apart
+from .twin_messages import decode_properties, entry_rows, messages
 from .twin_walk import walk
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lane",
+    "RecordFields",
     "decode_properties",
     "encode_columns",
     "encode_record",
@@ -29,7 +31,6 @@ __all__ = [
     "masked_crc32",
     "messages",
     "set_heads",
-    "take_apart",
     "walk",
     "walk_places",
 ]

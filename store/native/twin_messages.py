@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 UNIT: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 """An entry of a queue; index/queue_unit.py has more about it."""
 INNER_BATCH: Final = 0x80
-FIELD_COUNT: Final = 16
 REST_MAX_SIZE: Final = (1 << 31) - 1
 
 _Message = TypeVar("_Message")
@@ -180,19 +179,8 @@ def column(rows: NDArray[Any], name: str) -> NDArray[np.int64]:
     return np.ascontiguousarray(rows[name], np.int64)
 
 
-def take_apart(rest: Buffer, names: tuple[str, ...], message: object, /) -> None:
-    """Set the fields that a record without its body tells. See `native.take_apart`."""
-    if not isinstance(names, tuple) or len(names) != FIELD_COUNT:
-        raise TypeError(f"names is no tuple of {FIELD_COUNT} names")
-    values = _fields(bytes(readable(rest)))
-    if values is None:
-        raise ValueError("no record without its body")
-    for name, value in zip(names, values, strict=True):
-        set_field(message, name, value)
-
-
-def _fields(rest: bytes) -> tuple[Any, ...] | None:
-    """The fields in the order of `native.take_apart`; None unless it is a whole record but for its body."""
+def record_fields(rest: bytes) -> tuple[Any, ...] | None:
+    """The fields in the order of `twin_fields.NAMES`; None unless it is a whole record but for its body."""
     if not min(FIXED_SIZE.values()) <= len(rest) <= REST_MAX_SIZE:
         return None
     head = UP_TO_BORN_HOST.unpack_from(rest)

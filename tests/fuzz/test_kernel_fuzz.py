@@ -99,6 +99,7 @@ WOUNDS = {
     "records_beyond_room": ("changing_columns", "columns.c", "|| one > size - done) return 0;", ") return 0;"),
     "wrong_offset": ("columns", "columns.c", "record.physical_offset += done;", "record.physical_offset += one;"),
     "topic_beyond_rest": ("fields", "messages.c", "topic_size < 0 || topic_size > variable_size", "topic_size < 0"),
+    "value_is_empty": ("fields", "property_text.h", " || name_end + 1 == at + size", ""),
     "more_than_room": ("fields", "messages.c", "one > max_size - *size", "one > max_size"),
     "key_beyond_room": ("listing", "listing.c", "if (i >= listing->key_room)", "if (i > listing->key_room)"),
     "text_loaded_twice": (

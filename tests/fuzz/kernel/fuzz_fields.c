@@ -1,11 +1,12 @@
 /*
  * fields_of over any bytes: either they are no record without its body, or its parts lie one behind the other and fill
- * them to the byte. places_of over any entries: as many as lie in the log and in the room, as a plain loop adds them up.
+ * them to the byte. next_pair over the same bytes: pairs lie in them, in order, and have what makes a pair. places_of over any entries: as many as lie in the log and in the room, as a plain loop adds them up.
  */
 #include "fuzz.h"
 
 #include "byteorder.h"
 #include "messages.h"
+#include "property_text.h"
 
 #define UNITS_MAX 32
 
@@ -20,6 +21,25 @@ static void check_fields(struct bytes rest) {
     CHECK(fields.topic.data == rest.data + 72 + hosts + (fields.magic == MAGIC_V1 ? 1 : 2));
     CHECK(fields.properties.data == fields.topic.data + fields.topic.size + 2);
     CHECK(fields.properties.data + fields.properties.size == rest.data + rest.size);
+}
+
+static void check_pairs(struct bytes text) {
+    struct bytes left = text, name, value, last = {NULL, 0};
+    const uint8_t *const end = text.data + text.size, *behind = text.data;
+    while (next_pair(&left, &name, &value)) {
+        CHECK(name.data >= behind && name.size > 0 && value.size > 0);
+        CHECK(name.data == text.data || name.data[-1] == 2);
+        CHECK(value.data == name.data + name.size + 1 && value.data[-1] == 1);
+        behind = value.data + value.size;
+        CHECK(behind == end || (behind < end && *behind++ == 2));
+        CHECK(left.data == behind && left.size == (size_t)(end - behind));
+        CHECK(memchr(name.data, 1, name.size) == NULL && memchr(name.data, 2, name.size) == NULL);
+        CHECK(memchr(value.data, 2, value.size) == NULL);
+        if (name.size == 1 && *name.data == 'a') last = value;
+    }
+    CHECK(left.size == 0);
+    const struct bytes found = value_of(text, "a");
+    CHECK(found.data == last.data && found.size == last.size);
 }
 
 static void check_places(struct bytes units, int64_t physical_base, int64_t max_size) {
@@ -61,6 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         if (rest.size >= body_size_at + 4) store32(head + body_size_at, body_size);
         store32(head + SIZE_AT, (int32_t)rest.size + body_size);
     }
+    check_pairs(rest);
     check_fields(rest);
     check_places(units, physical_base, max_size);
     drop(units);

@@ -1,0 +1,69 @@
+"""The base of the messages that a store gives out, in Python: a field is made when it is first asked for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from .. import properties as props
+from .twin_frame import BORN_HOST_V6, HOST_V6_EXTRA, HOSTS_AT
+from .twin_messages import decode_properties, record_fields, set_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ..host import Host
+
+NAMES: Final = (
+    *("size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"),
+    *("born_timestamp_ms", "store_timestamp_ms", "store_host_raw", "reconsume_times", "prepared_transaction_offset"),
+    *("topic", "properties_raw", "batch_index"),
+)
+"""What is set at once when the first of them is asked for."""
+OF_RECORD: Final = frozenset(NAMES)
+
+
+class RecordFields:
+    """See `native.RecordFields`."""
+
+    __slots__ = ("_rest", *NAMES, "body", "born_host", "store_host", "properties", "__weakref__")
+
+    if TYPE_CHECKING:
+        _rest: bytes
+        _decode_host: ClassVar[Callable[[bytes], Host]]
+        properties: dict[str, str]
+        """Name to value, as RocketMQ's parser reads them."""
+    else:  # where mypy looks on, every name would be an attribute
+
+        def __getattr__(self, name):
+            """Called for a field that is not set yet."""
+            if name in OF_RECORD:
+                values = record_fields(self._rest)
+                if values is None:
+                    raise ValueError("no record without its body")
+                for each, value in zip(NAMES, values, strict=True):
+                    set_field(self, each, value)
+            elif name == "properties":
+                set_field(self, name, decode_properties(self.properties_raw))
+            elif name == "born_host":
+                size = 8 + (HOST_V6_EXTRA if self.sys_flag & BORN_HOST_V6 else 0)
+                set_field(self, name, self._decode_host(self._rest[HOSTS_AT : HOSTS_AT + size]))
+            elif name == "store_host":
+                set_field(self, name, self._decode_host(self.store_host_raw))
+            else:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            return getattr(self, name)
+
+    @property
+    def tags(self) -> str | None:
+        """The tag; None without one."""
+        return self.properties.get(props.TAGS)
+
+    @property
+    def keys(self) -> list[str]:
+        """Its index keys; none of them is empty."""
+        return props.split_keys(self.properties.get(props.KEYS, ""))
+
+    @property
+    def uniq_key(self) -> str | None:
+        """The sender's own id of it; None without one."""
+        return self.properties.get(props.UNIQ_KEY)
