@@ -61,12 +61,37 @@ uint32_t masked_crc32(const uint8_t *data, size_t size) {
     return ~by_table(~0u, data, size) & MASK;
 }
 
-int masked_crc32_all_ways(const uint8_t *data, size_t size, uint32_t crcs[CRC32_WAYS]) {
+static uint32_t by_table_copy(uint8_t *to, const uint8_t *from, size_t size) {
+    if (size > 0) memcpy(to, from, size); /* which wants valid pointers even for no bytes */
+    return by_table(~0u, to, size);
+}
+
+uint32_t masked_crc32_copy(uint8_t *to, const uint8_t *from, size_t size) {
+#if CAN_FOLD_ON_SOME_CPU
+    if (size >= fold_wide_from) return ~crc32_fold_wide_copy(~0u, from, size, to) & MASK;
+    if (size >= fold_from) return ~crc32_fold_copy(~0u, from, size, to) & MASK;
+#endif
+    return ~by_table_copy(to, from, size) & MASK;
+}
+
+int masked_crc32_all_ways(const uint8_t *data, size_t size, uint8_t *copy, uint32_t crcs[CRC32_WAYS]) {
     int ways = 0;
     crcs[ways++] = ~by_table(~0u, data, size) & MASK;
+    crcs[ways++] = ~by_table_copy(copy, data, size) & MASK;
+    crcs[ways++] = ~by_table(~0u, copy, size) & MASK;
 #if CAN_FOLD_ON_SOME_CPU
-    if (size >= fold_from) crcs[ways++] = ~crc32_fold(~0u, data, size) & MASK;
-    if (size >= fold_wide_from) crcs[ways++] = ~crc32_fold_wide(~0u, data, size) & MASK;
+    if (size >= fold_from) {
+        crcs[ways++] = ~crc32_fold(~0u, data, size) & MASK;
+        memset(copy, 0, size);
+        crcs[ways++] = ~crc32_fold_copy(~0u, data, size, copy) & MASK;
+        crcs[ways++] = ~by_table(~0u, copy, size) & MASK;
+    }
+    if (size >= fold_wide_from) {
+        crcs[ways++] = ~crc32_fold_wide(~0u, data, size) & MASK;
+        memset(copy, 0, size);
+        crcs[ways++] = ~crc32_fold_wide_copy(~0u, data, size, copy) & MASK;
+        crcs[ways++] = ~by_table(~0u, copy, size) & MASK;
+    }
 #endif
     return ways;
 }

@@ -11,8 +11,14 @@ void crc32_prepare(void);
 /* 0 for no bytes. */
 uint32_t masked_crc32(const uint8_t *data, size_t size);
 
-/* The same by every way that this CPU offers, for tests: on a fast CPU the slow ways are hardly ever taken. */
-#define CRC32_WAYS 3
-int masked_crc32_all_ways(const uint8_t *data, size_t size, uint32_t crcs[CRC32_WAYS]);
+/* Copies the bytes and returns the CRC of the copy; the two do not overlap. */
+uint32_t masked_crc32_copy(uint8_t *to, const uint8_t *from, size_t size);
+
+/*
+ * The same by every way that this CPU offers, for tests: on a fast CPU the slow ways are hardly ever taken. Of each way
+ * that copies there are two: its CRC, and that of the `size` bytes it has left at `copy`.
+ */
+#define CRC32_WAYS 9
+int masked_crc32_all_ways(const uint8_t *data, size_t size, uint8_t *copy, uint32_t crcs[CRC32_WAYS]);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * CRC-32 by carry-less multiplication, for x86. Included by crc32.c alone, which asks the CPU first.
+ * CRC-32 by carry-less multiplication, for x86. Included by crc32.c alone, which asks the CPU first. The bytes can be
+ * copied on the way: each is loaded once, so the CRC is that of the copy whatever becomes of the original meanwhile.
  *
  * Sixteen bytes of message are a polynomial of degree 127 over GF(2). Moving it D bits forward in the message means
  * multiplying it by x^D, and modulo the CRC's polynomial P that is a short constant: so sixteen bytes can be *folded*
@@ -53,17 +54,32 @@ static const uint8_t shift_row[48] = {
     0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
 };
 
+/* Copies sixteen bytes, if there is a copy to make, and moves on behind them in both. */
+FOLDING static inline __m128i take(const uint8_t **data, uint8_t **to) {
+    const __m128i block = load(*data);
+    *data += 16;
+    if (*to != NULL) {
+        _mm_storeu_si128((__m128i *)*to, block);
+        *to += 16;
+    }
+    return block;
+}
+
 /*
  * The last 1 to 15 bytes: accumulator and rest together are 16 + rest bytes. Their first `rest` bytes, moved to the end
  * of a block of their own, are folded onto the block of the other sixteen. `end - 16` lies inside the message, which
- * has at least sixteen bytes.
+ * has at least sixteen bytes; so does `to - 16` inside its copy, where the block before the rest stands.
  */
-FOLDING static inline __m128i fold_rest(__m128i sum, __m128i constants, const uint8_t *end, size_t rest) {
-    __m128i to_end = load(shift_row + rest);
+FOLDING static inline __m128i fold_rest(__m128i sum, __m128i constants, const uint8_t *end, uint8_t *to, size_t rest) {
+    __m128i to_end = load(shift_row + rest), to_front = load(shift_row + 16 + rest);
     __m128i first = _mm_shuffle_epi8(sum, to_end);
-    __m128i others = _mm_shuffle_epi8(sum, load(shift_row + 16 + rest));
+    __m128i others = _mm_shuffle_epi8(sum, to_front);
     __m128i taken = _mm_cmplt_epi8(to_end, _mm_setzero_si128()); /* the places of `others` */
     __m128i tail = _mm_andnot_si128(taken, load(end - 16));
+    if (to != NULL) {
+        __m128i before = _mm_shuffle_epi8(load(to - 16), to_front);
+        _mm_storeu_si128((__m128i *)(to + rest - 16), _mm_or_si128(before, tail));
+    }
     return fold(first, constants, _mm_or_si128(others, tail));
 }
 
@@ -82,35 +98,50 @@ FOLDING static inline uint32_t reduce(__m128i sum) {
 }
 
 /* The CRC register after `data` up to `end`, whose first bytes are already folded into `sum`. */
-FOLDING static inline uint32_t finish(__m128i sum, const uint8_t *data, const uint8_t *end) {
+FOLDING static inline uint32_t finish(__m128i sum, const uint8_t *data, const uint8_t *end, uint8_t *to) {
     const __m128i by_128 = _mm_set_epi64x(X_96, X_160);
-    for (; end - data >= 16; data += 16) sum = fold(sum, by_128, load(data));
-    if (end > data) sum = fold_rest(sum, by_128, end, (size_t)(end - data));
+    while (end - data >= 16) sum = fold(sum, by_128, take(&data, &to));
+    if (end > data) sum = fold_rest(sum, by_128, end, to, (size_t)(end - data));
     return reduce(sum);
 }
 
-/* The CRC register after `size` >= FOLD_MIN_SIZE bytes, from the register before them. */
-FOLDING static uint32_t crc32_fold(uint32_t crc, const uint8_t *data, size_t size) {
+/* The CRC register after `size` >= FOLD_MIN_SIZE bytes, from the register before them; copied to `to` unless NULL. */
+FOLDING static inline uint32_t fold_all(uint32_t crc, const uint8_t *data, size_t size, uint8_t *to) {
     const uint8_t *end = data + size;
-    __m128i sum = _mm_xor_si128(load(data), _mm_cvtsi32_si128((int)crc));
-    data += 16;
+    __m128i sum = _mm_xor_si128(take(&data, &to), _mm_cvtsi32_si128((int)crc));
     if (end - data >= 48) {
         const __m128i by_512 = _mm_set_epi64x(X_480, X_544), by_128 = _mm_set_epi64x(X_96, X_160);
-        __m128i second = load(data), third = load(data + 16), fourth = load(data + 32);
-        for (data += 48; end - data >= 64; data += 64) {
-            sum = fold(sum, by_512, load(data));
-            second = fold(second, by_512, load(data + 16));
-            third = fold(third, by_512, load(data + 32));
-            fourth = fold(fourth, by_512, load(data + 48));
+        __m128i second = take(&data, &to), third = take(&data, &to), fourth = take(&data, &to);
+        while (end - data >= 64) {
+            sum = fold(sum, by_512, take(&data, &to));
+            second = fold(second, by_512, take(&data, &to));
+            third = fold(third, by_512, take(&data, &to));
+            fourth = fold(fourth, by_512, take(&data, &to));
         }
         sum = fold(fold(fold(sum, by_128, second), by_128, third), by_128, fourth);
     }
-    return finish(sum, data, end);
+    return finish(sum, data, end, to);
+}
+
+FOLDING static uint32_t crc32_fold(uint32_t crc, const uint8_t *data, size_t size) {
+    return fold_all(crc, data, size, NULL);
+}
+
+FOLDING static uint32_t crc32_fold_copy(uint32_t crc, const uint8_t *data, size_t size, uint8_t *to) {
+    return fold_all(crc, data, size, to);
 }
 
 /* ---- two blocks in a register, where the CPU multiplies them at once ---- */
 
-WIDE static inline __m256i load_wide(const uint8_t *at) { return _mm256_loadu_si256((const __m256i *)at); }
+WIDE static inline __m256i take_wide(const uint8_t **data, uint8_t **to) {
+    const __m256i blocks = _mm256_loadu_si256((const __m256i *)*data);
+    *data += 32;
+    if (*to != NULL) {
+        _mm256_storeu_si256((__m256i *)*to, blocks);
+        *to += 32;
+    }
+    return blocks;
+}
 
 WIDE static inline __m256i fold_wide(__m256i earlier, __m256i constants, __m256i later) {
     __m256i low = _mm256_clmulepi64_epi128(earlier, constants, 0x00);
@@ -125,21 +156,29 @@ WIDE static inline __m128i fold_pair(__m128i sum, __m256i pair) {
 }
 
 /* The same for `size` >= WIDE_MIN_SIZE bytes. Needs VPCLMULQDQ and AVX2 too. */
-WIDE static uint32_t crc32_fold_wide(uint32_t crc, const uint8_t *data, size_t size) {
+WIDE static inline uint32_t fold_all_wide(uint32_t crc, const uint8_t *data, size_t size, uint8_t *to) {
     const __m256i by_1024 = _mm256_set_epi64x(X_992, X_1056, X_992, X_1056);
     const uint8_t *end = data + size;
-    __m256i first = _mm256_xor_si256(load_wide(data), _mm256_set_epi32(0, 0, 0, 0, 0, 0, 0, (int)crc));
-    __m256i second = load_wide(data + 32), third = load_wide(data + 64), fourth = load_wide(data + 96);
-    for (data += 128; end - data >= 128; data += 128) {
-        first = fold_wide(first, by_1024, load_wide(data));
-        second = fold_wide(second, by_1024, load_wide(data + 32));
-        third = fold_wide(third, by_1024, load_wide(data + 64));
-        fourth = fold_wide(fourth, by_1024, load_wide(data + 96));
+    __m256i first = _mm256_xor_si256(take_wide(&data, &to), _mm256_set_epi32(0, 0, 0, 0, 0, 0, 0, (int)crc));
+    __m256i second = take_wide(&data, &to), third = take_wide(&data, &to), fourth = take_wide(&data, &to);
+    while (end - data >= 128) {
+        first = fold_wide(first, by_1024, take_wide(&data, &to));
+        second = fold_wide(second, by_1024, take_wide(&data, &to));
+        third = fold_wide(third, by_1024, take_wide(&data, &to));
+        fourth = fold_wide(fourth, by_1024, take_wide(&data, &to));
     }
     __m128i sum = _mm256_castsi256_si128(first);
     sum = fold(sum, _mm_set_epi64x(X_96, X_160), _mm256_extracti128_si256(first, 1));
     sum = fold_pair(fold_pair(fold_pair(sum, second), third), fourth);
-    return finish(sum, data, end);
+    return finish(sum, data, end, to);
+}
+
+WIDE static uint32_t crc32_fold_wide(uint32_t crc, const uint8_t *data, size_t size) {
+    return fold_all_wide(crc, data, size, NULL);
+}
+
+WIDE static uint32_t crc32_fold_wide_copy(uint32_t crc, const uint8_t *data, size_t size, uint8_t *to) {
+    return fold_all_wide(crc, data, size, to);
 }
 
 #endif

@@ -59,9 +59,9 @@ void encode_record(uint8_t *at, int32_t size, const struct record *record) {
     store64(next + 4, record->prepared_transaction_offset);
     store32(next + 12, (int32_t)record->body.size);
     uint8_t *body = next + 16;
-    next = append(body, record->body);
-    /* Of the copy: it is what the CRC must fit, should another thread change the original; and it is cached. */
-    store32(at + BODY_CRC_AT, (int32_t)masked_crc32(body, record->body.size));
+    /* Of the copy: it is what the CRC must fit, should another thread change the original. */
+    store32(at + BODY_CRC_AT, (int32_t)masked_crc32_copy(body, record->body.data, record->body.size));
+    next = body + record->body.size;
     if (record->magic == MAGIC_V2) {
         store16(next, (int16_t)record->topic.size);
         next += 2;

@@ -1,4 +1,7 @@
-/* masked_crc32: every way that this CPU offers gives what the definition gives, at any size and alignment. */
+/*
+ * masked_crc32, and masked_crc32_copy with the copy that it makes: every way that this CPU offers gives what the
+ * definition gives, at any size and alignment.
+ */
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
@@ -14,8 +17,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const uint8_t *const places[] = {bytes.data, shifted + shift};
     for (size_t place = 0; place < 2; place++) {
         CHECK(masked_crc32(places[place], bytes.size) == expected);
+        uint8_t *copy = exactly(bytes.size);
+        CHECK(masked_crc32_copy(copy, places[place], bytes.size) == expected);
+        CHECK(bytes.size == 0 || memcmp(copy, bytes.data, bytes.size) == 0);
         uint32_t crcs[CRC32_WAYS];
-        const int ways = masked_crc32_all_ways(places[place], bytes.size, crcs);
+        const int ways = masked_crc32_all_ways(places[place], bytes.size, copy, crcs);
+        free(copy);
         CHECK(ways >= 1 && ways <= CRC32_WAYS);
         for (int way = 0; way < ways; way++) CHECK(crcs[way] == expected);
     }
