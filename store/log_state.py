@@ -45,8 +45,9 @@ CLOSED = "closed"
 SETTINGS = "settings"
 """Something in the settings gives every put a meaning that the lane does not know."""
 
-Intent = tuple[int, int, dict[QueueKey, int]]
-"""Start and stop of the bytes being written, and the queues that advance, with their next offsets."""
+Intent = tuple[int, int, dict[QueueKey, int] | tuple[tuple[QueueKey, int], ...]]
+"""Start and stop of the bytes being written, and the queues that advance, with their next offsets: as a dict, or what
+makes one."""
 
 
 class LogState(ABC):

@@ -75,7 +75,7 @@ class LaneProtocol(Protocol):
         """The place up to which, from `first` on, some thousand messages are ordinary; -1 if one is not."""
 
     def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
-        """Put about a mebibyte of messages, and add their results; the place of the first that was not put."""
+        """Put about a mebibyte of messages at most, and add their results; the place of the first that was not put."""
 
     def open(self, mapping: Buffer, base: int, allocated: int, /) -> None:
         """Append to this segment, up to its position `allocated`."""

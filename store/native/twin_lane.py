@@ -1,7 +1,16 @@
-"""The lane in Python; see lane_protocol.py."""
+"""The lane in Python; see lane_protocol.py.
+
+Records of one shape, that is with a body, a topic and properties of the same sizes, have their fields at the same
+places: one `Struct` packs all but the first 8 bytes of such a record, and these are the same in all of them. They are
+written last, so that a record that is not whole never looks like one.
+
+    size, magic │ body CRC … born time, born host … body size, body, topic length, topic, properties length, properties
+    head        │ Struct of the shape
+"""
 
 from __future__ import annotations
 
+import struct
 import time
 import zlib
 from collections.abc import Callable
@@ -9,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..frame import MAGIC_V1, MAGIC_V2
 from .lane_protocol import APPEND
-from .twin_encode import FIXED, HOST_BITS, PACK_HEAD, PACK_PROPERTIES_SIZE, PACK_TOPIC_SIZE, PROPERTIES_MAX_SIZE
+from .twin_encode import HOST_BITS, PACK_HEAD, PACK_PROPERTIES_SIZE, PACK_TOPIC_SIZE, PROPERTIES_MAX_SIZE
+from .twin_frame import AFTER_STORE_HOST
 
 if TYPE_CHECKING:
     import threading
@@ -19,18 +29,26 @@ if TYPE_CHECKING:
 BLANK_SIZE: Final = 8
 LANE_BODY_BELOW: Final = 64 << 10
 LANE_QUEUES_MAX: Final = 1 << 16
-TIMED_EVERY: Final = 16
-PUT_MANY_SIZE: Final = 1 << 20
+TIMED_MASK: Final = 16 - 1
+PUT_MANY_SIZE: Final = 256 << 10
+"""Bytes that a put of many writes under one hold of the lock: others are to have their turn."""
 CHECK_MANY_COUNT: Final = 4096
+SHAPES_MAX: Final = 1024
+"""A shape takes about a kibibyte; to make one takes about as long as a quarter of a put."""
+PACK_HEAD_SIZE: Final = 8
 ZERO: Final = 0
 """Small integers are single objects: whether a field has its default is one comparison of pointers."""
 INT32: Final = range(-1 << 31, 1 << 31)
 INT64: Final = range(-(1 << 63) + 1, 1 << 63)
 
-Prepared = tuple[tuple[str, int], bytes, int, int, bytes, bytes, bytes, tuple[int, int, int, int | None]]
-"""Topic and queue id, body, its size, size of the record, its first 8 bytes, topic and properties, and its numbers."""
+Shape = tuple[Callable[..., None], bytes, int, bytes, bytes]
+"""What packs a record behind its first 8 bytes; these; its size with them; what stands before the body from the store
+host on, with zeros for numbers; what stands between body and properties."""
+Prepared = tuple[str, int, bytes, bytes, int, int | None, bytes, Shape]
+"""Topic, queue id, body, properties, flag, born time, what stands before the body from the store host on, shape."""
 
-crc32, time_ns, new_tuple = zlib.crc32, time.time_ns, tuple.__new__
+PACK_AFTER_STORE_HOST: Final = AFTER_STORE_HOST.pack
+crc32, time_ns, monotonic_ns, new_tuple = zlib.crc32, time.time_ns, time.monotonic_ns, tuple.__new__
 
 
 class Lane:
@@ -54,79 +72,81 @@ class Lane:
         publish: Callable[[int], None],
         /,
     ) -> None:
-        self._obstacles, self._offsets, self._lock = obstacles, offsets, lock
-        self._message_type, self._result_type, self._status = message_type, result_type, status
-        self._store_host, self._special_names = store_host, special_names
-        self._max_body_size = min(max_body_size, LANE_BODY_BELOW - 1)
-        self._clock = clock
-        self._publish = publish
-        self._sys_flag = HOST_BITS if len(store_host) > 8 else 0
-        fixed = FIXED[self._sys_flag, len(store_host), len(store_host)]
-        self._pack, self._fixed_size = fixed.pack, PACK_HEAD_SIZE + fixed.size + PROPERTIES_LENGTH_SIZE
-        self._topics: dict[str, tuple[bytes, int, int, int]] = {}
-        """Bytes of the topic and their length, as in a record; queues; magic; size of a record with nothing else."""
+        sys_flag = HOST_BITS if len(store_host) > 8 else 0
+        self._constants = obstacles, offsets, lock, clock, store_host, sys_flag, publish, result_type, status
+        self._obstacles, self._message_type, self._special_names = obstacles, message_type, special_names
+        self._store_host, self._max_body_size = store_host, min(max_body_size, LANE_BODY_BELOW - 1)
+        self._topics: dict[str, tuple[bytes, int, int]] = {}
+        """The topic with its length, as in a record; how many queues; magic."""
+        self._shapes: dict[tuple[int, bytes, int], Shape] = {}
+        """By size of the body, topic with its length, size of the properties."""
         self._mapping: Any = None
         self._base = self._limit = 0
-        self._puts = 0
-        self.end = self.last_store_timestamp_ms = self.appended_records = self.taken = 0
+        self.end = self.last_store_timestamp_ms = self.taken = self._taken_elsewhere = 0
         self.is_armed = True
         self.ring: Callable[[], object] | None = None
         self.note: Callable[[float], object] | None = None
 
+    @property
+    def appended_records(self) -> int:
+        return self.taken + self._taken_elsewhere
+
+    @appended_records.setter
+    def appended_records(self, count: int) -> None:
+        self._taken_elsewhere = count - self.taken
+
     # -- one put
 
     def put(self, message: Message, /) -> PutResult | None:
-        self._puts += 1
-        began_ns = 0 if self._puts % TIMED_EVERY or self.note is None else time.monotonic_ns()
-        obstacles = self._obstacles
+        began_ns = monotonic_ns() if self.taken & TIMED_MASK == TIMED_MASK else 0
+        obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
         if obstacles or (prepared := self._prepare(message)) is None:
             return None
-        key, body, body_size, size, head, topic_raw, raw, numbers = prepared
-        flag, reconsume_times, prepared_offset, born_timestamp_ms = numbers
+        topic, queue_id, body, raw, flag, born_ms, before_body, (pack_into, head, size, _, behind_body) = prepared
+        key = topic, queue_id
         crc = crc32(body) & 0x7FFFFFFF
-        topic, queue_id = key
-        host, offsets = self._store_host, self._offsets
-        with self._lock:
+        with lock:
             start = self.end
             stop = start + size
-            if obstacles or start < self._base or stop + BLANK_SIZE > self._limit:
+            position = start - self._base
+            if obstacles or position < 0 or stop > self._limit:
                 return None
-            now_ms = time_ns() // 1_000_000 if self._clock is None else self._clock()
+            now_ms = time_ns() // 1_000_000 if clock is None else clock()
             if now_ms < self.last_store_timestamp_ms:
                 now_ms = self.last_store_timestamp_ms
             queue_offset = offsets.get(key, 0)
-            fixed = self._pack(
+            next_offset = queue_offset + 1
+            mapping = self._mapping
+            obstacles[APPEND] = start, stop, ((key, next_offset),)
+            pack_into(
+                mapping,
+                position + PACK_HEAD_SIZE,
                 crc,
                 queue_id,
                 flag,
                 queue_offset,
                 start,
-                self._sys_flag,
-                now_ms if born_timestamp_ms is None else born_timestamp_ms,
+                sys_flag,
+                now_ms if born_ms is None else born_ms,
                 host,
                 now_ms,
-                host,
-                reconsume_times,
-                prepared_offset,
-                body_size,
+                before_body,
+                body,
+                behind_body,
+                raw,
             )
-            rest = b"".join((fixed, body, topic_raw, PACK_PROPERTIES_SIZE(len(raw)), raw))
-            position, mapping = start - self._base, self._mapping
-            obstacles[APPEND] = (start, stop, {key: queue_offset + 1})
-            mapping[position + 8 : position + size] = rest
-            mapping[position : position + 8] = head
+            mapping[position : position + PACK_HEAD_SIZE] = head
             self.last_store_timestamp_ms = now_ms
             self.end = stop  # the commit point
-            offsets[key] = queue_offset + 1
-            self.appended_records += 1
+            offsets[key] = next_offset
             self.taken += 1
-            self._publish(stop)
+            publish(stop)
             del obstacles[APPEND]
         if self.is_armed:
             self._ring()
         if began_ns and self.note is not None:
-            self.note((time.monotonic_ns() - began_ns) / 1e6)
-        return new_tuple(self._result_type, (self._status, topic, queue_id, queue_offset, start, size, now_ms, host))
+            self.note((monotonic_ns() - began_ns) / 1e6)
+        return new_tuple(result_type, (status, topic, queue_id, queue_offset, start, size, now_ms, host))
 
     def _prepare(self, message: Message) -> Prepared | None:
         """What an ordinary message is written from; None for any other."""
@@ -138,49 +158,63 @@ class Lane:
                 or message.wait_store_ok is not True
                 or message.born_host is not None
                 or message.compress is not None
-                or type(topic := message.topic) is not str
-                or type(body := message.body) is not bytes
-                or type(queue_id := message.queue_id) is not int
             ):
                 return None
-            flag, born_timestamp_ms = message.flag, message.born_timestamp_ms
-            reconsume_times, prepared_offset = message.reconsume_times, message.prepared_transaction_offset
+            topic, body, queue_id, flag = message.topic, message.body, message.queue_id, message.flag
             keys, tags, properties, uniq_key = message.keys, message.tags, message.properties, message.uniq_key
+            reconsume_times, prepared_offset = message.reconsume_times, message.prepared_transaction_offset
+            born_ms = message.born_timestamp_ms
         except AttributeError:
             return None  # a field was deleted
-        known, body_size = self._topics.get(topic), len(body)
-        if known is None or not 0 <= queue_id < known[1] or body_size > self._max_body_size:
+        if type(topic) is not str or type(body) is not bytes or type(queue_id) is not int:
             return None
-        numbers = flag, reconsume_times, prepared_offset, born_timestamp_ms
-        if (
-            flag is not ZERO
-            or reconsume_times is not ZERO
-            or prepared_offset is not ZERO
-            or born_timestamp_ms is not None
-        ) and not _are_in_range(*numbers):
+        if (known := self._topics.get(topic)) is None:
+            return None
+        topic_raw, queue_count, magic = known
+        if not 0 <= queue_id < queue_count:
             return None
         if properties is None and uniq_key is None and type(keys) is type(tags) is str and keys and tags:
-            if " " in keys:
+            if " " in keys or "\x01" in keys or "\x02" in keys or "\x01" in tags or "\x02" in tags:
                 return None
-            text, count = f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02", 2
-        elif (found := self._texts(properties, keys, tags, uniq_key)) is not None:
-            text, count = found
+            text = f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02"
+        elif (found := self._text(properties, keys, tags, uniq_key)) is not None:
+            text = found
         else:
-            return None
-        if text.count("\x01") != count or text.count("\x02") != count:
             return None
         try:
             raw = text.encode()
         except UnicodeEncodeError:
             return None
-        if len(raw) > PROPERTIES_MAX_SIZE:
+        shape = self._shapes.get((len(body), topic_raw, len(raw)))
+        if shape is None and (shape := self._make_shape(len(body), topic_raw, magic, len(raw))) is None:
             return None
-        topic_raw, _, magic, fixed_size = known
-        size = fixed_size + body_size + len(raw)
-        return (topic, queue_id), body, body_size, size, PACK_HEAD(size, magic), topic_raw, raw, numbers
+        before_body = shape[3]
+        if flag is not ZERO or reconsume_times is not ZERO or prepared_offset is not ZERO or born_ms is not None:
+            if not _are_in_range(flag, reconsume_times, prepared_offset, born_ms):
+                return None
+            before_body = self._before_body(reconsume_times, prepared_offset, len(body))
+        return topic, queue_id, body, raw, flag, born_ms, before_body, shape
 
-    def _texts(self, properties: Any, keys: Any, tags: Any, uniq_key: Any) -> tuple[str, int] | None:
-        """All properties as one text, and how many they are; None if they are not ordinary."""
+    def _make_shape(self, body_size: int, topic_raw: bytes, magic: int, raw_size: int) -> Shape | None:
+        """The shape of a record, to be found again; None if a body or properties of these sizes are not ordinary."""
+        if body_size > self._max_body_size or raw_size > PROPERTIES_MAX_SIZE:
+            return None
+        before_body, behind_body = self._before_body(0, 0, body_size), topic_raw + PACK_PROPERTIES_SIZE(raw_size)
+        packed = struct.Struct(
+            f">iiiqqiq{len(self._store_host)}sq{len(before_body)}s{body_size}s{len(behind_body)}s{raw_size}s"
+        )
+        size = PACK_HEAD_SIZE + packed.size
+        if len(self._shapes) >= SHAPES_MAX:
+            self._shapes.clear()
+        made = packed.pack_into, PACK_HEAD(size, magic), size, before_body, behind_body
+        self._shapes[body_size, topic_raw, raw_size] = made
+        return made
+
+    def _before_body(self, reconsume_times: int, prepared_offset: int, body_size: int) -> bytes:
+        return self._store_host + PACK_AFTER_STORE_HOST(reconsume_times, prepared_offset, body_size)
+
+    def _text(self, properties: Any, keys: Any, tags: Any, uniq_key: Any) -> str | None:
+        """All properties as one text; None if they are not ordinary."""
         text, count = "", 0
         if properties is not None:
             if type(properties) is not dict:
@@ -202,7 +236,8 @@ class Lane:
             if value:
                 text += f"{name}\x01{value}\x02"
                 count += 1
-        return text, count
+        # A separator inside a name or a value makes the counts differ.
+        return text if text.count("\x01") == text.count("\x02") == count else None
 
     def append(
         self,
@@ -240,25 +275,70 @@ class Lane:
         longest = len(self._mapping) - BLANK_SIZE
         for place in range(first, stop):
             prepared = self._prepare(messages[place])
-            if prepared is None or prepared[3] > longest:
+            if prepared is None or prepared[-1][2] > longest:
                 return -1
         return stop
 
     def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
-        size = 0
-        for place in range(first, len(messages)):
-            if size >= PUT_MANY_SIZE or (result := self.put(messages[place])) is None:
-                return place
-            results.append(result)
-            size += result.size
-        return len(messages)
+        obstacles = self._obstacles
+        ordinary: list[tuple[Prepared, int]] = []
+        total = 0
+        if not obstacles:
+            for place in range(first, len(messages)):
+                if total >= PUT_MANY_SIZE or (prepared := self._prepare(messages[place])) is None:
+                    break
+                ordinary.append((prepared, crc32(prepared[2]) & 0x7FFFFFFF))
+                total += prepared[-1][2]
+        if not ordinary:
+            return first
+        obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
+        made: list[Any] = []
+        with lock:
+            start = self.end
+            if obstacles or start < self._base:
+                return first
+            while ordinary and start + total > self._limit:
+                total -= ordinary.pop()[0][-1][2]
+            if not ordinary:
+                return first
+            now_ms = time_ns() // 1_000_000 if clock is None else clock()
+            if now_ms < self.last_store_timestamp_ms:
+                now_ms = self.last_store_timestamp_ms
+            base, mapping, advanced, at = self._base, self._mapping, dict[tuple[str, int], int](), start
+            obstacles[APPEND] = start, start + total, advanced  # all of them, or none
+            for (topic, queue_id, body, raw, flag, born_ms, before_body, shape), crc in ordinary:
+                pack_into, head, size, _, behind_body = shape
+                key = topic, queue_id
+                queue_offset = advanced.get(key)
+                if queue_offset is None:
+                    queue_offset = offsets.get(key, 0)
+                advanced[key] = queue_offset + 1
+                position = at - base
+                born_ms = now_ms if born_ms is None else born_ms
+                pack_into(
+                    *(mapping, position + PACK_HEAD_SIZE, crc, queue_id, flag, queue_offset, at, sys_flag),
+                    *(born_ms, host, now_ms, before_body, body, behind_body, raw),
+                )
+                mapping[position : position + PACK_HEAD_SIZE] = head
+                made.append(new_tuple(result_type, (status, topic, queue_id, queue_offset, at, size, now_ms, host)))
+                at += size
+            self.last_store_timestamp_ms = now_ms
+            self.end = at  # the commit point
+            offsets.update(advanced)
+            self.taken += len(made)
+            publish(at)
+            del obstacles[APPEND]
+        results += made
+        if self.is_armed:
+            self._ring()
+        return first + len(made)
 
     # -- what the commit log does
 
     def open(self, mapping: Any, base: int, allocated: int, /) -> None:
         if base < 0 or not 0 <= allocated <= len(mapping):
             raise ValueError("base and allocated must lie in the segment")
-        self._mapping, self._base, self._limit = mapping, base, base + allocated
+        self._mapping, self._base, self._limit = mapping, base, base + allocated - BLANK_SIZE
 
     def close(self) -> None:
         self._mapping = None
@@ -270,15 +350,10 @@ class Lane:
     def learn(self, topic: str, raw: bytes, queue_count: int, /) -> None:
         magic = MAGIC_V1 if len(raw) <= 127 else MAGIC_V2
         topic_raw = PACK_TOPIC_SIZE[magic](len(raw)) + raw
-        fixed_size = self._fixed_size + len(topic_raw)
-        self._topics[topic] = topic_raw, min(queue_count, LANE_QUEUES_MAX), magic, fixed_size
+        self._topics[topic] = topic_raw, min(queue_count, LANE_QUEUES_MAX), magic
 
     def forget(self, topic: str, /) -> None:
         self._topics.pop(topic, None)
-
-
-PACK_HEAD_SIZE: Final = 8
-PROPERTIES_LENGTH_SIZE: Final = 2
 
 
 def _are_in_range(flag: object, reconsume_times: object, prepared_offset: object, born_timestamp_ms: object) -> bool:
