@@ -1,13 +1,15 @@
 """The thread of an open store that has blocks, pages and the next segment ready before appends come to them.
 
 Appends wake it when they have used up half of what is ready; else it sleeps. What it cannot prepare, appends make for
-themselves: nothing that fails here refuses a put. See store/preparation.py.
+themselves: nothing that fails here refuses a put. See store/preparation.py. Where appends come so fast that much waits
+for dispatch, it has that begun before its time.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Callable
 
 from ..store.commit_log import CommitLog
 from .bell import Bell
@@ -15,12 +17,15 @@ from .service_thread import ServiceThread
 
 log = logging.getLogger("flightlog.store")
 
+UNDISPATCHED_SIZE = 16 << 20
+"""As many bytes of records may wait for the next round of dispatch; for more, one is begun at once."""
+
 
 class PrepareService:
     """Started once, woken by appends, stopped and waited for at close. Without a thread where nothing is prepared."""
 
-    def __init__(self, commit_log: CommitLog) -> None:
-        self._log = commit_log
+    def __init__(self, commit_log: CommitLog, dispatch_soon: Callable[[], object]) -> None:
+        self._log, self._dispatch_soon = commit_log, dispatch_soon
         self._work = Bell()
         self._asked: deque[Bell] = deque()
         """Who waits until what is due is prepared; the thread alone takes them out."""
@@ -46,8 +51,11 @@ class PrepareService:
         try:
             while self._work.wait() and not self.thread.is_stopping:
                 asked = len(self._asked)  # by a call before this round began
-                while self._log.prepare() and not self.thread.is_stopping:
-                    pass
+                is_due = True
+                while is_due and not self.thread.is_stopping:
+                    is_due = self._log.prepare()
+                    if self._log.end - self._log.dispatched >= UNDISPATCHED_SIZE:
+                        self._dispatch_soon()
                 for _ in range(asked):
                     self._asked.popleft().ring()
         except Exception:

@@ -6,7 +6,9 @@ here is left to the append that needs it, which meets its own error.
 
     populated     pages present, for as much as the log grows in HORIZON_S: at least LEAST_AHEAD_SIZE, at most
                   `prepare_ahead_size`. They are dirty, and the next sync writes them: that turns their blocks from
-                  allocated into written ones, which the syncs of single records then need not tell the journal
+                  allocated into written ones, which the syncs of single records then need not tell the journal.
+                  They come one by one, so that a sync of one record writes one page, or in large pieces, which is
+                  five times as fast, while the log grows fast and is synced by a timer
     allocated     blocks, `allocate_step_size` ahead. Room is left on the disk as an append leaves it
     next segment  once this one is half full or ends in NEXT_WITHIN_SIZE: a file without a name, which nobody sees. It
                   gets its name at the roll. A close or a crash leaves nothing of it. (A file with a name is deleted by
@@ -28,7 +30,7 @@ from .disk import Disk
 from .errors import DiskError, StoreClosedError
 from .log_files import LogFiles
 from .segment import AppendSegment
-from .settings import StoreSettings
+from .settings import FlushMode, StoreSettings
 
 log = logging.getLogger("flightlog.store")
 
@@ -38,6 +40,8 @@ LEAST_SEGMENT_SIZE = 8 << 20
 LEAST_AHEAD_SIZE = 256 << 10
 HORIZON_S = 0.1
 NEXT_WITHIN_SIZE = 128 << 20
+BULK_SIZE = 1 << 20
+"""A log that grows by more in HORIZON_S, and is synced by a timer, is given its pages in large pieces."""
 
 
 class Preparation:
@@ -62,6 +66,7 @@ class Preparation:
         self._seen: tuple[float, int] | None = None
         """When the log ended where at the last round."""
         self._call_every = LEAST_AHEAD_SIZE // 4
+        self._may_expect_bulk = settings.flush_mode is FlushMode.ASYNC
         self._is_failing = False
 
     @property
@@ -94,6 +99,7 @@ class Preparation:
         next_at = active.size - min(active.size // 2, NEXT_WITHIN_SIZE)
         call_at = active.size
         try:
+            active.expect_bulk(self._may_expect_bulk and ahead >= BULK_SIZE)
             active.prepare(position, self._step_size, ahead, undispatched_size)
             if active.allocated < active.size:
                 call_at = active.allocated - self._step_size // 2
@@ -129,6 +135,7 @@ class Preparation:
             try:
                 self._makes_next = segment.open_unnamed()
                 if self._makes_next:
+                    segment.expect_bulk(self._may_expect_bulk and ahead >= BULK_SIZE)
                     segment.prepare(0, self._step_size, ahead, undispatched_size)
                     self._next = segment
             finally:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         [Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], tuple[int, int, int, int, int]
     ]
     LinkKeys = Callable[[int, int, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], int]
+    Populate = Callable[[Buffer, int, int], bool]
     SetHeads = Callable[[int, int, Buffer, Buffer, Buffer], None]
 
 __all__ = [
@@ -79,6 +80,7 @@ __all__ = [
     "list_rows",
     "masked_crc32",
     "messages",
+    "populate",
     "set_heads",
     "use",
     "walk",
@@ -219,6 +221,14 @@ are int32 columns of the host's byte order. ValueError for a slot outside of `sl
 `link_keys`.
 """
 
+populate: Populate
+"""(buffer, position, size) -> whether it could
+
+Has the pages of [position, position + size) of a mapping present and writable, as a store into each of them would; no
+byte changes. Where it cannot, stores find their pages themselves, only more slowly. ValueError for bytes outside of the
+buffer, for none, and where no page begins at `position`. The blocks below must be there: else the process is killed.
+"""
+
 
 def available() -> tuple[str, ...]:
     """The names that `use` accepts here; the first is the faster."""
@@ -237,7 +247,7 @@ def use(name: str) -> None:
     """
     global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global messages, entry_rows, decode_properties
-    global list_rows, link_keys, set_heads
+    global list_rows, link_keys, set_heads, populate
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -251,6 +261,7 @@ def use(name: str) -> None:
     messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
     Lane = module.Lane
+    populate = module.populate
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
 

@@ -13,6 +13,7 @@
 #include "module_lane.h"
 #include "module_listing.h"
 #include "module_messages.h"
+#include "module_populate.h"
 #include "record_fields.h"
 #include "walk.h"
 
@@ -206,6 +207,8 @@ static PyMethodDef methods[] = {
      "Writes an entry for each key; returns how many slots were empty."},
     {"set_heads", (PyCFunction)(void (*)(void))py_set_heads, METH_FASTCALL,
      "set_heads(first, slots_before, in_slot, slots, stamps, /)\n--\n\nMakes entries the heads of their slots."},
+    {"populate", (PyCFunction)(void (*)(void))py_populate, METH_FASTCALL,
+     "populate(buffer, position, size, /)\n--\n\nMakes pages of a mapping present; returns whether it could."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -13,6 +13,7 @@ from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
 from .twin_messages import decode_properties, entry_rows, messages
+from .twin_populate import populate
 from .twin_walk import walk
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ __all__ = [
     "list_rows",
     "masked_crc32",
     "messages",
+    "populate",
     "set_heads",
     "walk",
     "walk_places",

@@ -14,13 +14,13 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog.engine.prepare_service import UNDISPATCHED_SIZE
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
-from flightlog.store.populate import populate
 from flightlog.store.preparation import LEAST_SEGMENT_SIZE
 from flightlog.store.segment import FOLIO_SIZE
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from tests.engine.conftest import AssertClean, ManualClock
     from tests.support.disks import FaultyDisk
 
 MIB = 1 << 20
@@ -268,14 +268,46 @@ def test_a_failed_sync_of_a_name_poisons(
     assert_clean(tmp_path)
 
 
-def test_pages_are_made_present_and_no_byte_changes(tmp_path: Path) -> None:
-    path = tmp_path / "pages"
-    path.write_bytes(bytes(range(256)) * 256)
-    with open(path, "r+b") as file:
-        mapping = mmap.mmap(file.fileno(), 0)
-    assert populate(mapping, 4096, 8192)
-    assert mapping[:] == bytes(range(256)) * 256
-    with pytest.raises(AssertionError):
-        populate(mapping, 1, 4096)
-    with pytest.raises(AssertionError):
-        populate(mapping, 4096, len(mapping))
+def are_large_pieces_expected(path: Path) -> bool:
+    """Whether the mapping that appends store into is not advised random (VmFlags `rr`)."""
+    found, is_ours = [], False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            is_ours = line.endswith(str(path)) and "rw-s" in line
+        elif is_ours and line.startswith("VmFlags:"):
+            found.append("rr" not in line.split())
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_pages_come_in_large_pieces_while_the_log_grows_fast_and_a_timer_syncs_it(
+    mode: FlushMode, tmp_path: Path, inline: Inline, assert_clean: AssertClean, clock: ManualClock
+) -> None:
+    """Under sync flush they never do: a sync of one record could write a mebibyte."""
+    large = settings(flush_mode=mode, segment_size=64 * MIB)
+    with flightlog.open(tmp_path, large, clock=clock) as store:
+        inline(store)
+        put(store, 1)
+        path = store._log._active.path
+        assert not are_large_pieces_expected(path)
+        for _ in range(60):
+            clock.at_ms += 1
+            put(store, 5)
+        assert are_large_pieces_expected(path) == (mode is FlushMode.ASYNC)
+        for _ in range(60):
+            clock.at_ms += 1000
+            put(store, 5)
+        assert not are_large_pieces_expected(path)
+    assert_clean(tmp_path)
+
+
+def test_much_that_waits_for_dispatch_is_dispatched_before_its_time(
+    tmp_path: Path, assert_clean: AssertClean, wait_until: WaitUntil
+) -> None:
+    with flightlog.open(tmp_path, settings(segment_size=64 * MIB)) as store:
+        put(store, PER_SEGMENT // 2)
+        assert store._log.dispatched == 0
+        put_until(store, 2 * UNDISPATCHED_SIZE)
+        wait_until(lambda: store._log.end - store._log.dispatched < UNDISPATCHED_SIZE)
+    assert_clean(tmp_path)

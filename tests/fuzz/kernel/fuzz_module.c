@@ -10,6 +10,7 @@
 #undef to_inputs
 #include "module_listing.c"
 #include "module_messages.c"
+#include "module_populate.c"
 
 #include "fuzz.h"
 
@@ -32,6 +33,7 @@ static const struct function {
     {"list_rows", py_list_rows, "bbbbbbbbb"},
     {"link_keys", py_link_keys, "iibbbbbb"},
     {"set_heads", py_set_heads, "iibbb"},
+    {"populate", py_populate, "bii"},
     {"masked_crc32", NULL, "b"},
     {"_masked_crc32_all_ways", NULL, "b"},
 };

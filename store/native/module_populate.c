@@ -1,0 +1,60 @@
+/* Pages of a mapping, made present piece by piece without the GIL: while a piece comes in, nobody can map anything. */
+#include "module_populate.h"
+
+#if defined(__linux__)
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+enum { PIECE_SIZE = 1 << 20 };
+
+static int populate(uint8_t *at, size_t size) {
+    while (size > 0) {
+        const size_t piece = size < PIECE_SIZE ? size : PIECE_SIZE;
+        if (madvise(at, piece, MADV_POPULATE_WRITE) == 0) {
+            at += piece;
+            size -= piece;
+        } else if (errno != EINTR && errno != EAGAIN) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static uintptr_t page_size(void) { return (uintptr_t)sysconf(_SC_PAGESIZE); }
+#else
+static int populate(uint8_t *at, size_t size) { return (void)at, (void)size, 0; }
+
+static uintptr_t page_size(void) { return 4096; }
+#endif
+
+PyObject *py_populate(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    enum { BUFFER, POSITION, SIZE, ARGUMENTS };
+    int64_t position, size;
+    if (check_count("populate", count, ARGUMENTS) < 0 || to_int64(args[POSITION], "position", &position) < 0 ||
+        to_int64(args[SIZE], "size", &size) < 0) {
+        return NULL;
+    }
+    struct input input;
+    if (to_writable(args[BUFFER], "buffer", &input) < 0) return NULL;
+    PyObject *result = NULL;
+    uint8_t *const buffer = input.view.buf;
+    if (position < 0 || size <= 0 || (uint64_t)position > input.bytes.size ||
+        (uint64_t)size > input.bytes.size - (uint64_t)position) {
+        PyErr_Format(PyExc_ValueError, "%lld bytes at position %lld are none of a buffer of %zu bytes",
+                     (long long)size, (long long)position, input.bytes.size);
+    } else if (((uintptr_t)buffer + (uintptr_t)position) % page_size() != 0) {
+        PyErr_Format(PyExc_ValueError, "no page begins at position %lld", (long long)position);
+    } else {
+        int is_done;
+        Py_BEGIN_ALLOW_THREADS
+        is_done = populate(buffer + position, (size_t)size);
+        Py_END_ALLOW_THREADS
+        result = PyBool_FromLong(is_done);
+    }
+    release(&input, 1);
+    return result;
+}

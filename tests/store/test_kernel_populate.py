@@ -1,0 +1,85 @@
+"""Pages of a mapping are made present, by both twins, and no byte changes."""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flightlog.store import native
+
+PAGE_SIZE = mmap.PAGESIZE
+TEXT = bytes(range(256)) * (16 * PAGE_SIZE // 256)
+
+
+@pytest.fixture
+def mapping(tmp_path: Path) -> Iterator[mmap.mmap]:
+    path = tmp_path / "pages"
+    path.write_bytes(TEXT)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        yield mapping
+
+
+def present_size() -> int:
+    """Bytes of the mapping whose pages are there for this process."""
+    found, is_ours = 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if "-" in line.split()[0]:
+            is_ours = line.endswith("/pages")
+        elif is_ours and line.startswith("Rss:"):
+            found += int(line.split()[1]) << 10
+    return found
+
+
+def test_they_are_there_and_no_byte_changes(kernel: str, mapping: mmap.mmap) -> None:
+    assert present_size() == 0
+    assert native.populate(mapping, PAGE_SIZE, 3 * PAGE_SIZE)
+    assert present_size() >= 3 * PAGE_SIZE
+    assert mapping[:] == TEXT
+
+
+def test_more_than_a_piece(kernel: str) -> None:
+    with mmap.mmap(-1, 5 << 20) as mapping:
+        mapping[3 << 20] = 7
+        assert native.populate(mapping, PAGE_SIZE, (5 << 20) - PAGE_SIZE - 1)
+        assert mapping[3 << 20] == 7 and mapping.find(b"\7") == 3 << 20
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ((1, PAGE_SIZE), ValueError),
+        ((0, 0), ValueError),
+        ((0, -1), ValueError),
+        ((-PAGE_SIZE, PAGE_SIZE), ValueError),
+        ((0, len(TEXT) + 1), ValueError),
+        ((len(TEXT), 1), ValueError),
+        ((1 << 62, 1 << 62), ValueError),
+        ((0, 1 << 63), OverflowError),
+        ((-(1 << 63) - 1, 1), OverflowError),
+        ((0.0, 1), TypeError),
+    ],
+)
+def test_what_is_no_part_of_it_is_refused(
+    kernel: str, mapping: mmap.mmap, arguments: tuple[Any, Any], error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        native.populate(mapping, *arguments)
+
+
+@pytest.mark.parametrize(("buffer", "error"), [(bytes(PAGE_SIZE), BufferError), (None, TypeError)])
+def test_what_cannot_be_stored_into_is_refused(kernel: str, buffer: Any, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        native.populate(buffer, 0, 1)
+
+
+def test_where_the_system_cannot_it_says_so(kernel: str, tmp_path: Path) -> None:
+    """Behind the end of the file there are no pages."""
+    path = tmp_path / "pages"
+    path.write_bytes(bytes(2 * PAGE_SIZE))
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        file.truncate(PAGE_SIZE)
+        assert not native.populate(mapping, 0, 2 * PAGE_SIZE)
