@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..store import properties as props
+from ..store import property_names as props
 from ..store.errors import InvalidMessageError
 from ..store.message import Message
 

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from ..index.index_file import key_hash
-from ..store import properties as props
+from ..store import property_names as props
 from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptRecordError, UsageError
 from ..store.log_reader import LogReader

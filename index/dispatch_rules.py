@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..store import properties as props
+from ..store import property_names as props
 from ..store.deleted_topics import DeletedTopics
 from ..store.message import tags_code
+from ..store.properties import decode_properties
 from ..store.queue_offsets import QueueKey
 
 DeliveryTime = Callable[[int, int], int]
@@ -31,12 +32,12 @@ class DispatchRules:
     def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
         """The hash of the tag; in the topic of parked messages the time of delivery."""
         if topic == self.schedule_topic and DELAY_MARK in properties_raw:
-            level = props.decode_properties(properties_raw).get(props.DELAY, "0")
+            level = decode_properties(properties_raw).get(props.DELAY, "0")
             if level.isascii() and level.isdigit() and len(level) <= MAX_LEVEL_DIGITS and int(level) > 0:
                 return self.delivery_time_ms(int(level), store_timestamp_ms)
         if TAGS_MARK not in properties_raw:
             return 0
-        return tags_code(props.decode_properties(properties_raw).get(props.TAGS))
+        return tags_code(decode_properties(properties_raw).get(props.TAGS))
 
 
 @dataclass

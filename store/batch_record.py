@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from . import properties as props
+from . import property_names as props
 from . import sys_flag as flags
 from .errors import InvalidMessageError, PropertiesTooLargeError
 from .inner_batch import MAX_COUNT, encode_inner
 from .message import Message
+from .properties import encode_properties
+from .property_names import split_keys
 from .record import PROPERTIES_MAX_SIZE, check_integer_range, checked_properties
 
 REFUSED_PROPERTIES = (props.DELAY, *props.TIMER_PROPERTIES, props.MULTI_DISPATCH, props.MULTI_QUEUE_OFFSET)
@@ -46,11 +48,11 @@ def envelope(messages: Iterable[Message]) -> tuple[Message, int]:
         refused = [name for name in REFUSED_PROPERTIES if name in found]
         if refused:
             raise InvalidMessageError(f"{where}: the property {refused[0]} has no meaning inside a batch")
-        properties_raw = props.encode_properties(found)
+        properties_raw = encode_properties(found)
         if len(properties_raw) > PROPERTIES_MAX_SIZE:
             raise PropertiesTooLargeError(f"{where}: its properties take {len(properties_raw)} bytes")
         parts.append(encode_inner(message.body, message.flag, properties_raw))
-        own = (*props.split_keys(found.get(props.KEYS, "")), found.get(props.UNIQ_KEY, ""))
+        own = (*split_keys(found.get(props.KEYS, "")), found.get(props.UNIQ_KEY, ""))
         keys.update((key, None) for key in own if key and props.KEY_SEPARATOR not in key)
     made = Message(
         first.topic,

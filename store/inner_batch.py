@@ -21,7 +21,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from . import native
-from . import properties as props
+from . import property_names as props
 from .errors import CorruptBodyError
 from .message import StoredMessage
 from .sys_flag import INNER_BATCH

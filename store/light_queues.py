@@ -18,8 +18,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from . import properties as props
+from . import property_names as props
 from .errors import InvalidMessageError
+from .properties import decode_properties
 from .queue_offsets import QueueKey
 
 LIGHT_PREFIX = "%LMQ%"
@@ -51,7 +52,7 @@ def light_places(topic: str, properties_raw: bytes) -> list[tuple[QueueKey, int]
     properties differ in length nowhere; so do we, and one with an offset that is no number."""
     if OFFSETS_MARK not in properties_raw or not may_be_light(topic):
         return []
-    found = props.decode_properties(properties_raw)
+    found = decode_properties(properties_raw)
     names = found.get(props.MULTI_DISPATCH, "").split(SEPARATOR)
     offsets = found.get(props.MULTI_QUEUE_OFFSET, "").split(SEPARATOR)
     if len(names) != len(offsets):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from . import properties as props
+from . import property_names as props
 from .compression import CompressionType
 from .errors import InvalidMessageError
 from .java_hash import java_hash

@@ -10,29 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from . import native
 from .errors import InvalidMessageError
-
-NAME_END = "\x01"
-VALUE_END = "\x02"
-
-KEYS = "KEYS"
-TAGS = "TAGS"
-UNIQ_KEY = "UNIQ_KEY"
-WAIT = "WAIT"
-DELAY = "DELAY"
-REAL_TOPIC = "REAL_TOPIC"
-REAL_QUEUE_ID = "REAL_QID"
-MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
-MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
-TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
-
-INNER_COUNT = "INNER_NUM"
-INNER_BASE = "INNER_BASE"
-INNER_BASE_DIGITS = 19
-
-KEY_SEPARATOR = " "
-
-from . import native  # noqa: E402  the pure twin asks for the names above while it is imported
+from .property_names import (
+    DELAY,
+    INNER_BASE,
+    INNER_BASE_DIGITS,
+    INNER_COUNT,
+    KEYS,
+    MULTI_DISPATCH,
+    MULTI_QUEUE_OFFSET,
+    NAME_END,
+    TAGS,
+    TIMER_PROPERTIES,
+    UNIQ_KEY,
+    VALUE_END,
+    WAIT,
+)
 
 LANE_NEVER_TAKES = frozenset(
     (
@@ -79,8 +73,3 @@ def decode_properties(raw: bytes) -> dict[str, str]:
     Bytes that are not UTF-8 become U+FFFD, as Java decodes them.
     """
     return native.decode_properties(raw)
-
-
-def split_keys(text: str) -> list[str]:
-    """The index keys in a KEYS property: the tokens between single spaces that are not empty."""
-    return [key for key in text.split(KEY_SEPARATOR) if key]

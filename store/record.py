@@ -30,7 +30,7 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import properties as props
+from . import property_names as props
 from . import sys_flag as flags
 from .compression import CompressionType, compress
 from .crc_property import CRC_PROPERTY, CRC_PROPERTY_SIZE
@@ -45,6 +45,7 @@ from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, encode_host
 from .light_queues import light_offsets_max_size, wanted_light_queues
 from .message import Message, StoredMessage
+from .properties import encode_inner_base, encode_properties
 from .settings import RECORD_EXTRA_SIZE, StoreSettings
 from .stored_message import message_of_record
 
@@ -145,9 +146,9 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int, *, inn
     light = _light_queues(message, properties, settings)
     if settings.append_crc_property:
         properties.pop(CRC_PROPERTY, None)  # that of another record; the append writes this one's
-    properties_raw = props.encode_properties(properties)
+    properties_raw = encode_properties(properties)
     if inner_count:
-        properties_raw = props.encode_inner_base(0) + properties_raw
+        properties_raw = encode_inner_base(0) + properties_raw
     elif props.INNER_COUNT in properties or props.INNER_BASE in properties:
         raise InvalidMessageError(f"topic {topic!r}: the properties of inner batches are written by put_batch alone")
     properties_size = len(properties_raw) + light_offsets_max_size(len(light))

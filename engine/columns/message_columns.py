@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...store import properties as props
+from ...store import property_names as props
 from ...store.frame import Rows
 from ...store.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
 from ...store.record import BORN_HOST_AT

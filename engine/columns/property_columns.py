@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...store import properties as props
+from ...store import property_names as props
 from .gathering import as_text, bytes_of, gather, spread
 from .schema import ARROW_TYPES
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...store import native
-from ...store import properties as props
+from ...store import property_names as props
 from ...store.errors import InvalidMessageError, PropertiesTooLargeError
 from ...store.record import PROPERTIES_MAX_SIZE
 from .ranges import Integers, Lists, Pairs, Ranges

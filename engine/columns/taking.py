@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from ...store import properties as props
+from ...store import property_names as props
 from ...store.column_records import ColumnRecords
 from ...store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
 from ...store.message import Message
+from ...store.properties import decode_properties
 from ...store.record import BLANK_SIZE, INT32_MAX, prepare
 from ...store.settings import RECORD_EXTRA_SIZE, StoreSettings
 from . import ranges, with_arrow
@@ -172,7 +173,7 @@ class Rows:
             Message(
                 self._template.topic,
                 _bytes(self.bodies, row),
-                properties=props.decode_properties(_bytes(self.texts, row)),
+                properties=decode_properties(_bytes(self.texts, row)),
                 queue_id=int(self.queue_ids[row]) if self.has_queue[row] else None,
                 flag=int(self.flags[row]),
                 born_timestamp_ms=int(self.born_timestamps_ms[row]) if self.has_born[row] else None,

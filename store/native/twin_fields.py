@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from .. import properties as props
+from .. import property_names as props
+from ..property_names import split_keys
 from .twin_frame import BORN_HOST_V6, HOST_V6_EXTRA, HOSTS_AT
 from .twin_messages import decode_properties, record_fields, set_field
 
@@ -61,7 +62,7 @@ class RecordFields:
     @property
     def keys(self) -> list[str]:
         """Its index keys; none of them is empty."""
-        return props.split_keys(self.properties.get(props.KEYS, ""))
+        return split_keys(self.properties.get(props.KEYS, ""))
 
     @property
     def uniq_key(self) -> str | None:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import properties as props
+from .. import property_names as props
 from ..frame import FRAME_DTYPE, Rows
 from ..listing import QUEUE_DTYPE, UNIT_SIZE
 from ..sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from .twin_arguments import readable, writable
 from .twin_hashes import hash_key, hash_keys, hash_texts, tag_hash
 from .twin_hashes import topic_hash as hash_topic
+from .twin_messages import decode_properties
 from .twin_properties import LIGHT_OFFSETS_NAME, TAGS_NAME, Properties
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _value(raw: bytes, mark: bytes) -> bytes:
         stop = raw.find(VALUE_END, start)
         return raw[start:] if stop < 0 else raw[start:stop]
     # Another name that ends alike, or a name that occurs twice.
-    return props.decode_properties(raw).get(mark[:-1].decode(), "").encode()
+    return decode_properties(raw).get(mark[:-1].decode(), "").encode()
 
 
 def _has_pair(raw: bytes, mark: bytes) -> bool:

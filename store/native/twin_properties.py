@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import properties as props
+from .. import property_names as props
 from ..frame import Rows
 from .twin_hashes import Bytes, places
 

@@ -16,8 +16,9 @@ from flightlog import Message, StoreSettings
 from flightlog.engine.columns import with_arrow
 from flightlog.engine.columns.gathering import OFFSET_MAX, gather
 from flightlog.engine.columns.property_columns import PropertyColumns
-from flightlog.store import properties as props
 from flightlog.store.errors import InvalidMessageError
+from flightlog.store.properties import decode_properties
+from flightlog.store.property_names import split_keys
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -131,11 +132,11 @@ TEXTS = [
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[:-1], TEXTS[:2], TEXTS[1:2], []], ids=len)
 def test_property_columns_say_what_each_text_says(texts: list[bytes]) -> None:
     columns = PropertyColumns(pa.array(texts, pa.binary()))
-    expected = [props.decode_properties(text) for text in texts]
+    expected = [decode_properties(text) for text in texts]
     assert [dict(pairs) for pairs in columns.mapping().to_pylist()] == expected
     for name in ("a", "b", "TAGS", "none"):
         assert columns.value(name).to_pylist() == [properties.get(name) for properties in expected]
-    keys = [props.split_keys(properties.get("KEYS", "")) for properties in expected]
+    keys = [split_keys(properties.get("KEYS", "")) for properties in expected]
     assert columns.keys.to_pylist() == [list(each) for each in keys]
     assert columns.first_key().to_pylist() == [each[0].encode() if each else None for each in keys]
 

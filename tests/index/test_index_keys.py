@@ -18,7 +18,8 @@ from flightlog.store.java_hash import java_hash
 from flightlog.store.native import twin_listing
 from flightlog.store.native.twin_hashes import hash_key, hash_text, hash_texts
 from flightlog.store.native.twin_listing import index_keys
-from flightlog.store.properties import decode_properties, split_keys
+from flightlog.store.properties import decode_properties
+from flightlog.store.property_names import split_keys
 
 HOST = bytes.fromhex("0a000001 0000d431")
 STORED_MS = 1_700_000_000_123

@@ -19,8 +19,10 @@ from flightlog.engine.columns.schema import COLUMNS
 from flightlog.spark.inner_batch import unwrap
 from flightlog.spark.visibility import is_internal, is_message
 from flightlog.store import native
-from flightlog.store import properties as props
+from flightlog.store import property_names as props
 from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1
+from flightlog.store.properties import decode_properties
+from flightlog.store.property_names import split_keys
 from flightlog.store.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 
 HOST = bytes([10, 0, 0, 1]) + struct.pack(">i", 10911)
@@ -103,9 +105,9 @@ SCRAPS = st.sampled_from(
 @example([b"KEYS\1  a   b \2", b"\1v\2", b"n\1\2", b"n\1v\1w\2", b"TAGS\1\xff\2"])
 def test_property_columns_are_what_the_parser_reads(texts: list[bytes]) -> None:
     columns = PropertyColumns(pa.array(texts, pa.binary()))
-    expected = [props.decode_properties(text) for text in texts]
+    expected = [decode_properties(text) for text in texts]
     assert [dict(pairs) for pairs in columns.mapping().to_pylist()] == expected
-    keys = [props.split_keys(pairs.get(props.KEYS, "")) for pairs in expected]
+    keys = [split_keys(pairs.get(props.KEYS, "")) for pairs in expected]
     assert columns.keys.to_pylist() == keys
     assert columns.first_key().to_pylist() == [some[0].encode() if some else None for some in keys]
     for name in (props.TAGS, props.UNIQ_KEY, "K"):

@@ -1,0 +1,31 @@
+"""The names of properties that mean something to a store, and what stands between them; properties.py draws the whole.
+
+A module of its own: the pure twin of the kernel needs these, and properties.py needs the kernel.
+"""
+
+from __future__ import annotations
+
+NAME_END = "\x01"
+VALUE_END = "\x02"
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQ_KEY = "UNIQ_KEY"
+WAIT = "WAIT"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QUEUE_ID = "REAL_QID"
+MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+TIMER_PROPERTIES = ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+
+INNER_COUNT = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+INNER_BASE_DIGITS = 19
+
+KEY_SEPARATOR = " "
+
+
+def split_keys(text: str) -> list[str]:
+    """The index keys in a KEYS property: the tokens between single spaces that are not empty."""
+    return [key for key in text.split(KEY_SEPARATOR) if key]
