@@ -1,24 +1,50 @@
 """Group commit: one sync serves all who wait for it.
 
 Whoever comes first leads: it syncs everything appended so far, for all whose records are among it. When it is done it
-wakes one of those whom that did not serve, who leads next, and then all whom it did. The others sleep on: woken, they
-would only take the processor from those who have something to do.
+wakes one of those whom that did not serve, who leads next, and the first of those whom it did; each of them wakes the
+next one. Woken all at once they would only queue up for the interpreter, and so each be woken twice. Where the
+interpreter is busy with something else, whoever comes late to his turn wakes all who are left: each would wait as long
+for it.
 
 Invariants:
 - Only one thread syncs at a time.
-- A waiter puts its bell among the others before it looks whether somebody leads; a leader rings after it has let go. So
-  every waiter is served or leads itself, or somebody leads who will ring next. An interrupt may cost a ring: nobody
-  waits longer than `RING_LOST_S` at a time.
-- Who takes a bell from among the others rings it.
+- A waiter is among the others before it looks whether somebody leads; a leader rings after it has let go. So every
+  waiter is served or leads itself, or somebody leads who will ring next.
+- Who takes a waiter from among the others rings it, or puts it into the line of those who are served; who wakes goes on
+  with that line, and so does who rang somebody that had left. An interrupt may cost a ring: nobody waits longer than
+  `RING_LOST_S` at a time.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 RING_LOST_S = 0.05
+LATE_S = 0.001
+"""Waking takes some microseconds; a thread that keeps the interpreter for itself gives it back after five milliseconds
+(`sys.getswitchinterval`)."""
+
+
+class _Waiter:
+    """Somebody who waits to be rung."""
+
+    __slots__ = ("bell", "has_left", "is_served", "rung_s")
+
+    def __init__(self, is_served: Callable[[], bool]) -> None:
+        self.is_served = is_served
+        self.bell = threading.Lock()
+        """Locked until it is rung, which it is once at most."""
+        self.bell.acquire()
+        self.rung_s = 0.0
+        self.has_left = False
+        """Set before the waiter looks whether somebody has taken it; who rings it looks afterwards."""
+
+    def ring(self) -> None:
+        self.rung_s = time.perf_counter()
+        self.bell.release()
 
 
 class GroupCommit:
@@ -27,9 +53,10 @@ class GroupCommit:
     def __init__(self) -> None:
         self.lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
         """Held by the leader; whoever else takes it keeps all syncs away."""
-        self._bells: dict[threading.Lock, Callable[[], bool]] = {}
-        """Of those who wait, the first one first: a lock that is locked until it is rung, and whether its waiter is
-        served."""
+        self._waiters: dict[_Waiter, bool] = {}
+        """Who waits, the first one first; all are True."""
+        self._served: deque[_Waiter] = deque()
+        """Taken from among them: who is to be rung, one by the other."""
 
     def until(self, is_served: Callable[[], bool], lead: Callable[[], None], timeout_s: float | None) -> bool:
         """Return True once `is_served()`, by this thread's own `lead()` or another's; False if others took too long.
@@ -39,26 +66,28 @@ class GroupCommit:
         if is_served() or (self._lead(is_served, lead) and is_served()):
             return True
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        bell: threading.Lock | None = None
+        waiter: _Waiter | None = None
         try:
             while not is_served():
-                if bell is None:
-                    bell = threading.Lock()
-                    bell.acquire()
-                    self._bells[bell] = is_served
+                if waiter is None:
+                    waiter = _Waiter(is_served)
+                    self._waiters[waiter] = True
                 if self._lead(is_served, lead):
                     continue
                 left_s = RING_LOST_S if deadline_s is None else min(RING_LOST_S, deadline_s - time.monotonic())
                 if left_s <= 0:
                     return False
-                if bell.acquire(timeout=left_s):
-                    bell = None
+                if waiter.bell.acquire(timeout=left_s):
+                    self._pass_on(to_all=time.perf_counter() - waiter.rung_s > LATE_S)
+                    waiter = None
                     if not is_served():
                         self._lead(is_served, lead)  # mostly it is this one's turn now
             return True
         finally:
-            if bell is not None and self._bells.pop(bell, None) is None:
-                self._ring()  # somebody has rung in vain: the next one is to hear it
+            if waiter is not None:
+                waiter.has_left = True
+                if not self._waiters.pop(waiter, False):
+                    self._ring()  # somebody rings in vain, or has: others are to hear it
 
     def _lead(self, is_served: Callable[[], bool], lead: Callable[[], None]) -> bool:
         """Whether nobody else led, so that this thread did."""
@@ -77,18 +106,30 @@ class GroupCommit:
             except RuntimeError:
                 pass  # not held: another thread leads
             else:
-                if self._bells:
+                if self._waiters or self._served:
                     self._ring()
 
     def _ring(self) -> None:
-        """Wake the first who is not served, then all who are."""
-        served: list[threading.Lock] = []
-        leader: threading.Lock | None = None
-        for bell, is_served in list(self._bells.items()):
-            if is_served():
-                served.append(bell)
-            elif leader is None:
-                leader = bell
-        for bell in served if leader is None else [leader, *served]:
-            if self._bells.pop(bell, None) is not None:
-                bell.release()
+        """Wake the first who is not served, and begin with those who are."""
+        has_leader = False
+        for waiter in list(self._waiters):
+            is_served = waiter.is_served()
+            if (is_served or not has_leader) and self._waiters.pop(waiter, False):
+                if is_served:
+                    self._served.append(waiter)
+                else:
+                    has_leader = True
+                    waiter.ring()
+        self._pass_on(to_all=False)
+
+    def _pass_on(self, *, to_all: bool) -> None:
+        """Wake the next in the line who has not left, or all of them."""
+        served = self._served
+        while served:
+            try:
+                waiter = served.popleft()
+            except IndexError:
+                return  # another one was faster
+            waiter.ring()
+            if not (to_all or waiter.has_left):
+                return
