@@ -177,6 +177,7 @@ class ReadOnlyStore(ReadableStore):
         if evidence == self._evidence and is_as_closed:
             return  # nobody has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._survey.end)
+        self._table.close()
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
         self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
@@ -299,6 +300,7 @@ class ReadOnlyStore(ReadableStore):
         """Let go of every file. Calling it twice is fine; messages read before stay."""
         self._closed = True
         self._reader.close()
+        self._table.close()
         self._queues.let_go()
         if self._keys is not None:
             self._keys.let_go()

@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..index.index_folder import IndexFolder
+from ..index.looking_again import look_again_where_files_go
 from ..index.memory_keys import MemoryKeys
 from ..store.disk import Disk
-from ..store.errors import FileGoneError, SegmentGoneError
+from ..store.errors import SegmentGoneError
 from ..store.log_reader import LogReader
 from .evidence import Evidence, someone_holds_the_lock
 from .key_recovery import KeyPlan, open_index_to_read, plan_keys
 from .key_scan import keys_between
-
-MORE_LISTINGS = 20
-"""How often the index files are listed anew because a writer has removed one before it was looked into."""
 
 
 class _Known(NamedTuple):
@@ -111,13 +109,9 @@ class ViewKeys:
                 start = kept[0]  # what was before has gone, and its keys with it
 
     def _look_at_files(self, end: int) -> tuple[IndexFolder, KeyPlan]:
-        for listing in range(MORE_LISTINGS, -1, -1):
+        def look() -> tuple[IndexFolder, KeyPlan]:
             folder = open_index_to_read(self._disk, self._root)
             is_live = someone_holds_the_lock(self._root)
-            try:
-                plan = plan_keys(self._reader, folder, self._evidence, end, self._first_missed, is_live=is_live)
-                break
-            except FileGoneError as e:
-                if isinstance(e, SegmentGoneError) or not listing:
-                    raise
-        return folder, plan
+            return folder, plan_keys(self._reader, folder, self._evidence, end, self._first_missed, is_live=is_live)
+
+        return look_again_where_files_go(look)

@@ -6,7 +6,7 @@ queue.
 Invariants:
 - Entry i stands at byte 20 * i; everything in [min_index, end) points at a record, everything from `end` on is zero.
 - Derived from the log: written by write calls, so a full disk is an error and not a signal; rebuilt where it disagrees.
-- No descriptor stays open between calls: a store may have very many queues.
+- A store may have very many queues: those of its files that are in use are kept open (queue_files.py), and no others.
 
 Indexes are queue offsets: entries, not bytes.
 """
@@ -19,13 +19,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk
+from ..store.disk import Disk, DiskFile
 from ..store.errors import FileGoneError, SegmentLengthError
 from ..store.segment import segment_base, segment_name
 from ..store.settings import PAGE_SIZE
+from .looking_again import look_again_where_files_go
 from .queue_extension import QueueExtension
+from .queue_files import QueueFiles
 from .queue_look import NO_LOOK, PAGE_ENTRIES, QueueFileLook, look_into, no_entry_mask
-from .queue_sync import Unsynced, open_writable
+from .queue_sync import Unsynced, queue_file_gone
 from .queue_unit import (
     FILLER,
     HIGHEST_EXTENSION_ADDRESS,
@@ -40,8 +42,6 @@ from .queue_unit import (
 )
 
 CHUNK_ENTRIES = 16_384
-MORE_LISTINGS = 20
-"""How often the files of a queue are listed anew because a writer has removed one before it was looked into."""
 
 
 class ConsumeQueue:
@@ -54,10 +54,12 @@ class ConsumeQueue:
         file_entries: int,
         extension: QueueExtension | None = None,
         unsynced: Unsynced | None = None,
+        files: QueueFiles | None = None,
     ) -> None:
         self.extension = extension
         self._disk, self.folder, self._file_entries = disk, folder, file_entries
         self._unsynced = Unsynced() if unsynced is None else unsynced
+        self._files = QueueFiles(disk) if files is None else files
         self.seen_last: tuple[int, bytes] | None = None
         """What `load` saw as the last entry, with its index, until the queue changes."""
         self._known_path = (-1, folder)
@@ -76,17 +78,11 @@ class ConsumeQueue:
         Where retention of another process removes a file meanwhile, the end must not be taken for the start of that
         file: they are listed anew. Raises SegmentLengthError for a file that is not `file_entries` long.
         """
-        for listing in range(MORE_LISTINGS, -1, -1):
-            self._first_file_index = self._file_count = self.min_index = self.end = 0
-            self.seen_last = None
-            try:
-                self._load_listed(thorough)
-                return
-            except FileNotFoundError:
-                if not listing:
-                    raise
+        look_again_where_files_go(lambda: self._load_listed(thorough))
 
     def _load_listed(self, thorough: bool) -> None:
+        self._first_file_index = self._file_count = self.min_index = self.end = 0
+        self.seen_last = None
         file_size = self._file_entries * UNIT_SIZE
         bases: list[int] = []
         for entry in self._disk.list(self.folder):
@@ -152,11 +148,8 @@ class ConsumeQueue:
     def _entries_before_hole(self, index: int) -> int:
         """How many entries from `index` on have something written where they stand, in the file of that one."""
         number, at = divmod(index - self._first_file_index, self._file_entries)
-        file = self._disk.open(self._path(number))
-        try:
-            return max(min(-(-file.next_hole(at * UNIT_SIZE) // UNIT_SIZE), self._file_entries) - at, 0)
-        finally:
-            file.close()
+        hole = self._files.get(self._path(number)).next_hole(at * UNIT_SIZE)
+        return max(min(-(-hole // UNIT_SIZE), self._file_entries) - at, 0)
 
     def set_min_offset(self, min_physical_offset: int) -> None:
         """Skip entries of messages that the log no longer holds; a queue may end up empty with its offsets kept."""
@@ -182,7 +175,7 @@ class ConsumeQueue:
             path = self._path(0)
             with suppress(FileNotFoundError):
                 self._disk.remove(path)
-            self._unsynced.files.discard(path)
+            self._let_go_of(path)
             removed.append(path)
             self._first_file_index += self._file_entries  # this before the count, see units
             self._file_count -= 1
@@ -198,7 +191,8 @@ class ConsumeQueue:
     def forget_removed(self) -> None:
         """Begin behind the oldest files that another process has removed, if there are later ones. For views alone."""
         first, count = self._first_file_index, self._file_count
-        while count and not self._disk.exists(self.folder / segment_name(first * UNIT_SIZE)):
+        while count and not self._disk.exists(path := self.folder / segment_name(first * UNIT_SIZE)):
+            self._files.forget(path)
             first += self._file_entries
             count -= 1
         if not count:
@@ -220,15 +214,10 @@ class ConsumeQueue:
                 break
             here = min(count, self._file_entries - at)
             try:
-                file = self._disk.open(self._path_of(index - at))
+                file = self._files.get(self._path_of(index - at))
             except FileNotFoundError:
                 break
-            try:
-                if here == 1:
-                    file.will_poke()
-                parts.append(file.read(at * UNIT_SIZE, here * UNIT_SIZE))
-            finally:
-                file.close()
+            parts.append(file.read(at * UNIT_SIZE, here * UNIT_SIZE))
             index += here
             count -= here
         return decode_units(parts[0] if len(parts) == 1 else b"".join(parts))
@@ -284,13 +273,10 @@ class ConsumeQueue:
             is_new = number >= self._file_count
             if is_new and self._file_count == 0:
                 self._disk.make_folder(self.folder, syncs=False)
-            file = open_writable(self._disk, path, create=is_new)
-            try:
-                if is_new:
-                    file.resize(self._file_entries * UNIT_SIZE)
-                file.write(at * UNIT_SIZE, view[:here])
-            finally:
-                file.close()
+            file = self._writable(path, create=is_new)
+            if is_new:
+                file.resize(self._file_entries * UNIT_SIZE)
+            file.write(at * UNIT_SIZE, view[:here])
             if is_new:
                 self._file_count = number + 1
             self._unsynced.note(path, is_new=is_new)
@@ -339,6 +325,7 @@ class ConsumeQueue:
         for entry in self._disk.list(self.folder):
             if not entry.is_folder:
                 self._disk.remove(self.folder / entry.name)
+                self._files.forget(self.folder / entry.name)
         self._disk.remove_folder(self.folder)
         if self.extension is not None:
             self.extension.remove_all()
@@ -349,25 +336,32 @@ class ConsumeQueue:
         for number in range(self._file_count - 1, count - 1, -1):
             path = self._path(number)
             self._disk.remove(path)
-            self._unsynced.files.discard(path)
+            self._let_go_of(path)
         self._disk.sync_folder(self.folder)
         self._file_count = count
 
     def _zero_from(self, number: int, position: int) -> None:
         """Zero a file from `position` on where it is not. It is a hole there as a rule, and queues may be many."""
-        file = open_writable(self._disk, self._path(number))
+        file = self._writable(self._path(number))
+        at: int | None = position
+        size = PAGE_SIZE - position % PAGE_SIZE  # the rest of the last page: behind it there is a hole as a rule
+        while at is not None and (at := file.next_data(at)) is not None:
+            raw = file.read(at, size)
+            size = CHUNK_ENTRIES * UNIT_SIZE
+            if np.frombuffer(raw, np.uint8).any():
+                file.write(at, bytes(len(raw)))
+                self._unsynced.note(self._path(number))
+            at += len(raw)
+
+    def _writable(self, path: Path, *, create: bool = False) -> DiskFile:
         try:
-            at: int | None = position
-            size = PAGE_SIZE - position % PAGE_SIZE  # the rest of the last page: behind it there is a hole as a rule
-            while at is not None and (at := file.next_data(at)) is not None:
-                raw = file.read(at, size)
-                size = CHUNK_ENTRIES * UNIT_SIZE
-                if np.frombuffer(raw, np.uint8).any():
-                    file.write(at, bytes(len(raw)))
-                    self._unsynced.note(self._path(number))
-                at += len(raw)
-        finally:
-            file.close()
+            return self._files.get(path, writable=True, create=create)
+        except FileNotFoundError as e:
+            raise queue_file_gone(path) from e
+
+    def _let_go_of(self, path: Path) -> None:
+        self._unsynced.files.discard(path)
+        self._files.forget(path)
 
     def filler_count(self) -> int:
         """Entries between the start of the files and the first message that are filler."""

@@ -23,6 +23,7 @@ from .batch_unit import BATCH_UNIT_SIZE
 from .consume_queue import ConsumeQueue
 from .memory_queue import MemoryQueue
 from .queue_extension import EXTENSION_FOLDER, QueueExtension
+from .queue_files import QueueFiles
 from .queue_sync import Unsynced
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, decode_unit, same_message
 
@@ -104,6 +105,8 @@ class QueueTable:
         self._queues: dict[QueueKey, Queue] = {}
         self.unsynced = Unsynced()
         """What was written into queues and is not synced."""
+        self.files = QueueFiles(disk)
+        """Those that are kept open."""
         self._extension = extension_maker(disk, root, extension_file_size, self.unsynced)
         self._file_system = None if in_memory else disk.open_file_system(root)
         """Opened before a queue is written: it tells of failed writes since then."""
@@ -113,7 +116,7 @@ class QueueTable:
     def load(self, *, thorough: bool) -> None:
         """Find every queue. Raises SegmentLengthError for a file of the wrong length, unless in memory mode."""
         for key, folder in list_queue_folders(self._disk, self._folder.parent):
-            queue = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key), self.unsynced)
+            queue = self._queue(key, folder)
             try:
                 queue.load(thorough=thorough)
             except SegmentLengthError as e:
@@ -138,6 +141,10 @@ class QueueTable:
         if known is None or known.end == 0:
             self._queues[key] = queue
 
+    def _queue(self, key: QueueKey, folder: Path) -> ConsumeQueue:
+        extension = self._extension(key)
+        return ConsumeQueue(self._disk, folder, self._file_entries, extension, self.unsynced, self.files)
+
     def _batch_queue(self, folder: Path) -> BatchQueue:
         return BatchQueue(self._disk, folder, self._batch_entries, self.unsynced, in_memory=self._in_memory)
 
@@ -161,7 +168,7 @@ class QueueTable:
             topic, queue_id = key
             assert is_safe_topic(topic), topic
             folder = self._folder / topic / str(queue_id)
-            on_disk = ConsumeQueue(self._disk, folder, self._file_entries, self._extension(key), self.unsynced)
+            on_disk = self._queue(key, folder)
             queue = MemoryQueue(on_disk) if self._in_memory else on_disk
             self._queues[key] = queue
         return queue
@@ -220,7 +227,8 @@ class QueueTable:
         unsynced.sync(self._disk, self._file_system)
 
     def close(self) -> None:
-        """Sync nothing from now on. Calling it twice is fine."""
+        """Sync nothing and keep no file open from now on. Calling it twice is fine."""
+        self.files.close()
         if self._file_system is not None:
             self._file_system.close()
 

@@ -14,11 +14,11 @@ import mmap
 import os
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple, Protocol
 
 from .allocate import allocate_blocks
-from .errors import DiskError, DiskFullError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
+from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
+from .errors import DiskError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
 from .file_system import FileSystem, open_file_system
 
 FILE_MODE = 0o644
@@ -28,10 +28,8 @@ MAX_FILE_SIZE = (1 << 31) - 1
 for that length says how many entries a file has."""
 NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
 """How everything is opened: a link to elsewhere is an error, and a pipe in place of a file keeps nobody waiting."""
-NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NOT_KNOWN = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
 """What a file system answers that has no files without a name."""
-NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class FolderEntry(NamedTuple):
@@ -65,6 +63,9 @@ class DiskFile(Protocol):
 
     def size(self) -> int:
         """Length in bytes."""
+
+    def has_name(self) -> bool:
+        """Whether it has a name yet: not once it was removed, or another file put in its place."""
 
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
@@ -150,36 +151,6 @@ class Disk(Protocol):
         """Bytes of disk that the file really occupies."""
 
 
-class disk_errors:
-    """Turn an OSError into the error that says what to do: FileGoneError, which is a FileNotFoundError too, for what is
-    not there, and SymbolicLinkError for what lies elsewhere.
-
-    No generator: it stands around every operation, and there may be a million of them at an opening.
-    """
-
-    __slots__ = ("_path", "_wanted", "_what")
-
-    def __init__(self, path: Path, what: str, wanted: int = 0) -> None:
-        self._path, self._what, self._wanted = path, what, wanted
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, trace: TracebackType | None) -> None:
-        if not isinstance(e, OSError) or isinstance(e, DiskError):
-            return
-        path, detail = self._path, f"{self._what}: {os.strerror(e.errno) if e.errno else e}"
-        if isinstance(e, FileNotFoundError):
-            raise FileGoneError(f"{path}: {detail}. If it was there, look after the disk, or restore it") from e
-        if e.errno == errno.ELOOP:
-            raise SymbolicLinkError(path) from e
-        if e.errno in NO_ROOM:
-            raise DiskFullError(path, self._wanted, detail) from e
-        if e.errno in NO_DESCRIPTOR:
-            raise TooManyFilesError(path, detail) from e
-        raise DiskError(f"{path}: {detail}. Look after the disk and the permissions of this path") from e
-
-
 class RealFile:
     """A file on a local file system."""
 
@@ -193,8 +164,14 @@ class RealFile:
     def size(self) -> int:
         return os.fstat(self._descriptor).st_size
 
+    def has_name(self) -> bool:
+        try:
+            return os.fstat(self._descriptor).st_nlink > 0
+        except OSError:  # a network's file system has lost sight of it
+            return False
+
     def read(self, position: int, size: int) -> bytes:
-        with disk_errors(self.path, f"reading {size} bytes at {position}"):
+        try:
             data = os.pread(self._descriptor, size, position)
             if len(data) in (0, size):
                 return data
@@ -204,6 +181,8 @@ class RealFile:
                 parts.append(data)
                 got += len(data)
             return b"".join(parts)
+        except OSError as e:
+            raise_disk_error(e, self.path, f"reading {size} bytes at {position}")
 
     def next_data(self, position: int) -> int | None:
         if not hasattr(os, "SEEK_DATA"):
@@ -237,10 +216,12 @@ class RealFile:
             os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        with disk_errors(self.path, f"writing {len(data)} bytes at {position}", len(data)):
+        try:
             written = os.pwrite(self._descriptor, data, position)
             while written < len(data):
                 written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+        except OSError as e:
+            raise_disk_error(e, self.path, f"writing {len(data)} bytes at {position}", len(data))
 
     def resize(self, size: int) -> None:
         with disk_errors(self.path, f"setting the length to {size} bytes", size):

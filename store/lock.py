@@ -17,7 +17,8 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
-from .disk import FILE_MODE, NEVER_ELSEWHERE, disk_errors
+from .disk import FILE_MODE, NEVER_ELSEWHERE
+from .disk_errors import disk_errors
 from .errors import StoreLockedError
 
 LOCK_FILE = "lock"

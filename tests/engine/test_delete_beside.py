@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import CorruptQueueError
 from flightlog.store.holds import Holds
 
@@ -55,19 +57,36 @@ def test_what_is_read_ends_where_the_topic_did(
     assert_clean(tmp_path)
 
 
+class RemovingFile(RealFile):
+    """Tells its disk of reads."""
+
+    def __init__(self, disk: RemovingDisk, path: Path) -> None:
+        super().__init__(path, os.open(path, os.O_RDONLY), False)
+        self._disk = disk
+
+    def read(self, position: int, size: int) -> bytes:
+        self._disk.meet()
+        return super().read(position, size)
+
+
 class RemovingDisk(RealDisk):
-    """Removes a folder when a file in it is opened for the n-th time: a writer that deletes its topic at that
+    """Removes a folder when a file in it is opened or read for the n-th time: a writer that deletes its topic at that
     moment."""
 
     def __init__(self, folder: Path, nth: int) -> None:
-        self._folder, self._left = folder, nth
+        self._folder, self.left = folder, nth
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
-        if self._folder in path.parents:
-            self._left -= 1
-            if self._left == 0:
-                shutil.rmtree(self._folder)
-        return super().open(path, writable=writable, create=create)
+        if self._folder not in path.parents:
+            return super().open(path, writable=writable, create=create)
+        self.meet()
+        with disk_errors(path, "opening it"):
+            return RemovingFile(self, path)
+
+    def meet(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            shutil.rmtree(self._folder)
 
 
 @pytest.mark.parametrize("nth", range(1, 10))
@@ -83,9 +102,11 @@ def test_a_view_that_is_opened_while_queue_files_of_a_deleted_topic_go(
         shutil.copytree(queues, aside)
         store.delete_topic("goes")
         shutil.copytree(aside, queues)  # the deletion is noted, and its queues are yet to go
-        with flightlog.open_read_only(path, disk=RemovingDisk(queues, nth)) as view:
+        disk = RemovingDisk(queues, nth)
+        with flightlog.open_read_only(path, disk=disk) as view:
             assert view.queues() == {("stays", 0): (0, 30)}
             assert numbers(view, "stays") == list(range(30))
+        assert disk.left <= 0, "it has gone"
     assert_clean(path)
 
 

@@ -103,6 +103,7 @@ def test_messages_wait_in_the_log_for_descriptors(
     with flightlog.open(path, settings(mode), disk=disk) as store:
         store.put(Message("t", b"before"))
         assert bodies(store)[0] == [b"before"]
+        store._table.files.forget_all()
         disk.fail("open", "consumequeue/", errno.EMFILE)
         disk.fail("create", "consumequeue/", errno.ENFILE)
         store.put(Message("t", b"waits"))

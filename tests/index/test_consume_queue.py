@@ -294,7 +294,7 @@ def test_files_are_listed_anew_where_one_of_them_goes_meanwhile(
     assert (fault.hits, queue.end, places(queue)) == (1, files * ENTRIES, [*range(1, files * ENTRIES + 1)])
     disk.fail("open", f"{(files - 1) * 200:020d}", errno.ENOENT)
     with pytest.raises(FileGoneError):
-        queue.load(thorough=thorough)
+        ConsumeQueue(disk, tmp_path, ENTRIES).load(thorough=thorough)
 
 
 def test_old_files_go_and_the_last_one_stays(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from flightlog.index.consume_queue import ConsumeQueue
 from flightlog.index.memory_queue import MemoryQueue
 from flightlog.index.queue_unit import FILLER, UNIT_DTYPE, decode_units
 from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk_errors import disk_errors
 
 ENTRIES = 10
 
@@ -193,18 +195,34 @@ def test_files_that_the_writer_removed_since_are_no_entries(tmp_path: Path) -> N
     assert len(queue.units(20, 20)) == 0 and queue.units(25, 3)["physical_offset"].tolist() == [25, 26, 27]
 
 
+class RemovingFile(RealFile):
+    """Tells its disk of every use."""
+
+    def __init__(self, disk: RemovingDisk, path: Path) -> None:
+        super().__init__(path, os.open(path, os.O_RDONLY), False)
+        self._disk = disk
+
+    def has_name(self) -> bool:
+        self._disk.meet()
+        return super().has_name()
+
+
 class RemovingDisk(RealDisk):
-    """Removes two files at the n-th opening of one: a writer that cleans up in the middle of a view's look."""
+    """Removes two files at the n-th use of one: a writer that cleans up in the middle of a view's look."""
 
     def __init__(self, folder: Path, nth: int) -> None:
         self._folder, self._left = folder, nth
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        self.meet()
+        with disk_errors(path, "opening it"):
+            return RemovingFile(self, path)
+
+    def meet(self) -> None:
         self._left -= 1
         if self._left == 0:
             for old in sorted(self._folder.iterdir())[:2]:
                 old.unlink()
-        return super().open(path, writable=writable, create=create)
 
 
 @pytest.mark.parametrize("nth", range(1, 12))

@@ -19,7 +19,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flightlog.store.disk import DiskFile, RealDisk, RealFile, disk_errors
+from flightlog.store.disk import DiskFile, RealDisk, RealFile
+from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.file_system import FileSystem
 

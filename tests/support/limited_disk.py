@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flightlog.store.disk import FILE_MODE, RealDisk, RealFile, disk_errors
+from flightlog.store.disk import FILE_MODE, RealDisk, RealFile
+from flightlog.store.disk_errors import disk_errors
 from flightlog.store.file_system import FileSystem
 
 

@@ -111,6 +111,9 @@ class MemoryFile:
     def size(self) -> int:
         return len(self._inode)
 
+    def has_name(self) -> bool:
+        return self._disk.has_name(self.path, self._inode)
+
     def read(self, position: int, size: int) -> bytes:
         return self._inode.read(position, size)
 
@@ -219,6 +222,9 @@ class MemoryDisk:
         assert isinstance(file, MemoryFile) and self._find(file.path) is None
         self.meet("link", file.path)
         self.change(str(file.path.parent), {file.path.name: file._inode})
+
+    def has_name(self, path: Path, inode: Inode) -> bool:
+        return self._find(path) is inode
 
     def list(self, folder: Path) -> list[FolderEntry]:
         return [

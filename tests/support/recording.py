@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from flightlog.store.disk import disk_errors
+from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
 
 if TYPE_CHECKING:

@@ -1,0 +1,100 @@
+"""The files of a store's queues that are in use, kept open: to open one takes longer than to read an entry.
+
+Invariants:
+- At most `most` of them are open, whatever the number of queues; what was not used for longest goes first, about.
+- A file is given out only while it has its name: one that was removed or replaced, by whomever, is opened anew, or is
+  gone for the caller as it is for everybody.
+- Whoever removes a file says so afterwards, and its descriptor is let go of. Nobody closes one under a reader: it is
+  closed when nothing refers to it any more.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from ..store.disk import Disk, DiskFile
+from ..store.errors import TooManyFilesError
+
+MOST_OPEN_FILES = 64
+"""A process may often open no more than 1,024 files, and may have many stores."""
+
+
+class _Kept:
+    """An open file."""
+
+    __slots__ = ("file", "is_writable", "was_used")
+
+    def __init__(self, file: DiskFile, is_writable: bool) -> None:
+        self.file, self.is_writable = file, is_writable
+        self.was_used = False
+        """Since it was last considered for being let go of."""
+
+
+class QueueFiles:
+    """One of these for all queues of a store. Safe from many threads; one who finds a file open takes no lock."""
+
+    def __init__(self, disk: Disk, most: int = MOST_OPEN_FILES) -> None:
+        self._disk, self._most = disk, most
+        self._kept: dict[Path, _Kept] = {}
+        self._lock = threading.Lock()
+        """Of who adds and removes."""
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
+        """The file, open; not to be closed. Raises FileGoneError, and as the disk does."""
+        kept = self._kept.get(path)
+        if kept is not None and (kept.is_writable or not writable) and kept.file.has_name():
+            kept.was_used = True
+            return kept.file
+        try:
+            file = self._disk.open(path, writable=writable, create=create)
+        except FileNotFoundError:
+            self.forget(path)
+            raise
+        except TooManyFilesError:
+            if not self._kept:
+                raise
+            self.forget_all()
+            file = self._disk.open(path, writable=writable, create=create)
+        self._keep(path, _Kept(file, writable))
+        return file
+
+    def _keep(self, path: Path, kept: _Kept) -> None:
+        with self._lock:
+            if self._is_closed:
+                return
+            self._kept.pop(path, None)
+            while len(self._kept) >= self._most:
+                self._let_one_go()
+            self._kept[path] = kept
+        if not kept.file.has_name():  # removed since it was opened, and who did so has perhaps looked here before
+            self.forget(path)
+
+    def _let_one_go(self) -> None:
+        for _ in range(self._most):
+            path = next(iter(self._kept))
+            kept = self._kept.pop(path)
+            if not kept.was_used:
+                return
+            kept.was_used = False
+            self._kept[path] = kept
+        del self._kept[next(iter(self._kept))]
+
+    def forget(self, path: Path) -> None:
+        """This file was removed."""
+        with self._lock:
+            self._kept.pop(path, None)
+
+    def forget_all(self) -> None:
+        """Let go of every file; they are opened again when they are asked for."""
+        with self._lock:
+            self._kept.clear()
+
+    def close(self) -> None:
+        """Keep none open from now on. Calling it twice is fine; readers that are still at it open what they need."""
+        self._is_closed = True
+        self.forget_all()
