@@ -37,9 +37,16 @@ from ..index.queue_table import (
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
+from ..store.config_file import CONFIG_FOLDER
 from ..store.deleted_topics import DeletedTopics, DeletedTopicsFile
 from ..store.disk import Disk
-from ..store.errors import ClockBehindError, GeometryMismatchError, StoreNotFoundError, UnsupportedStoreError
+from ..store.errors import (
+    ClockBehindError,
+    DamagedStoreError,
+    GeometryMismatchError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
 from ..store.lock import LOCK_FILE, StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ..store.log_reader import LogReader
@@ -142,6 +149,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     sizes = _adopt_queue_entries(path, disk, settings), _adopt_extension_file_size(path, disk, settings)
     table = QueueTable(disk, path, sizes[0], in_memory=False, extension_file_size=sizes[1])
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
+    _refuse_a_lost_log(path, evidence, table)
     deleted_file = DeletedTopicsFile(disk, path)
     deleted = deleted_file.read()
     note_foreign_deletions(deleted, disk, path, evidence)
@@ -208,6 +216,28 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
     for name, feature in features.items():
         if disk.list(path / name):
             raise UnsupportedStoreError(path, feature)
+
+
+def _refuse_a_lost_log(path: Path, evidence: Evidence, table: QueueTable) -> None:
+    """Never begin a log over what is left of another one: its queues would go on as if nothing were missing.
+
+    Not where the progress page says that no byte of the log was ever durable: a power cut may have left entries alone.
+    """
+    progress = evidence.progress
+    if evidence.files.bases or evidence.is_ours:  # how long our own log must be is asked of the progress page
+        return
+    if progress is not None and progress.flushed > 0:
+        left = f"a progress page that speaks of {progress.flushed} bytes of log"
+    elif progress is None and (there := [key for key, queue in table.items() if queue.end > 0]):
+        left = f"{len(there)} queues that hold messages (topic {there[0][0]!r}, queue {there[0][1]})"
+    else:
+        return
+    folders = ", ".join(map(str, evidence.files.folders.all))
+    raise DamagedStoreError(
+        f"{path}: found {left}, and no segment of the log that they belong to in {folders}. Restore the segments from "
+        "a copy, or name the folders that hold them (commit_log_folders). To begin anew on purpose, move everything "
+        f"but {CONFIG_FOLDER}/ away"
+    )
 
 
 def _adopt_segments(path: Path, files: LogFiles, settings: StoreSettings) -> LogFiles:
