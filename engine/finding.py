@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit, Units, valid_mask
-from ..store.errors import CorruptRecordError, UsageError
+from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
 from ..store.frame import WalkEnd
 from ..store.log_reader import LogReader
 from ..store.message import StoredMessage
@@ -39,10 +39,18 @@ ENOUGH_MATCHES = 5000
 class Finder:
     """Finds in one log and its queues. Safe from many threads."""
 
-    def __init__(self, reader: LogReader, table: QueueTable, readable_end: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        reader: LogReader,
+        table: QueueTable,
+        readable_end: Callable[[], int],
+        was_deleted: Callable[[str], bool] = lambda topic: False,
+    ) -> None:
         self._reader, self._table = reader, table
         self._readable_end = readable_end
         """Physical offset up to which the log may be read now."""
+        self._was_deleted = was_deleted
+        """Whether another process has deleted this topic since the table was read."""
 
     def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
         """The message whose record starts there; see ReadableStore.message_at."""
@@ -82,10 +90,17 @@ class Finder:
         """
         if boundary not in get_args(Boundary):
             raise UsageError(f"boundary={boundary!r}: expected one of {', '.join(map(repr, get_args(Boundary)))}")
-        key = (topic, queue_id)
-        queue = self._table.get(key)
+        queue = self._table.get((topic, queue_id))
         if queue is None:
             return 0
+        try:
+            return self._offset_in((topic, queue_id), queue, timestamp_ms, boundary)
+        except (CorruptRecordError, CorruptQueueError):
+            if queue.end == 0 or self._was_deleted(topic):
+                return 0
+            raise
+
+    def _offset_in(self, key: QueueKey, queue: Queue, timestamp_ms: int, boundary: Boundary) -> int:
         first, end = queue.min_index, queue.end
         border_ms = timestamp_ms if boundary == "lower" else timestamp_ms + 1
         low, high = first, end

@@ -95,11 +95,12 @@ class ReadOnlyStore(ReadableStore):
         self._queues_begin_at = self._reader.min_offset
         found = self._survey
         limits, known = GetLimits.of(self._settings), self._deleted
-        self._queues = QueueReader(
-            *(self._reader, self._table, limits, lambda: found.end),
-            lambda topic: _read_deleted(disk, path)[0].below(topic) > known.below(topic),
-        )
-        self._finder = Finder(self._reader, self._table, lambda: found.end)
+
+        def was_deleted(topic: str) -> bool:
+            return _read_deleted(disk, path)[0].below(topic) > known.below(topic)
+
+        self._queues = QueueReader(self._reader, self._table, limits, lambda: found.end, was_deleted)
+        self._finder = Finder(self._reader, self._table, lambda: found.end, was_deleted)
         keys = ViewKeys(disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end)
         self._keys = KeyQuery(self._reader, keys, self._deleted)
 

@@ -360,6 +360,10 @@ class QueueReader:
         hold = Hold(self._holds, self._reader.min_offset, self)
         try:
             return reader.read(queue_offset, columns)
+        except (CorruptRecordError, CorruptQueueError):
+            if queue.end == 0 or self._was_deleted(key[0]):
+                return arrow.empty_batch(columns, reader.next_queue_offset)
+            raise
         finally:
             hold.release()
             self.corrupt_skipped += reader.skipped

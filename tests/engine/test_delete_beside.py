@@ -12,6 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
+from flightlog.index.queue_unit import Units
 from flightlog.store.disk import RealDisk, RealFile
 from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import CorruptQueueError
@@ -108,6 +109,62 @@ def test_a_view_that_is_opened_while_queue_files_of_a_deleted_topic_go(
             assert numbers(view, "stays") == list(range(30))
         assert disk.left <= 0, "it has gone"
     assert_clean(path)
+
+
+@pytest.mark.parametrize("made_anew", [0, 5, 35])
+def test_a_view_asked_for_a_time_or_a_batch_of_a_deleted_topic(
+    made_anew: int, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """Its queue is not there, or ends, or is the new one's: that is no damage."""
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        put(store, "goes", 0, 1000)
+        put(store, "stays", 0, 10)
+        store.queues()
+        with flightlog.open_read_only(tmp_path) as view:
+            first_ms = next(view.read("goes")).store_timestamp_ms
+            store.delete_topic("goes")
+            put(store, "goes", 5000, made_anew)
+            store.queues()
+            for time_ms in (0, first_ms, first_ms + 1_000_000):
+                for boundary in ("lower", "upper"):
+                    assert 0 <= view.offset_at("goes", 0, time_ms, boundary) <= 1000
+            for queue_offset in (None, 0, 3, 500, 999):
+                batch = view.read_batch("goes", queue_offset=queue_offset, columns=["value"])
+                assert {int(body) for body in batch["value"].to_pylist()} <= set(range(5000, 5000 + made_anew))
+                assert int(batch.schema.metadata[b"nextQueueOffset"]) >= (queue_offset or 0)
+            assert view.offset_at("stays", 0, 0) == 0 and view.read_batch("stays").num_rows == 10
+            view.refresh()
+            assert view.read_batch("goes").num_rows == made_anew
+            assert view.offset_at("goes", 0, first_ms + 1_000_000_000) == made_anew
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("asked", ["a time", "a batch"])
+def test_a_topic_that_is_deleted_between_two_looks_into_its_queue(
+    asked: str, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """In one process."""
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        put(store, "goes", 0, 1000)
+        store.queues()
+        queue, looks = store._table.get(("goes", 0)), 0
+        assert queue is not None
+        units = queue.units
+
+        def deleting(index: int, count: int) -> Units:
+            nonlocal looks
+            looks += 1
+            if looks == 1 + (asked == "a time"):
+                store.delete_topic("goes")
+            return units(index, count)
+
+        queue.units = deleting  # type: ignore[method-assign]
+        if asked == "a time":
+            assert store.offset_at("goes", 0, 1 << 60) == 0
+        else:
+            assert store.read_batch("goes").num_rows == 0
+        assert looks > 0
+    assert_clean(tmp_path)
 
 
 def test_a_refresh_after_a_deletion_holds_no_more_of_the_log_than_the_view(tmp_path: Path) -> None:
