@@ -142,7 +142,7 @@ struct queue {
     int64_t first_offset;
     int64_t last_offset;
     size_t place; /* in units: of its next entry */
-    uint32_t topic_hash;
+    uint64_t topic_mix;
     int32_t queue_id;
     uint32_t first_row;
     uint32_t count;
@@ -177,19 +177,41 @@ static int prepare(struct scratch *scratch, size_t rows) {
     return 1;
 }
 
-static uint32_t find_queue(struct scratch *scratch, size_t *queue_count, struct span topic, uint32_t topic_hash,
+#define MIXER 0x9E3779B97F4A7C15u
+
+static uint64_t mix(uint64_t mixed, uint64_t more) {
+    mixed = (mixed ^ more) * MIXER;
+    return mixed ^ mixed >> 32;
+}
+
+/*
+ * A place for a topic. Not by its Java hash, of which anybody can make as many collisions as there are topics: each
+ * listing of them would take the square of their number. Where the table happens to lie, nobody knows beforehand.
+ */
+static uint64_t mix_text(const struct scratch *scratch, struct span text) {
+    uint64_t mixed = mix((uintptr_t)scratch->table, text.size), word;
+    size_t at = 0;
+    for (; text.size - at >= 8; at += 8) {
+        memcpy(&word, text.at + at, 8);
+        mixed = mix(mixed, word);
+    }
+    word = 0;
+    memcpy(&word, text.at + at, text.size - at);
+    return mix(mixed, word);
+}
+
+static uint32_t find_queue(struct scratch *scratch, size_t *queue_count, struct span topic, uint64_t topic_mix,
                            int32_t queue_id) {
-    const uint64_t mixed = ((uint64_t)topic_hash << 32 | (uint32_t)queue_id) * 0x9E3779B97F4A7C15u;
-    for (size_t place = (size_t)(mixed >> 32) & scratch->mask;; place = (place + 1) & scratch->mask) {
+    for (size_t place = (size_t)mix(topic_mix, (uint32_t)queue_id) & scratch->mask;; place = (place + 1) & scratch->mask) {
         const uint32_t known = scratch->table[place];
         if (known == 0) {
             scratch->queues[*queue_count] =
-                (struct queue){.topic = topic, .topic_hash = topic_hash, .queue_id = queue_id, .is_run = 1};
+                (struct queue){.topic = topic, .topic_mix = topic_mix, .queue_id = queue_id, .is_run = 1};
             scratch->table[place] = (uint32_t)++*queue_count;
             return (uint32_t)*queue_count - 1;
         }
         const struct queue *queue = &scratch->queues[known - 1];
-        if (queue->topic_hash == topic_hash && queue->queue_id == queue_id && queue->topic.size == topic.size &&
+        if (queue->topic_mix == topic_mix && queue->queue_id == queue_id && queue->topic.size == topic.size &&
             memcmp(queue->topic.at, topic.at, topic.size) == 0) {
             return known - 1;
         }
@@ -199,14 +221,17 @@ static uint32_t find_queue(struct scratch *scratch, size_t *queue_count, struct 
 /* The topic of the row before, and what is known of it. */
 struct topic {
     struct span text;
+    uint64_t mix;
     uint32_t hash;
     int is_apart;
 };
 
-static void recognize(struct topic *topic, struct span text, struct bytes apart_topic, int is_first) {
+static void recognize(const struct scratch *scratch, struct topic *topic, struct span text, struct bytes apart_topic,
+                      int is_first) {
     if (!is_first && text.size == topic->text.size && memcmp(text.at, topic->text.at, text.size) == 0) return;
     topic->text = text;
     topic->hash = java_hash_from(0, text.at, text.size);
+    topic->mix = mix_text(scratch, text);
     topic->is_apart = text.size == apart_topic.size && memcmp(text.at, apart_topic.data, text.size) == 0;
     for (size_t i = 0; i < text.size; i++) topic->is_apart |= text.at[i] > 0x7F;
 }
@@ -240,7 +265,7 @@ static void group(struct scratch *scratch, struct listing *listing) {
 
 int list_rows(struct bytes data, const uint8_t *rows, size_t count, struct bytes apart_topic, struct listing *listing) {
     struct scratch scratch;
-    struct topic topic = {{NULL, 0}, 0, 0};
+    struct topic topic = {{NULL, 0}, 0, 0, 0};
     listing->unit_count = listing->apart_count = listing->queue_count = listing->key_count = listing->batch_count = 0;
     if (!prepare(&scratch, count)) return 0;
     int is_first = 1;
@@ -251,7 +276,7 @@ int list_rows(struct bytes data, const uint8_t *rows, size_t count, struct bytes
         if (!texts_of(data, row, &topic_text, &properties_text)) continue;
         const int32_t sys_flag = ROW32(row, sys_flag), transaction = sys_flag & TRANSACTION_MASK;
         const struct properties properties = parse(properties_text);
-        recognize(&topic, topic_text, apart_topic, is_first);
+        recognize(&scratch, &topic, topic_text, apart_topic, is_first);
         is_first = 0;
         const struct owner owner = {ROW64(row, physical_offset), ROW64(row, store_timestamp_ms), topic.hash * 31 + '#'};
         if (transaction != TRANSACTION_ROLLBACK) put_keys(listing, &owner, &properties);
@@ -266,7 +291,7 @@ int list_rows(struct bytes data, const uint8_t *rows, size_t count, struct bytes
             scratch.apart[listing->apart_count++] = (uint32_t)i;
             continue;
         }
-        const uint32_t number = find_queue(&scratch, &listing->queue_count, topic.text, topic.hash, queue_id);
+        const uint32_t number = find_queue(&scratch, &listing->queue_count, topic.text, topic.mix, queue_id);
         struct queue *queue = &scratch.queues[number];
         const int64_t queue_offset = ROW64(row, queue_offset);
         if (queue->count++ == 0) queue->first_row = (uint32_t)i, queue->first_offset = queue_offset;

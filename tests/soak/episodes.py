@@ -59,6 +59,7 @@ class Episode:
     is_left: bool
     """Whether the next writer is the one to recover what this one leaves; a copy is looked at meanwhile."""
     flush_interval_ms: int
+    prepare_ahead_size: int
     log_size_max: int
     """Above it, segments are cleaned away."""
     crc_property: bool
@@ -89,6 +90,7 @@ def choose(number: int, dice: random.Random, *, can_lose_power: bool, lies: bool
         steps=dice.randint(30, 200) if end == "close" else DIRECTED_STEPS_MAX if site else STEPS_MAX,
         is_left=end != "close" and not is_full and dice.random() < 0.3,
         flush_interval_ms=dice.choice((3, 20, 200)),
+        prepare_ahead_size=dice.choice((0, 64 << 10)),
         log_size_max=dice.choice((1 << 20, 2 << 20, 4 << 20)),
         crc_property=dice.random() < 0.15,
         lies=lies,

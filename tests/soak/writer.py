@@ -56,6 +56,7 @@ def settings_of(order: dict[str, Any]) -> flightlog.StoreSettings:
         index_flush_interval_ms=3 * order["flush_interval_ms"],
         append_crc_property=order["crc_property"],
         allocate_step_size=64 << 10,
+        prepare_ahead_size=order["prepare_ahead_size"],
         sync_flush_timeout_ms=120_000,
         clean_batch_count=CLEAN_BATCH_COUNT,
         accept_future_store_time=True,

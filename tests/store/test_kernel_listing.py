@@ -5,6 +5,7 @@ What is right stands elsewhere: tests/index holds entries and keys to the rules 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from flightlog.store import native
 from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.java_hash import java_hash
 from flightlog.store.listing import QUEUE_DTYPE, UNIT_SIZE
 from flightlog.store.native import twin, twin_links, twin_listing
 
@@ -162,6 +164,19 @@ def test_many_queues_of_many_topics(way: Any) -> None:
     units = out["units"].view(twin_listing.UNIT_DTYPE)
     assert (units["physical_offset"] == rows["physical_offset"][numbers]).all()
     assert (units["size"] == rows["size"][numbers]).all()
+
+
+def test_topics_of_one_java_hash(way: Any) -> None:
+    """Each has its own queue, and to find it takes no longer than to find any other."""
+    count = 1 << 11
+    topics = [bytes(each) for each in map(b"".join, itertools.product((b"Aa", b"BB"), repeat=11))]
+    assert len({java_hash(topic.decode()) for topic in topics}) == 1
+    raw, rows = log_of([(topics[i % count], 0, i // count, 0, b"") for i in range(2 * count)])
+    out = arrays(2 * count, 0)
+    assert way.list_rows(raw, rows, APART, *out.values()) == (2 * count, 0, count, 0, 0)
+    queues = out["queues"].view(QUEUE_DTYPE)[:count].tolist()
+    assert queues == [(0, i, 0, 2, 1) for i in range(count)]
+    assert out["row_numbers"].tolist() == [row for i in range(count) for row in (i, count + i)]
 
 
 @given(data=st.data(), slot_count=st.sampled_from([1, 2, 7, 3000]), first=st.sampled_from([1, 5, 1 << 30]))
