@@ -1,0 +1,263 @@
+"""What an input of the fuzz target `lane` does: a life of a lane among hostile calls, beside one of the twin.
+
+The input is cut into values from its front, zeros once it is used up: the memory that the lane gets, the topics it
+learns, and what is done with it, step by step. Messages are of any values whatever; ends, limits and obstacles too.
+
+What must hold: whatever the lane takes, the twin takes as well, and both say and write the same. What it does not take
+leaves no trace. Nothing but a clock makes it raise. Each of its buffers is memory of its own, so that AddressSanitizer
+sees the first byte beyond.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+from zlib import crc32
+
+from flightlog import Message, PutResult, PutStatus
+from flightlog.store.host import encode_host
+from flightlog.store.native.twin_lane import Lane as Twin
+from flightlog.store.properties import LANE_NEVER_TAKES
+
+PAGE_SIZE: Final = 64
+APPENDED: Final = 4
+HOSTS: Final = (encode_host("127.0.0.1", 10911), encode_host("::1", 10911))
+TOPICS: Final = ("t", "u", "ünï", "x" * 127, "x" * 128, "y" * 300, "\ud800", "", "unknown")
+INTEGERS: Final = (0, 1, -1, 255, 1 << 15, (1 << 31) - 1, 1 << 31, -(1 << 31), (1 << 62), (1 << 63) - 1, -(1 << 63))
+PLACES: Final = (0, 1, 1 << 40, (1 << 63) - 4096, (1 << 63) - 1)
+ODD: Final[tuple[Any, ...]] = (
+    None,
+    True,
+    1.5,
+    1 << 64,
+    -(1 << 64),
+    "text",
+    b"bytes",
+    bytearray(b"b"),
+    (),
+    [],
+    {},
+    ("k", 5),
+    {"k": 1},
+)
+NAMES: Final = ("n", "WAIT", "DELAY", "KEYS", "UNIQ_KEY", "\x01", "ünï", "\ud800")
+FIELDS: Final = tuple(Message.__slots__)
+
+
+class Source:
+    """Values from the front of an input."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    @property
+    def is_empty(self) -> bool:
+        return self._at >= len(self._data)
+
+    def byte(self) -> int:
+        self._at += 1
+        return self._data[self._at - 1] if self._at <= len(self._data) else 0
+
+    def below(self, stop: int) -> int:
+        return (self.byte() << 8 | self.byte()) % stop
+
+    def one_of(self, choices: Any) -> Any:
+        return choices[self.byte() % len(choices)]
+
+    def raw(self) -> bytes:
+        kind = self.byte()
+        size = self.below(5000) if kind >= 250 else kind % 40
+        taken = self._data[self._at : self._at + size]
+        self._at += len(taken)
+        return taken + bytes(97 + kind % 26 for _ in range(size - len(taken)))
+
+    def text(self) -> str:
+        return self.raw().decode("utf-8", "surrogateescape")
+
+    def integer(self) -> int:
+        return self.byte() if self.byte() < 200 else int(self.one_of(INTEGERS))
+
+    def keys(self) -> Any:
+        kind = self.byte() % 4
+        texts = [self.text() for _ in range(self.byte() % 4)] if kind else []
+        return self.text() if kind == 0 else tuple(texts) if kind < 3 else texts
+
+    def properties(self) -> Any:
+        count = self.byte() % 4
+        return {self.one_of(NAMES) if self.byte() > 200 else self.text(): self.text() for _ in range(count)} or None
+
+
+class Both:
+    """The kernel's lane and the twin's, over memory of their own."""
+
+    def __init__(self, kernel: Any, source: Source) -> None:
+        self._source, self.now_ms = source, 1_700_000_000_000
+        size = source.below(2048)
+        self.segments = bytearray(size), bytearray(size)
+        self.pages = bytearray(PAGE_SIZE), bytearray(PAGE_SIZE)
+        self.obstacles: tuple[dict[str, Any], ...] = ({}, {})
+        self.offsets: tuple[dict[tuple[str, int], int], ...] = ({}, {})
+        host, limit = source.one_of(HOSTS), source.one_of((100, 4096, 1 << 20, 1 << 40))
+        visible = source.one_of((-1, 5, PAGE_SIZE // 8 - 1))
+        self.lanes = [
+            make(
+                *(self.obstacles[i], self.offsets[i], Message, PutResult, PutStatus.PUT_OK, host, LANE_NEVER_TAKES),
+                *(limit, lambda: self.now_ms, threading.Lock(), self.pages[i], APPENDED, visible, publisher),
+            )
+            for i, make in enumerate((kernel, Twin))
+            for publisher in [publish_into(self.pages[i], visible)]
+        ]
+        self.base = int(source.one_of(PLACES))
+        self.open(source.below(size + 1))
+        self.set("end", self.base)
+
+    @property
+    def lane(self) -> Any:
+        return self.lanes[0]
+
+    def open(self, allocated: int) -> None:
+        self.each(lambda lane, i: lane.open(self.segments[i], self.base, allocated))
+
+    def set(self, name: str, value: int) -> None:
+        for lane in self.lanes:
+            setattr(lane, name, value)
+
+    def each(self, do: Callable[[Any, int], object]) -> None:
+        """The same with both; what they raise, too."""
+        raised = []
+        for i, lane in enumerate(self.lanes):
+            try:
+                do(lane, i)
+                raised.append("")
+            except (TypeError, ValueError, OverflowError) as e:
+                raised.append(type(e).__name__)
+        assert i == 1 and (raised[1] == "" or raised[0] == raised[1]), raised
+
+    def trace(self, i: int) -> tuple[Any, ...]:
+        """All that a put leaves, but for queue offsets: the lane counts them by itself until it is asked."""
+        lane, segment, page = self.lanes[i], self.segments[i], self.pages[i]
+        return lane.end, lane.appended_records, lane.taken, lane.last_store_timestamp_ms, crc32(segment), bytes(page)
+
+    def compare(self) -> None:
+        for lane in self.lanes:
+            lane.hand_over()
+        assert self.trace(0) == self.trace(1)
+        assert self.segments[0] == self.segments[1]
+        assert self.offsets[0] == self.offsets[1] and self.obstacles[0] == self.obstacles[1]
+
+    def put(self, message: Any, call: Callable[[Any], Any]) -> None:
+        before = self.trace(0)
+        result = call(self.lane)
+        if result is None:
+            assert self.trace(0) == before, "what is not taken leaves no trace"
+            return
+        assert type(result) is PutResult and result == call(self.lanes[1]), message
+
+    def put_many(self, messages: tuple[Any, ...], first: int) -> None:
+        before = self.trace(0)
+        results: list[PutResult] = []
+        place = self.lane.put_many(messages, first, results)
+        assert place - first == len(results) == self.lane.taken - before[2]
+        if not results:
+            assert self.trace(0) == before
+        for message, result in zip(messages[first:place], results, strict=True):
+            assert self.lanes[1].put(message) == result
+
+
+def publish_into(page: bytearray, visible: int) -> Callable[[int], None]:
+    def publish(value: int) -> None:
+        for word in (APPENDED, visible)[: 1 + (visible >= 0)]:
+            page[word * 8 : word * 8 + 8] = value.to_bytes(8, "little")
+
+    return publish
+
+
+def some_message(source: Source) -> Message:
+    """Ordinary, but for one field now and then that is of any kind, or missing."""
+    message = Message(
+        *(source.one_of(TOPICS), source.raw(), source.text(), source.keys(), source.properties()),
+        queue_id=source.byte() % 6,
+        flag=source.integer(),
+        uniq_key=source.text() or None,
+        born_timestamp_ms=source.integer() if source.byte() > 200 else None,
+        reconsume_times=source.integer(),
+    )
+    kind = source.byte()
+    if kind >= 240:
+        delattr(message, source.one_of(FIELDS))
+    elif kind >= 180:
+        setattr(message, source.one_of(FIELDS), source.one_of(ODD))
+    return message
+
+
+def step(both: Both, source: Source) -> None:
+    kind = source.byte() % 16
+    if kind < 6:
+        message = source.one_of(ODD) if source.byte() > 250 else some_message(source)
+        both.put(message, lambda lane: lane.put(message))
+    elif kind == 6:
+        arguments = [source.one_of(TOPICS), source.byte() % 6, source.raw(), source.text(), source.keys()]
+        arguments += [source.properties(), source.text() or None, source.integer(), None]
+        if source.byte() > 200:
+            arguments[source.byte() % len(arguments)] = source.one_of(ODD)
+        both.put(arguments, lambda lane: lane.append(*arguments))
+    elif kind in (7, 8):
+        messages = tuple(some_message(source) for _ in range(source.byte() % 6))
+        first = source.byte() % (len(messages) + 1)
+        before = both.trace(0)
+        checked = both.lane.check_many(messages, first)
+        assert both.trace(0) == before and (checked == -1 or both.lanes[1].check_many(messages, first) == checked)
+        both.put_many(messages, first)
+    elif kind == 9:
+        topic, count = source.one_of(TOPICS), source.integer()
+        raw = source.raw() if source.byte() > 200 else topic.encode("utf-8", "surrogatepass")
+        both.each(lambda lane, i: lane.learn(topic, raw, count))
+    elif kind == 10:
+        topic = source.one_of(TOPICS)
+        both.each(lambda lane, i: lane.forget(topic))
+    elif kind == 11:
+        allocated = source.integer() if source.byte() > 200 else source.below(len(both.segments[0]) + 1)
+        if 0 <= allocated <= len(both.segments[0]) and both.base <= INTEGERS[9] - allocated:
+            both.open(allocated)
+        else:
+            refused(lambda: both.lane.open(both.segments[0], both.base, allocated))
+            both.open(0)
+    elif kind == 12:
+        name, value = source.one_of(("end", "last_store_timestamp_ms")), source.integer()
+        both.set(name, min(both.base + value, INTEGERS[9]) if source.byte() < 200 else min(value, INTEGERS[9]))
+    elif kind == 13:
+        both.now_ms = source.integer()
+    elif kind == 14:
+        for obstacles in both.obstacles:
+            obstacles.pop("some", None) if obstacles else obstacles.update(some=None)
+    else:
+        key, offset = (source.one_of(TOPICS), source.byte() % 6), source.integer() % (1 << 40)
+        both.compare()
+        for offsets in both.offsets:
+            offsets[key] = offset
+
+
+def refused(do: Callable[[], object]) -> None:
+    try:
+        do()
+    except (ValueError, OverflowError):
+        return
+    raise AssertionError("it opens a segment beyond its end")
+
+
+def target(kernel: Any) -> Callable[[bytes], None]:
+    def one(data: bytes) -> None:
+        source = Source(data)
+        both = Both(kernel, source)
+        for topic in TOPICS[:3]:
+            both.each(lambda lane, i, topic=topic: lane.learn(topic, topic.encode(), 4))  # type: ignore[misc]
+        while not source.is_empty:
+            step(both, source)
+        both.compare()
+        both.each(lambda lane, i: lane.close())
+        assert both.lane.put(Message("t", b"closed")) is None
+        for segment in both.segments:
+            segment.clear()  # what something still held could not be
+
+    return one
