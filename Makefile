@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test check bench fuzz soak coverage clean
+.PHONY: help venv demo test check bench bars fuzz soak coverage clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,7 +20,8 @@ help:
 	@echo 'make test    the test suite in several processes; more with PYTEST_ARGS="-k name --full"'
 	@echo 'make coverage  how much of store, index and engine the suite runs'
 	@echo 'make check   ruff and mypy'
-	@echo 'make bench   the benchmarks so far'
+	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
+	@echo 'make bars    every figure that the store has to come to, against its bar; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
 	@echo 'make soak    a store under load, kills, power cuts and full disks for an hour, or MINUTES=600'
 	@echo 'make venv    $(VENV) with everything that the targets above need'
@@ -83,6 +84,9 @@ check: $(VENV)/.all .dev/flightlog
 
 bench: $(VENV)/.all
 	$(PY) -m flightlog.tools.bench
+
+bars: $(VENV)/.all
+	$(PY) -m flightlog bench bars $(if $(ROCKETMQ),--rocketmq $(ROCKETMQ)) $(if $(ONLY),--only $(ONLY)) $(BARS_ARGS)
 
 $(VENV)/.fuzz: $(VENV)/.core
 	@$(PIP) install -q -e '.[fuzz]'

@@ -3,6 +3,7 @@ reads, asks and recovers the files that this store's cases are measured with."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.tools.bench.bars import BarsOptions
+from flightlog.tools.bench.bars import run as run_bars
 from flightlog.tools.bench.contest import Contest
 from flightlog.tools.bench.load import Load
 from flightlog.tools.bench.plan import make_cases
@@ -46,6 +49,18 @@ def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Pa
         (tmp_path / "in-the-way").touch()
         with pytest.raises(RocketmqEndedError, match="in-the-way"):
             process.run(tmp_path / "in-the-way", LOADS[0], 1, 1, stamps=False)
+
+
+@pytest.mark.ci
+def test_a_bar_is_held_against_it(
+    rocketmq: RocketMq, interop: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    jars = interop.JAVA_FOLDER / "target" / "dependency"
+    options = BarsOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
+    assert run_bars(options) == 0
+    [line] = json.loads(capsys.readouterr().out)["lines"]
+    assert line["group"] == "recovery" and line["measured"] > 0
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.ci

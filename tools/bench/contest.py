@@ -87,10 +87,13 @@ class Contest:
         finally:
             shutil.rmtree(place)
 
-    def measure(self, entries: Sequence[Entry], rounds: int, done: Callable[[], None]) -> list[Outcome]:
-        """`rounds` rounds of all, and one more in which every call is timed on its own; `done` is called after each."""
+    def measure(
+        self, entries: Sequence[Entry], rounds: int, done: Callable[[], None], *, stamped: bool = True
+    ) -> list[Outcome]:
+        """`rounds` rounds of all, and if `stamped` one more in which every call is timed on its own; `done` is called
+        after each."""
         outcomes = [Outcome(entry.load, record_size(entry.load.body_size)) for entry in entries]
-        for number in range(rounds + 1):
+        for number in range(rounds + stamped):
             for entry, outcome in zip(entries, outcomes, strict=True):
                 is_last = number == rounds
                 found = self.run(entry.load, entry.calls, stamps=is_last)

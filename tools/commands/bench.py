@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..bench.bar_plan import GROUPS
+from ..bench.bars import BarsOptions
+from ..bench.bars import run as run_bars
 from ..bench.plan import BODY_SIZES
 from ..bench.readers_run import ReadersOptions
 from ..bench.readers_run import run as run_readers
@@ -160,6 +163,32 @@ def readers(
     Threads share the writer's interpreter, and so one core; processes share the machine's cores, and run at nice 10.
     """
     raise typer.Exit(run_readers(ReadersOptions(readers, body_size, messages, seconds, rounds, quick, folder, as_json)))
+
+
+@bench.command()
+def bars(
+    only: Annotated[list[str] | None, typer.Option(help="Groups of figures: " + ", ".join(GROUPS) + ".")] = None,
+    rocketmq: Annotated[
+        Path | None, typer.Option(help="The folder of RocketMQ's jars; without it its lines are left out.")
+    ] = None,
+    size: Annotated[float | None, typer.Option(help="MB that a run writes or reads.", show_default="300")] = None,
+    sync_size: Annotated[
+        float | None, typer.Option(help="MB of one thread whose puts wait for their sync.", show_default="20; full 300")
+    ] = None,
+    rounds: Rounds = None,
+    quick: Quick = False,
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Syncs to 300 MB, the device to 900 MB, a recovery of 2 GiB: an hour."),
+    ] = False,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+) -> None:
+    """Every figure that this store has to come to, each held against its bar."""
+    raise typer.Exit(
+        run_bars(BarsOptions(only or (), rocketmq, size, sync_size, rounds, quick, full, folder, as_json, save))
+    )
 
 
 def _subject(name: str, text: str) -> None:

@@ -1,0 +1,78 @@
+"""One line of the table of bars: a figure, what it has to come to, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from ..output import Column, Output
+from ..words import figure_text
+
+
+@dataclass(frozen=True)
+class Line:
+    """A figure and its rounds."""
+
+    group: str
+    figure: str
+    bar: float
+    values: tuple[float, ...] = ()
+    """One a round; none: it was not measured, and the note says why."""
+    unit: str = "x"
+    at_most: bool = False
+    """Whether the bar is one to stay below."""
+    every: bool = False
+    """Whether every value has to meet the bar, not their median."""
+    note: str = ""
+
+    @property
+    def measured(self) -> float | None:
+        """What is held against the bar: the median, or the worst where every one counts."""
+        if not self.values:
+            return None
+        worst = max if self.at_most else min
+        return worst(self.values) if self.every else median(self.values)
+
+    @property
+    def spread(self) -> float:
+        """From the lowest round to the highest, as a part of the median."""
+        return (max(self.values) - min(self.values)) / median(self.values)
+
+    @property
+    def is_met(self) -> bool | None:
+        """None where nothing was measured."""
+        if self.measured is None:
+            return None
+        return self.measured <= self.bar if self.at_most else self.measured >= self.bar
+
+    def as_object(self) -> dict[str, Any]:
+        return {**asdict(self), "measured": self.measured, "is_met": self.is_met}
+
+
+def show(lines: Sequence[Line], output: Output) -> None:
+    """The table, the notes, and how many are met."""
+    columns = [Column("figure"), Column("bar", True), Column("measured", True), Column("spread", True), Column("met")]
+    output.table("Bars; medians of rounds, ratios within one round", columns, [_row(line) for line in lines])
+    output.line()
+    for line in lines:
+        if line.note and line.values:
+            output.line(f"{line.figure}: {line.note}")
+    known = [line for line in lines if line.is_met is not None]
+    output.line()
+    left_out = len(lines) - len(known)
+    tail = f"; {left_out} not measured" if left_out else ""
+    output.line(f"{sum(bool(line.is_met) for line in known)} of {len(known)} bars are met{tail}.")
+
+
+def _row(line: Line) -> list[str]:
+    bar = f"{'<=' if line.at_most else '>='} {line.bar:g}{_unit(line)}"
+    if line.measured is None:
+        return [line.figure, bar, "", "", line.note]
+    measured = f"{figure_text(line.measured)}{_unit(line)}"
+    return [line.figure, bar, measured, f"{line.spread:.0%}", "yes" if line.is_met else "NO"]
+
+
+def _unit(line: Line) -> str:
+    return line.unit if line.unit == "x" else f" {line.unit}"
