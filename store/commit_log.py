@@ -294,7 +294,7 @@ class CommitLog(ColumnAppends):
         return self._group.until(lambda: self.flushed >= goal, self._sync_all, timeout_s)
 
     def _sync_all(self) -> None:
-        if self.poison is not None:
+        if self.obstacles and self.poison is not None:
             raise StorePoisonedError(self._folder.parent, self.poison)
         if self._is_let_go:
             raise self._closed_error()

@@ -92,22 +92,23 @@ class GroupCommit:
     def _lead(self, is_served: Callable[[], bool], lead: Callable[[], None]) -> bool:
         """Whether nobody else led, so that this thread did."""
         lock = self.lock
+        leads: bool | None = None
         try:
-            if not lock.acquire(blocking=False):
-                return False
-            if not is_served():
+            leads = lock.acquire(blocking=False)
+            if leads and not is_served():
                 lead()
-            return True
+            return leads
         finally:
-            # An interrupt may come right after the lock was taken, before anything could be noted: so always let it go.
-            # (contextlib.suppress is Python code, in which an interrupt could come before the release.)
-            try:
-                lock.release()
-            except RuntimeError:
-                pass  # not held: another thread leads
-            else:
-                if self._waiters or self._served:
-                    self._ring()
+            if leads is not False:
+                # An interrupt may come right after the lock was taken, before that could be noted: so try to let it go.
+                # (contextlib.suppress is Python code, in which an interrupt could come before the release.)
+                try:
+                    lock.release()
+                except RuntimeError:
+                    pass  # not held: another thread leads
+                else:
+                    if self._waiters or self._served:
+                        self._ring()
 
     def _ring(self) -> None:
         """Wake the first who is not served, and begin with those who are."""
