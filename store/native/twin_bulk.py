@@ -37,8 +37,23 @@ AFTER_STORE_HOST_FIELDS: Final = [
     ("body_size", ">i4"),
 ]
 AFTER_STORE_HOST: Final = np.dtype(AFTER_STORE_HOST_FIELDS)
+BEFORE_BODY: Final = np.dtype(
+    [
+        *AFTER_SIZE_FIELDS,
+        *[("born_host", "V8"), ("store_timestamp_ms", ">i8"), ("store_host", "V8")],
+        *AFTER_STORE_HOST_FIELDS,
+    ]
+)
+"""Both hosts IPv4. Every record is at least that long."""
 assert SIZE.size + AFTER_SIZE.itemsize == HOSTS_AT
 assert HOSTS_AT + 8 + 8 + 8 + AFTER_STORE_HOST.itemsize + 1 + 2 == LEAST_SIZE
+assert SIZE.size + BEFORE_BODY.itemsize + 1 + 2 == LEAST_SIZE
+
+RUN: Final = 64
+"""Frames that are asked whether they have one size."""
+SHORT_RUN: Final = 16
+"""Below this one by one would have been quicker; so it is done for the next ONE_BY_ONE frames."""
+ONE_BY_ONE: Final = 512
 
 Columns = dict[str, NDArray[Any]]
 Integers = NDArray[np.int64]
@@ -83,8 +98,32 @@ def _fill(rows: NDArray[Any], data: memoryview, columns: Columns, check_crc: boo
 
 def _follow_sizes(data: memoryview, position: int, stop: int, limit: int) -> Integers:
     """Where up to `limit` frames would stand if every size were right, and where the last of them would end."""
+    parts: list[Integers] = []
+    wanted = RUN
+    while limit > 0 and stop - position >= LEAST_SIZE:
+        (size,) = SIZE.unpack_from(data, position)
+        if not LEAST_SIZE <= size <= stop - position:
+            break
+        # Frames of one size stand at equal distances.
+        run = min(limit, wanted, (stop - position) // size)
+        same = leading(np.ndarray(run, ">i4", data, position, (size,)) == size)
+        parts.append(position + size * np.arange(same))
+        position += size * same
+        limit -= same
+        wanted = 2 * wanted if same == wanted else RUN
+        if same < SHORT_RUN:
+            found, position = _follow_one_by_one(data, position, stop, min(limit, ONE_BY_ONE))
+            if not found:
+                break
+            parts.append(np.array(found, np.int64))
+            limit -= len(found)
+    return np.concatenate([*parts, np.array([position], np.int64)])
+
+
+def _follow_one_by_one(data: memoryview, position: int, stop: int, limit: int) -> tuple[list[int], int]:
+    """The same: where they would stand, and where the last of them would end."""
     unpack = SIZE.unpack_from
-    positions = [position]
+    positions: list[int] = []
     add = positions.append
     for _ in range(limit):
         if stop - position < LEAST_SIZE:
@@ -92,9 +131,9 @@ def _follow_sizes(data: memoryview, position: int, stop: int, limit: int) -> Int
         (size,) = unpack(data, position)
         if not LEAST_SIZE <= size <= stop - position:
             break
-        position += size
         add(position)
-    return np.array(positions, np.int64)
+        position += size
+    return positions, position
 
 
 def _gather(data: memoryview, position: Integers, size: Integers, stop: int, physical_base: int) -> tuple[Columns, int]:
@@ -104,7 +143,8 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
     """
     columns: Columns = {"position": position, "size": size}
     columns |= {"crc_ok": np.ones(len(size), np.int32), "reserved": np.zeros(len(size), np.int32)}
-    fields = _windows(data, stop, AFTER_SIZE)[position + SIZE.size]
+    # As plain bytes: numpy copies items that have fields field by field.
+    fields = _windows(data, stop, f"V{BEFORE_BODY.itemsize}")[position + SIZE.size].view(BEFORE_BODY)
     columns |= {name: fields[name] for name, _ in AFTER_SIZE_FIELDS}
     magic, sys_flag = fields["magic"], fields["sys_flag"]
     v2 = magic == MAGIC_V2
@@ -119,8 +159,11 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
     if good < len(position):
         return columns, good
 
-    columns["store_timestamp_ms"] = _windows(data, stop, ">i8")[after_born]
-    fields = _windows(data, stop, AFTER_STORE_HOST)[after_store]
+    if (sys_flag & (BORN_HOST_V6 | STORE_HOST_V6)).any():
+        columns["store_timestamp_ms"] = _windows(data, stop, ">i8")[after_born]
+        fields = _windows(data, stop, AFTER_STORE_HOST)[after_store]
+    else:
+        columns["store_timestamp_ms"] = fields["store_timestamp_ms"]
     columns |= {name: fields[name] for name, _ in AFTER_STORE_HOST_FIELDS}
     body_size = fields["body_size"].astype(np.int64)
     good = leading((body_size >= 0) & (body_size <= variable_size))
@@ -129,7 +172,9 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
 
     int16 = _windows(data, stop, ">i2")
     body_end = body_position + body_size
-    topic_size = np.where(v2, int16[body_end], _windows(data, stop, "u1")[body_end]).astype(np.int64)
+    topic_size = _windows(data, stop, "u1")[body_end].astype(np.int64)
+    if v2.any():
+        topic_size = np.where(v2, int16[body_end], topic_size)
     good = leading((topic_size >= 0) & (topic_size <= variable_size - body_size))
     if good < len(position):
         return columns, good

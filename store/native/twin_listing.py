@@ -1,5 +1,6 @@
 """What queues and the key index are to say of the records of a walk, in Python: one by one, and from some dozens on by
-the gross."""
+the gross; then properties that are laid out alike together (twin_layouts.py), the others as one text
+(twin_properties.py)."""
 
 from __future__ import annotations
 
@@ -15,10 +16,11 @@ from ..frame import FRAME_DTYPE, Rows
 from ..listing import QUEUE_DTYPE, UNIT_SIZE
 from ..sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from .twin_arguments import readable, writable
-from .twin_hashes import hash_key, hash_keys, hash_texts, tag_hash
+from .twin_hashes import Bytes, Hashes, hash_key, hash_keys, hash_texts, tag_hash
 from .twin_hashes import topic_hash as hash_topic
+from .twin_layouts import different_sizes, find_alike, texts_at
 from .twin_messages import decode_properties
-from .twin_properties import LIGHT_OFFSETS_NAME, TAGS_NAME, Properties
+from .twin_properties import LIGHT_OFFSETS_NAME, TAGS_NAME, Places, Properties
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -27,6 +29,7 @@ FEW_ROWS: Final = 32
 """Up to here one by one is faster."""
 UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 UNIT: Final = struct.Struct(">qiq")
+ROW_BYTES: Final = np.dtype(f"V{FRAME_DTYPE.itemsize}")
 QUEUE: Final = struct.Struct("<qiiii")
 assert UNIT_DTYPE.itemsize == UNIT.size == UNIT_SIZE and QUEUE.size == QUEUE_DTYPE.itemsize
 
@@ -66,7 +69,7 @@ def list_rows(
     if any(len(output) < 8 * room for output in outputs[4:]):
         raise ValueError("key_offsets and key_times must have room for as many as key_hashes")
     check_no_overlap(inputs, outputs)
-    table: Rows = np.frombuffer(row_bytes, FRAME_DTYPE, count).copy()
+    table: Rows = np.frombuffer(bytes(row_bytes), FRAME_DTYPE, count)
     if count <= FEW_ROWS:
         return _list_few(data, table.tolist(), bytes(apart), outputs, room)
     for name in ("topic", "properties"):
@@ -186,41 +189,69 @@ def _list_many(
     buffer = np.frombuffer(data, np.uint8)
     topics, topic_of = _topics(buffer, rows)
     topic_hashes = np.array([hash_topic(topic) for topic in topics], np.uint32)
-    transaction = rows["sys_flag"] & TRANSACTION_MASK
-    is_batch = (rows["sys_flag"] & INNER_BATCH) != 0
+    sys_flags, queue_ids = rows["sys_flag"], rows["queue_id"]
+    transaction = sys_flags & TRANSACTION_MASK
+    is_batch = (sys_flags & INNER_BATCH) != 0
 
-    properties = Properties(buffer, rows)
-    keys = properties.keys()
-    keys = keys.of((transaction != TRANSACTION_ROLLBACK)[keys.owners])
-    hashes, lengths = hash_texts(properties.text, keys.starts, keys.stops)
-    key_hashes = hash_keys(topic_hashes[topic_of[keys.owners]], hashes, lengths)
+    owners, hashes, lengths, tags_codes, is_light = _in_properties(buffer, rows)
+    is_indexed = transaction != TRANSACTION_ROLLBACK
+    if not is_indexed.all():
+        chosen = is_indexed[owners]
+        owners, hashes, lengths = owners[chosen], hashes[chosen], lengths[chosen]
+    key_hashes = hash_keys(topic_hashes[topic_of[owners]], hashes, lengths)
 
-    is_listed = ((transaction == TRANSACTION_NONE) | (transaction == TRANSACTION_COMMIT)) & ~is_batch
-    is_listed &= rows["queue_id"] >= 0
+    is_listed = ((transaction == TRANSACTION_NONE) | (transaction == TRANSACTION_COMMIT)) & ~is_batch & (queue_ids >= 0)
     is_apart = np.array([topic == apart_topic or not topic.isascii() for topic in topics], np.bool_)[topic_of]
-    is_apart[properties.named(LIGHT_OFFSETS_NAME).owners] = True
-    tags = properties.values(TAGS_NAME)
-    tags_codes = np.zeros(len(rows), np.int64)
-    tags_codes[tags.owners] = hash_texts(properties.text, tags.starts, tags.stops)[0].view(np.int32)
+    is_apart |= is_light
 
-    at = np.flatnonzero(is_listed & ~is_apart)
-    units: NDArray[Any] = np.empty(len(rows), UNIT_DTYPE)
-    units["physical_offset"], units["size"], units["tags_code"] = rows["physical_offset"], rows["size"], tags_codes
-    at, listed = _grouped(rows, topic_of, at)
+    at, queues = _grouped(rows, topic_of, np.flatnonzero(is_listed & ~is_apart))
+    units: NDArray[Any] = np.empty(len(at), UNIT_DTYPE)
+    units["physical_offset"], units["size"] = rows["physical_offset"][at], rows["size"][at]
+    units["tags_code"] = tags_codes[at]
     apart = np.flatnonzero(is_listed & is_apart)
-    owners = keys.owners[:room]
-    _fill(outputs[0], UNIT_DTYPE, units[at])
+    owners = owners[:room]
+    _fill(outputs[0], UNIT_DTYPE, units)
     _fill(outputs[1], np.dtype(np.int32), np.concatenate((at, apart)))
-    _fill(outputs[2], QUEUE_DTYPE, listed)
+    _fill(outputs[2], QUEUE_DTYPE, queues)
     _fill(outputs[3], np.dtype(np.int32), key_hashes[:room])
     _fill(outputs[4], np.dtype(np.int64), rows["physical_offset"][owners])
     _fill(outputs[5], np.dtype(np.int64), rows["store_timestamp_ms"][owners])
-    return len(at), len(apart), len(listed), len(key_hashes), int(np.count_nonzero(is_batch))
+    return len(at), len(apart), len(queues), len(key_hashes), int(np.count_nonzero(is_batch))
+
+
+def _in_properties(buffer: Bytes, rows: Rows) -> tuple[Places, Hashes, Places, NDArray[np.int32], NDArray[np.bool_]]:
+    """The rows of all keys, ascending, their hashes and lengths; each row's tags code, and whether light queues list
+    it."""
+    tags_codes, is_light = np.zeros(len(rows), np.int32), np.zeros(len(rows), np.bool_)
+    no_keys = np.empty(0, np.int64)
+    parts: list[tuple[Places, Hashes, Places]] = [(no_keys, np.empty(0, np.uint32), no_keys)]
+    alike, others = find_alike(buffer, rows)
+    for some in alike:
+        at = some.row_numbers
+        if some.keys:
+            hashes = np.stack([hashes for hashes, _ in some.keys], axis=1).ravel()
+            lengths = np.tile(np.array([length for _, length in some.keys], np.int64), len(at))
+            parts.append((np.repeat(at, len(some.keys)), hashes, lengths))
+        if some.tags_codes is not None:
+            tags_codes[at] = some.tags_codes
+        is_light[at] = some.is_light
+    if len(others):
+        properties = Properties(buffer, rows.view(ROW_BYTES)[others].view(FRAME_DTYPE))
+        keys, tags = properties.keys(), properties.values(TAGS_NAME)
+        hashes, lengths = hash_texts(properties.text, keys.starts, keys.stops)
+        parts.append((others[keys.owners], hashes, lengths))
+        tags_codes[others[tags.owners]] = hash_texts(properties.text, tags.starts, tags.stops)[0].view(np.int32)
+        is_light[others[properties.named(LIGHT_OFFSETS_NAME).owners]] = True
+    owners, hashes, lengths = parts[1] if len(parts) == 2 else map(np.concatenate, zip(*parts, strict=True))
+    if len(parts) > 2:  # a row's own keys are in order
+        order = np.argsort(owners, kind="stable")
+        owners, hashes, lengths = owners[order], hashes[order], lengths[order]
+    return owners, hashes, lengths, tags_codes, is_light
 
 
 def _fill(target: memoryview, dtype: np.dtype[Any], values: Any) -> None:
-    if len(values):
-        np.ndarray(len(values), dtype, target)[:] = values
+    if len(values):  # as plain bytes: numpy copies items that have fields field by field
+        target[: len(values) * dtype.itemsize] = np.ascontiguousarray(values, dtype).view(np.uint8).data
 
 
 def _topics(buffer: NDArray[np.uint8], rows: Rows) -> tuple[list[bytes], NDArray[np.int64]]:
@@ -228,13 +259,13 @@ def _topics(buffer: NDArray[np.uint8], rows: Rows) -> tuple[list[bytes], NDArray
     topics: list[bytes] = []
     topic_of = np.zeros(len(rows), np.int64)
     sizes = rows["topic_size"]
-    for size in np.unique(sizes).tolist():
+    for size in different_sizes(sizes):
         at = np.flatnonzero(sizes == size)
         if size == 0:
             topic_of[at] = len(topics)
             topics.append(b"")
             continue
-        texts = buffer[rows["topic_position"][at][:, None] + np.arange(size)]
+        texts = texts_at(buffer, rows["topic_position"][at], size)
         if (texts == texts[0]).all():
             topic_of[at] = len(topics)
             topics.append(texts[0].tobytes())
@@ -245,20 +276,38 @@ def _topics(buffer: NDArray[np.uint8], rows: Rows) -> tuple[list[bytes], NDArray
     return topics, topic_of
 
 
-def _grouped(rows: Rows, topic_of: NDArray[np.int64], at: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[Any]]:
+def _grouped(rows: Rows, topic_of: Places, at: Places) -> tuple[Places, NDArray[Any]]:
     """These rows by queue, queues in the order in which they come up; and the queues."""
-    names = topic_of[at] << 32 | rows["queue_id"][at]
-    _, firsts, which = np.unique(names, return_index=True, return_inverse=True)
-    places = np.empty(len(firsts), np.int64)
-    places[np.argsort(firsts)] = np.arange(len(firsts))
-    which = places[which]
-    at = at[np.argsort(which, kind="stable")]
-    counts = np.bincount(which, minlength=len(firsts)).tolist()
-    listed, start = [], 0
-    for count in counts:
-        here = at[start : start + count]
-        offsets = rows["queue_offset"][here]
-        is_run = bool(((np.diff(offsets) == 1) & (offsets[1:] > offsets[:-1])).all())
-        listed.append((int(offsets[0]), int(here[0]), int(rows["queue_id"][here[0]]), count, is_run))
-        start += count
-    return at, listed
+    names, most = topic_of[at] << 32 | rows["queue_id"][at], 1 << 16
+    if len(names) and names.max() < most:  # one topic: numbers that are sorted in two steps
+        names = names.astype(np.uint16)
+    order = np.argsort(names, kind="stable")
+    starts = np.flatnonzero(_changes(names[order]))
+    stops = np.append(starts[1:], len(order))
+    firsts = order[starts]
+    if (firsts[1:] < firsts[:-1]).any():
+        come_up = np.argsort(firsts)
+        parts = zip(starts[come_up].tolist(), stops[come_up].tolist(), strict=True)
+        order = np.concatenate([order[start:stop] for start, stop in parts])
+        counts = (stops - starts)[come_up]
+        starts = np.cumsum(counts) - counts
+    else:
+        counts = stops - starts
+    at = at[order]
+    offsets = rows["queue_offset"][at]
+    follows = np.ones(len(at), np.bool_)
+    follows[1:] = (np.diff(offsets) == 1) & (offsets[1:] > offsets[:-1])
+    follows[starts] = True
+    queues: NDArray[Any] = np.empty(len(starts), QUEUE_DTYPE)
+    first_rows = at[starts]
+    queues["first_offset"], queues["first_row"], queues["count"] = offsets[starts], first_rows, counts
+    queues["queue_id"] = rows["queue_id"][first_rows]
+    queues["is_run"] = np.logical_and.reduceat(follows, starts) if len(starts) else True
+    return at, queues
+
+
+def _changes(numbers: NDArray[Any]) -> NDArray[np.bool_]:
+    """Where a number differs from the one before; at the first one, too."""
+    changes = np.ones(len(numbers), np.bool_)
+    np.not_equal(numbers[1:], numbers[:-1], out=changes[1:])
+    return changes
