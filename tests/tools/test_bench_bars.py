@@ -117,6 +117,7 @@ def test_what_a_line_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line.is_met for line in lines] == [True, False, True, False, None]
     assert [line.measured for line in lines] == [4.0, 3.9, 9.0, 1.2, None]
     assert lines[0].spread == pytest.approx(0.5)
+    assert lines[2].brief == "query  <= 10 µs  9 µs  244%  yes"
     show(lines, Output())
     out = capsys.readouterr().out
     assert "put: a note" in out and "2 of 4 bars are met; 1 not measured." in out
@@ -158,7 +159,7 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     only = ("--only", "columns,put", "--only", "paced,device,cold,verify,query")
     finished = cli("bench", "bars", "--quick", "--rounds", "1", *only, "--folder", tmp_path, "--save", kept)
     assert finished.code == 0, finished.err
-    assert "writing about" in finished.err
+    assert "writing about" in finished.err and "verify, seals alone, against reading" in finished.err
     assert "bars are met; 2 not measured" in finished.out and "needs --rocketmq" in finished.out
     found = json.loads(kept.read_text())
     by_group: dict[str, int] = {}

@@ -47,6 +47,11 @@ class Line:
             return None
         return self.measured <= self.bar if self.at_most else self.measured >= self.bar
 
+    @property
+    def brief(self) -> str:
+        """In one line of text."""
+        return "  ".join(cell for cell in _row(self) if cell)
+
     def as_object(self) -> dict[str, Any]:
         return {**asdict(self), "measured": self.measured, "is_met": self.is_met}
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...store import native
 from ...store.errors import UsageError
-from ..bar import Bar
+from ..bar import CLEAR_LINE, Bar
 from ..output import Output
 from ..words import seconds_text, size_text
 from . import readers_run, rocketmq, saving
@@ -158,7 +158,7 @@ def _measure(
         bar = Bar("measuring", measures.runs(plans, cases, groups))
         with bar:
             for plan in plans:
-                lines += measures.writers(plan)
+                lines += _told(measures.writers(plan))
             for group, measure in (
                 ("paced", measures.paced),
                 ("device", measures.device),
@@ -166,11 +166,18 @@ def _measure(
                 ("query", measures.query),
             ):
                 if group in groups:
-                    lines += measure()
+                    lines += _told(measure())
             for subject, figures in cases.items():
                 if figures:
-                    lines += measures.cases(subject, figures)
+                    lines += _told(measures.cases(subject, figures))
     return sorted([*lines, *missing], key=lambda line: GROUPS.index(line.group)), measures
+
+
+def _told(lines: list[Line]) -> list[Line]:
+    """Tell them at once: the whole run takes long, and whatever ends it early is not to take them along."""
+    for line in lines:
+        _say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
+    return lines
 
 
 def _without_rocketmq(

@@ -1,4 +1,7 @@
-"""Two plots of a comparison: throughput by mode, and how long one call takes."""
+"""Two plots of a comparison: throughput by mode, and how long one call takes.
+
+A writer has one colour in both. References are lines: what no bar can pass, or what is no store.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,21 @@ from ...store.errors import UsageError
 from ..words import figure_text
 from .load import Outcome
 from .machine import Machine
-from .writers import OWN, PURE, REFERENCES
+from .writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
 
 SUFFIXES = (".png", ".svg", ".pdf")
-OWN_COLOUR, PURE_COLOUR, PEER_COLOUR, REFERENCE_COLOUR = "#1769aa", "#7fb2d9", "#c77d2e", "#9a9a9a"
+OWN_COLOURS = {OWN: "#1769aa", PURE: "#7fb2d9", NOTHING: "#9a9a9a"}
+PEER_COLOURS = ("#c77d2e", "#5b8c3a", "#9b4f96", "#b5493f", "#4f9a94", "#8a6d3b", "#6b6b6b", "#d19a9a")
+REFERENCE_COLOUR = "#404040"
+LINE_STYLES = {MEMCPY: "-", FRESH_PAGES: "--", FILE: ":", RAW_LOOP: "-"}
 NINES = np.array([0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
 CURVES_MAX = 10
 """More lines than that nobody can tell from each other."""
 BAR_HEIGHT_INCHES = 0.27
+LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
+"""Keeps lines of references from running through a figure."""
+SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "flightlog", "font.size": 9}
+"""The same run gives the same file, and its text stays text."""
 
 
 def check_plot(path: Path) -> None:
@@ -39,60 +49,96 @@ def draw(outcomes: Sequence[Outcome], machine: Machine, path: Path) -> None:
 
     sizes = sorted({outcome.load.body_size for outcome in outcomes})
     bars = max(sum(outcome.load.body_size == size for outcome in outcomes) for size in sizes)
-    height = max(4.0, 1.2 + BAR_HEIGHT_INCHES * bars)
-    drawing, axes = pyplot.subplots(
-        len(sizes), 2, figsize=(15, height * len(sizes)), squeeze=False, width_ratios=(3, 2)
-    )
-    for (left, right), size in zip(axes, sizes, strict=True):
-        here = [outcome for outcome in outcomes if outcome.load.body_size == size]
-        _throughput(left, here)
-        _latencies(right, here)
-        left.set_title(f"Messages per second, bodies of {size:,} bytes", loc="left")
-        right.set_title("Time of one call", loc="left")
-    drawing.text(0.01, 0.005, str(machine), fontsize=8, color="#555555")
-    drawing.tight_layout(rect=(0, 0.02, 1, 1))
-    drawing.savefig(path, dpi=110)
-    pyplot.close(drawing)
+    height = max(4.5, 2.0 + BAR_HEIGHT_INCHES * bars)
+    colours = _colours(outcomes)
+    with matplotlib.rc_context(SETTINGS):
+        drawing, axes = pyplot.subplots(
+            *(len(sizes), 2),
+            figsize=(15, height * len(sizes)),
+            squeeze=False,
+            width_ratios=(3, 2),
+            layout="constrained",
+        )
+        for (left, right), size in zip(axes, sizes, strict=True):
+            here = [outcome for outcome in outcomes if outcome.load.body_size == size]
+            _throughput(left, here, colours)
+            _latencies(right, here, colours)
+            left.set_title(f"Throughput until drained, bodies of {size:,} bytes", loc="left")
+            right.set_title(f"Time of one call, bodies of {size:,} bytes", loc="left")
+        drawing.supxlabel(str(machine), x=0.01, ha="left", fontsize=8, color="#555555")
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+        drawing.savefig(path, dpi=110, metadata=metadata)
+        pyplot.close(drawing)
 
 
-def _colour(outcome: Outcome) -> str:
-    writer = outcome.load.writer
-    if writer in REFERENCES:
-        return REFERENCE_COLOUR
-    return {OWN: OWN_COLOUR, PURE: PURE_COLOUR}.get(writer, PEER_COLOUR)
+def _colours(outcomes: Sequence[Outcome]) -> dict[str, str]:
+    writers = dict.fromkeys(o.load.writer for o in outcomes if o.load.writer not in (*OWN_COLOURS, *REFERENCES))
+    return OWN_COLOURS | {name: PEER_COLOURS[i % len(PEER_COLOURS)] for i, name in enumerate(writers)}
 
 
-def _throughput(axes: Any, outcomes: Sequence[Outcome]) -> None:
-    ordered = sorted(outcomes, key=lambda outcome: (outcome.load.sync, outcome.per_message_s), reverse=True)
-    rates = [1 / outcome.per_message_s for outcome in ordered]
-    bars = axes.barh(range(len(ordered)), rates, color=[_colour(outcome) for outcome in ordered], height=0.72)
-    axes.set_yticks(range(len(ordered)), [f"{o.load.writer}: {o.load.mode}" for o in ordered], fontsize=8)
-    axes.bar_label(bars, [figure_text(rate) for rate in rates], padding=3, fontsize=8)
+def _throughput(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) -> None:
+    """Async above, sync below; of each the fastest on top. A reference reaches over the bars of its kind."""
+    row = 0
+    labels: dict[int, str] = {}
+    rates: list[float] = []
+    for is_sync in (True, False):
+        own = [o for o in outcomes if o.load.sync == is_sync and o.load.writer not in REFERENCES]
+        own.sort(key=lambda outcome: outcome.per_message_s, reverse=True)
+        rows = range(row, row + len(own))
+        here = [1 / outcome.per_message_s for outcome in own]
+        bars = axes.barh(rows, here, color=[colours[outcome.load.writer] for outcome in own], height=0.72)
+        axes.bar_label(bars, [figure_text(rate) for rate in here], padding=3, fontsize=8, zorder=4, bbox=LABEL_BOX)
+        labels |= {i: f"{o.load.writer}: {o.load.mode}" for i, o in zip(rows, own, strict=True)}
+        rates += here
+        for outcome in outcomes if own else ():
+            if outcome.load.sync == is_sync and outcome.load.writer in LINE_STYLES:
+                rate = 1 / outcome.per_message_s
+                style = "--" if is_sync and outcome.load.batch > 1 else LINE_STYLES[outcome.load.writer]
+                label = f"{outcome.load.writer}: {outcome.load.mode} ({figure_text(rate)})"
+                colour = "#b03030" if is_sync else REFERENCE_COLOUR
+                axes.vlines(rate, row - 0.5, row + len(own) - 0.5, colour, style, linewidth=1.3, label=label, zorder=3)
+                rates.append(rate)
+        row += len(own) + bool(own)
+    axes.set_yticks(list(labels), list(labels.values()), fontsize=8)
+    axes.set_ylim(-0.7, row - 1.3)
     axes.set_xscale("log")
-    axes.set_xlim(min(rates) / 2, max(rates) * 5)
+    axes.set_xlim(min(rates) / 2, max(rates) * 4)
+    axes.xaxis.set_major_formatter(_plain)
+    axes.set_xlabel("messages per second, logarithmic")
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.09), ncols=2)
 
 
-def _latencies(axes: Any, outcomes: Sequence[Outcome]) -> None:
-    drawn = [o for o in outcomes if o.load.writer not in REFERENCES and o.load.batch == 1 and o.stamped is not None]
+def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) -> None:
+    hidden = {name for name in REFERENCES if name != NOTHING}
+    drawn = [o for o in outcomes if o.load.writer not in hidden and o.load.batch == 1 and o.stamped is not None]
     drawn = [o for o in drawn if o.stamped is not None and len(o.stamped.latencies_ns)]
-    drawn.sort(key=lambda o: (o.load.writer != OWN, o.latency_ns(50)))
-    nines = NINES
+    drawn.sort(key=lambda o: (o.load.writer != OWN, o.load.sync, o.load.writer, o.load.threads))
     for outcome in drawn[:CURVES_MAX]:
         assert outcome.stamped is not None
         latencies_ns = outcome.stamped.latencies_ns
-        known = nines[nines <= 1 - 1 / len(latencies_ns)]  # no percentile beyond what so many calls can show
-        style = "-" if outcome.load.writer == OWN else "--"
+        known = NINES[1 - 1 / len(latencies_ns) >= NINES]  # no percentile beyond what so many calls can show
+        style = ":" if outcome.load.threads > 1 else "--" if outcome.load.sync else "-"
+        marker = "os^Dv"[min(outcome.load.threads.bit_length() // 2, 4)]
         label = f"{outcome.load.writer}: {outcome.load.mode}"
-        axes.plot(-np.log10(1 - known), np.quantile(latencies_ns, known) / 1e3, style, marker=".", label=label)
+        times_us = np.quantile(latencies_ns, known) / 1e3
+        colour = colours[outcome.load.writer]
+        axes.plot(-np.log10(1 - known), times_us, style, color=colour, marker=marker, markersize=4, label=label)
     axes.set_xticks(-np.log10(1 - NINES), [f"{100 * part:g} %" for part in NINES])
     most = max((len(o.stamped.latencies_ns) for o in drawn if o.stamped is not None), default=1000)
     axes.set_xlim(0.2, max(np.log10(most), 1.2))
     axes.set_xlabel("of the calls take no longer than")
-    axes.set_ylabel("µs")
+    axes.set_ylabel("µs, logarithmic")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(_plain)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if drawn:
-        axes.legend(fontsize=8, frameon=False)
+        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.09), ncols=2)
+
+
+def _plain(value: float, position: int | None = None) -> str:
+    """1,000 in place of a power of ten."""
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
