@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,6 +40,8 @@ log = logging.getLogger("flightlog.dispatch")
 
 STALLED = "stalled"
 """Among the log's obstacles: the file that has no room."""
+LOOK_AGAIN_S = 0.0002
+"""Between two looks whether another thread's dispatch has come far enough."""
 
 
 class SyncedQueues(NamedTuple):
@@ -90,11 +93,17 @@ class Dispatcher:
         Raises DiskFullError; the next call goes on from the same place. Raises DiskError and SyncFailedError, which
         poison the log: no more puts.
         """
-        if min(self.position, self.index_position) >= self._log.visible:
+        target = self._log.visible
+        while not self._is_dispatched(target) and self._lock.locked():
+            # Not in the lock's own queue: each of many readers would in turn hold it, and wait for the interpreter.
+            time.sleep(LOOK_AGAIN_S)
+        if self._is_dispatched(target):
             return
         with self._lock:
             if self._is_closed:
                 raise self._closed_error()
+            if self._is_dispatched(target):
+                return
             try:
                 self._dispatch_and_heal(self._log.visible)
             except (DiskFullError, TooManyFilesError) as e:
@@ -109,6 +118,9 @@ class Dispatcher:
             if self.is_stalled:
                 log.info("%s: there is room for queue entries and keys again", self._root, extra=self._facts())
             self._log.obstacles.pop(STALLED, None)
+
+    def _is_dispatched(self, target: int) -> bool:
+        return min(self.position, self.index_position) >= target
 
     def _closed_error(self) -> StoreClosedError:
         return StoreClosedError(f"{self._log.reader.folder.parent}: the store was closed; open it again")

@@ -38,12 +38,16 @@ class ReadAhead:
         self._reader = reader
         self._ahead_to = 0
         """Physical offset up to which the log is being fetched."""
+        self._look_at = 0
+        """Physical offset from which on to look again."""
 
     def look(self, units: Units) -> None:
         """These entries are read now, those behind them next."""
         stop = int(units["physical_offset"][-1]) + int(units["size"][-1])
-        if stop + READ_AHEAD_SIZE // 2 <= self._ahead_to:
+        if stop <= self._look_at <= stop + READ_AHEAD_SIZE:
             return
+        # Seldom: over so many entries numpy lets go of the interpreter, for which a reader among many waits long.
+        self._look_at = stop + READ_AHEAD_SIZE // 2
         first, size = int(units["physical_offset"][0]), int(units["size"].astype(np.int64).sum())
         if 0 <= first < stop < first + SPARSE * size:
             start = max(stop, min(self._ahead_to, stop + READ_AHEAD_SIZE))

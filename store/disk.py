@@ -20,6 +20,7 @@ from .allocate import allocate_blocks
 from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
 from .errors import DiskError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
 from .file_system import FileSystem, open_file_system
+from .read_ahead import read_ahead
 
 FILE_MODE = 0o644
 """Of every file that is made, less what the umask takes; folders are made with 0o777, less the same."""
@@ -80,7 +81,7 @@ class DiskFile(Protocol):
         """Reads will be few and scattered: read nothing ahead."""
 
     def will_read(self, position: int, size: int) -> None:
-        """These bytes will be read soon: begin to fetch them. Of too many at once a device fetches the first."""
+        """These bytes will be read soon: begin to fetch them, unless the last of them is in memory."""
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """All of `data`, or an error. Durable only after `sync`."""
@@ -212,8 +213,7 @@ class RealFile:
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def will_read(self, position: int, size: int) -> None:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, position, size, os.POSIX_FADV_WILLNEED)
+        read_ahead(self._descriptor, position, size)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         try:

@@ -48,7 +48,6 @@ WALK_END_TEXT = {
 BAD_CRC = "a body that differs from its CRC"
 BAD_CRC_PROPERTY = "a record that differs from its CRC property, or has none"
 FILE_IS_GONE = "no file any more"
-WILL_READ_STEP = 1 << 20
 NO_MESSAGE: tuple[None, bytes] = None, b""
 UNIT = struct.Struct(">qiq")
 OFFSET = struct.Struct("=q")
@@ -235,8 +234,7 @@ class LogReader:
             if not segment.is_mapped:
                 continue
             with suppress(DiskError, OSError):
-                for position in range(first, last, WILL_READ_STEP):
-                    segment.file.will_read(position, min(WILL_READ_STEP, last - position))
+                segment.file.will_read(first, last - first)
 
     def message_at(self, physical_offset: int) -> StoredMessage:
         """The message that starts at `physical_offset`. Raises CorruptRecordError if none does."""
