@@ -148,7 +148,11 @@ class Measures:
         results = self._measured(subject, names, size // record_size(KB))
         lines = []
         for figure in figures:
-            own = results[figure.own]
+            own = results.get(figure.own)
+            if own is None:
+                note = "needs pyarrow; pip install 'flightlog[arrow]'"
+                lines.append(Line(figure.group, figure.text, figure.bar, note=note))
+                continue
             rivals = [results[name].seconds for name in figure.rivals]
             best = [min(times) for times in zip(*rivals, strict=True)]
             values = tuple(rival_s / own_s for rival_s, own_s in zip(best, own.seconds, strict=True))
