@@ -41,6 +41,8 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  * put FOLDER FLUSH mapped|pool BODY_SIZE QUEUES BATCH THREADS CALLS FIRST_CALLS RATE LATENCIES|-
  *                                                the first calls come before the clock starts
  * open FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES    a store that is there; answers when everything is dispatched
+ * fill FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES BODY_SIZE QUEUES COUNT
+ * count QUEUES                                   messages in its queues
  * read QUEUES COUNT                              everything in it, decoded, so many messages a call
  * query KEYS LATENCIES|-                         key-00000000 and so on, in random order
  * close
@@ -91,6 +93,12 @@ public final class RocketmqBench {
             case "open":
                 opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
                 return "{}";
+            case "fill":
+                opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
+                opened.fill(Integer.parseInt(words[4]), Integer.parseInt(words[5]), Integer.parseInt(words[6]));
+                return "{}";
+            case "count":
+                return "{\"messages\": " + opened.count(Integer.parseInt(words[1])) + "}";
             case "read":
                 return opened.read(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
             case "query":
@@ -144,7 +152,22 @@ public final class RocketmqBench {
         }
     }
 
-    /** A store that was there before. */
+    private static MessageExtBrokerInner message(byte[] body, int number, int queues) {
+        MessageExtBrokerInner message = new MessageExtBrokerInner();
+        message.setTopic(TOPIC);
+        message.setBody(body);
+        message.setTags("tag");
+        message.setKeys(String.format("key-%08d", number));
+        message.setQueueId(number % queues);
+        message.setBornTimestamp(System.currentTimeMillis());
+        message.setBornHost(HOST);
+        message.setStoreHost(HOST);
+        message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
+        message.setTagsCode("tag".hashCode());
+        return message;
+    }
+
+    /** A store that stays open from one order to the next. */
     private static final class Opened {
         private final DefaultMessageStore store;
 
@@ -154,6 +177,25 @@ public final class RocketmqBench {
             config.setMappedFileSizeConsumeQueue(queueFileEntries * ConsumeQueue.CQ_STORE_UNIT_SIZE);
             store = start(folder, config);
             drain(store);
+        }
+
+        void fill(int bodySize, int queues, int count) throws Exception {
+            byte[] body = new byte[bodySize];
+            new Random(1).nextBytes(body);
+            for (int i = 0; i < count; i++) {
+                PutMessageResult result = store.putMessage(message(body, i, queues));
+                if (!result.isOk()) {
+                    throw new IllegalStateException(result.toString());
+                }
+            }
+        }
+
+        long count(int queues) throws Exception {
+            long messages = 0;
+            for (int queueId = 0; queueId < queues; queueId++) {
+                messages += store.getMaxOffsetInQueue(TOPIC, queueId) - store.getMinOffsetInQueue(TOPIC, queueId);
+            }
+            return messages;
         }
 
         String read(int queues, int count) throws Exception {
@@ -274,24 +316,9 @@ public final class RocketmqBench {
         private MessageExtBrokerInner[] make(int count) {
             MessageExtBrokerInner[] messages = new MessageExtBrokerInner[count];
             for (int i = 0; i < count; i++) {
-                messages[i] = batch == 1 ? single(i) : batched(i);
+                messages[i] = batch == 1 ? message(body, i, queues) : batched(i);
             }
             return messages;
-        }
-
-        private MessageExtBrokerInner single(int number) {
-            MessageExtBrokerInner message = new MessageExtBrokerInner();
-            message.setTopic(TOPIC);
-            message.setBody(body);
-            message.setTags("tag");
-            message.setKeys(String.format("key-%08d", number));
-            message.setQueueId(number % queues);
-            message.setBornTimestamp(System.currentTimeMillis());
-            message.setBornHost(HOST);
-            message.setStoreHost(HOST);
-            message.setPropertiesString(MessageDecoder.messageProperties2String(message.getProperties()));
-            message.setTagsCode("tag".hashCode());
-            return message;
         }
 
         private MessageExtBatch batched(int call) {

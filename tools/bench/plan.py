@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ...store import native
-from . import column_workloads, file_workloads, references, workloads
+from . import column_workloads, file_workloads, killed, references, workloads
 from .case import Case, Prepare
 from .file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
 from .references import FALLOCATED, MEMCPY, ZEROED
@@ -25,7 +25,7 @@ MEMORY_CASES: dict[str, tuple[Prepare, bool]] = {
     **({"read_batch": (column_workloads.read_batch, False)} if column_workloads.can_read_batches() else {}),
     "read, all fields": (workloads.read_fields, False),
     "query": (workloads.query, False),
-    "recover": (workloads.recover, True),
+    "recover": (killed.recover, True),
 }
 FILE_CASES: dict[str, tuple[Prepare, str]] = {
     READ_COLD: (file_workloads.read_cold, PLAIN_COLD),

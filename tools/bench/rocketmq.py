@@ -54,7 +54,7 @@ class RocketmqProcess:
     """The program, as a context; orders and answers are lines of JSON."""
 
     def __init__(self, jars: Path, folder: Path, warm_count: int) -> None:
-        self._folder = folder
+        self.jars, self._folder = jars, folder
         home = folder / "java-home"
         home.mkdir()
         opens = [
@@ -63,7 +63,8 @@ class RocketmqProcess:
         places = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{jars}/*"]
         command = ["java", *MEMORY, *opens, *places, str(PROGRAM)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._ask(f"warm {home / 'warm'} {warm_count}")
+        if warm_count:
+            self._ask(f"warm {home / 'warm'} {warm_count}")
 
     def run(self, place: Path, load: Load, calls: int, first_calls: int, *, stamps: bool) -> Round:
         """One round of a load, its first calls before the clock starts; latencies come in a file."""
@@ -93,6 +94,18 @@ class RocketmqProcess:
     def open(self, store: Path, settings: StoreSettings) -> None:
         """Return when it is recovered, and everything dispatched."""
         self._ask(f"open {store} {settings.segment_size} {settings.queue_file_entries}")
+
+    def fill(self, store: Path, settings: StoreSettings, body_size: int, count: int) -> None:
+        """Make a store of so many messages, and leave it open."""
+        self._ask(f"fill {store} {settings.segment_size} {settings.queue_file_entries} {body_size} {QUEUES} {count}")
+
+    def count(self) -> int:
+        """How many messages are in the queues of the open store."""
+        return self._ask(f"count {QUEUES}")["messages"]
+
+    def kill(self) -> None:
+        """As the machine would: whatever is open stays as it is."""
+        self._process.kill()
 
     def close(self) -> None:
         self._ask("close")

@@ -1,5 +1,5 @@
-"""What RocketMQ's own store does with the very files that this store's cases read, ask and recover: a copy, because
-RocketMQ writes to what it opens.
+"""What RocketMQ's own store does with the very files that this store's cases read and ask: a copy, because RocketMQ
+writes to what it opens. And how it recovers what a killed writer of its own left, see killed.py.
 
     RocketMQ read         every message of every queue, decoded, one a call or 32; it checks no CRC of a body
     RocketMQ query        a message by its key, decoded
@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from .case import Case, Prepare, Work
+from .killed import copied, recover_rocketmq
 from .rocketmq import RocketmqProcess
-from .workloads import ASYNC, copied, kept_store, killed_store, record_size
+from .workloads import ASYNC, kept_store, record_size
 
 BATCH = 32
 """Its own limit of messages a call."""
@@ -37,7 +38,7 @@ def rocketmq_cases(process: RocketmqProcess, subject_cases: Iterable[str], body_
         RIVALS["read"]: partial(_read, process, 1),
         RIVALS["read_batch"]: partial(_read, process, BATCH),
         RIVALS["query"]: partial(_query, process),
-        RIVALS["recover"]: partial(_recover, process),
+        RIVALS["recover"]: partial(recover_rocketmq, process),
     }
     size = record_size(body_size)
     names = dict.fromkeys(RIVALS[name] for name in subject_cases if name in RIVALS)
@@ -64,10 +65,3 @@ def _query(process: RocketmqProcess, folder: Path, body_size: int, count: int) -
             return process.query(count)
 
         yield work
-
-
-@contextmanager
-def _recover(process: RocketmqProcess, folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    with copied(killed_store(folder, body_size, count)) as store:
-        yield lambda: process.open(store, ASYNC)
-        process.close()

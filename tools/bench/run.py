@@ -33,7 +33,7 @@ SPARK_START_S = 20
 SUBJECTS = {
     "read": "Every message of a store, one by one and as Arrow batches.",
     "query": "Messages by their key, one at a time.",
-    "recover": "Opening a store whose writer was killed with everything unsynced.",
+    "recover": "Opening a store whose writer was killed right after its last put.",
     "verify": "Every byte of a store against itself, and against the seals of full segments.",
     "scan": "All columns of a store into Spark.",
 }

@@ -6,7 +6,6 @@
     read             every message of every queue, body copied and checked, from the page cache
     read, all fields the same with every field of each message looked at: properties, hosts, times, flags
     query            a message by its key, keys drawn at random, from the page cache
-    recover          open a store whose writer was killed before it had synced or dispatched anything
     put, sync        one message a call, each acknowledged after its own fdatasync, one thread
 
 Messages are made beforehand; opening and closing are not timed, unless they are the point.
@@ -14,12 +13,8 @@ Messages are made beforehand; opening and closing are not timed, unless they are
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -170,35 +165,6 @@ def query(folder: Path, body_size: int, count: int) -> Iterator[Work]:
         yield work
 
 
-@contextmanager
-def recover(folder: Path, body_size: int, count: int) -> Iterator[Work]:
-    opened_stores: list[MessageStore] = []
-    with copied(killed_store(folder, body_size, count)) as path:
-        try:
-            yield lambda: opened_stores.append(open_store(path, ASYNC))
-            for store in opened_stores:
-                if store.recovery_report.records_scanned != count:
-                    raise RuntimeError(f"recovered {store.recovery_report.records_scanned} records, expected {count}")
-        finally:
-            for store in opened_stores:
-                store.close()
-
-
-@contextmanager
-def copied(store: Path) -> Iterator[Path]:
-    """A copy beside a store, which is on the disk already and gone afterwards."""
-    path = store.with_name("copy")
-    shutil.copytree(store, path)
-    try:
-        for file in path.rglob("*"):
-            if file.is_file():  # else whoever opens it would wait for the disk to take the copy
-                with open(file, "rb") as opened:
-                    os.fsync(opened.fileno())
-        yield path
-    finally:
-        shutil.rmtree(path, ignore_errors=True)
-
-
 def kept_store(folder: Path, body_size: int, count: int) -> Path:
     """A closed store with these messages, made at the first call."""
     path = folder / f"read-{body_size}-{count}"
@@ -207,31 +173,3 @@ def kept_store(folder: Path, body_size: int, count: int) -> Path:
             for batch in _batches(make_messages(body_size, count)):
                 store.put_many(batch)
     return path
-
-
-def killed_store(folder: Path, body_size: int, count: int) -> Path:
-    """The same messages as their killed writer left them, made at the first call."""
-    path = folder / f"killed-{body_size}-{count}"
-    if path.exists():
-        return path
-    command = [sys.executable, "-P", "-m", __name__, str(path), str(body_size), str(count)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
-        assert writer.stdout is not None
-        told = writer.stdout.readline()
-        writer.send_signal(signal.SIGKILL)
-    if told != b"put\n":
-        raise RuntimeError(f"the writer that was to be killed said {told!r}")
-    return path
-
-
-def _put_and_wait_for_the_kill(path: Path, body_size: int, count: int) -> None:
-    store = open_store(path, ASYNC)
-    for batch in _batches(make_messages(body_size, count)):
-        store.put_many(batch)
-    print("put", flush=True)
-    sys.stdin.read()
-    store.close()
-
-
-if __name__ == "__main__":
-    _put_and_wait_for_the_kill(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
