@@ -18,7 +18,13 @@ from ..index.dispatch_rules import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.deleted_topics import DeletedTopics, read_deleted
 from ..store.disk import Disk, RealDisk
-from ..store.errors import ConfigFileError, CorruptRecordError, StoreClosedError, StoreNotFoundError
+from ..store.errors import (
+    ConfigFileError,
+    CorruptRecordError,
+    StoreChangingError,
+    StoreClosedError,
+    StoreNotFoundError,
+)
 from ..store.holds import Hold, Holds
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.log_reader import LogReader
@@ -76,6 +82,11 @@ class ReadOnlyStore(ReadableStore):
                 if not look:
                     raise
             self._reader.close()
+        else:
+            raise StoreChangingError(
+                f"{path}: a writer opened or closed this store, or a topic was deleted, during each of "
+                f"{MORE_LOOKS + 1} looks at it. Open the view again when its writer stays open, or is gone"
+            )
         self._hold.move(self._reader.min_offset)
         self.report.tell(path, log)
 

@@ -12,6 +12,7 @@ checkpoint names the record before them as the last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,13 +64,25 @@ class Survey:
     """Whether the walk was told where to end, because a writer that may be alive goes on behind."""
 
 
-def survey(reader: LogReader, evidence: Evidence, start: int, limit: int | None, *, for_writing: bool) -> Survey:
+Look = Callable[[Segment, bytes | memoryview, Rows], None]
+"""What is shown a piece of a segment and sound records that begin in it, in the order of the log."""
+
+
+def survey(
+    reader: LogReader,
+    evidence: Evidence,
+    start: int,
+    limit: int | None,
+    *,
+    for_writing: bool,
+    look: Look | None = None,
+) -> Survey:
     """Walk the log from `start`, a record's or a segment's first byte, checking every CRC.
 
-    `limit` is how far a live writer lets its readers see; None at rest. Raises CorruptLogError for a corrupt middle
-    when `for_writing`. Changes nothing.
+    `limit` is how far a live writer lets its readers see; None at rest. `look` is shown everything up to the first
+    problem. Raises CorruptLogError for a corrupt middle when `for_writing`. Changes nothing.
     """
-    found = _Surveyor(reader, evidence, start, limit, for_writing).run()
+    found = _Surveyor(reader, evidence, start, limit, for_writing, look).run()
     if found.end < evidence.durable_below and found.torn is None:
         path = reader.segments[-1].path if reader.segments else reader.folder
         if for_writing:
@@ -79,8 +92,16 @@ def survey(reader: LogReader, evidence: Evidence, start: int, limit: int | None,
 
 
 class _Surveyor:
-    def __init__(self, reader: LogReader, evidence: Evidence, start: int, limit: int | None, for_writing: bool) -> None:
-        self._reader, self._evidence, self._for_writing = reader, evidence, for_writing
+    def __init__(
+        self,
+        reader: LogReader,
+        evidence: Evidence,
+        start: int,
+        limit: int | None,
+        for_writing: bool,
+        look: Look | None,
+    ) -> None:
+        self._reader, self._evidence, self._for_writing, self._look = reader, evidence, for_writing, look
         self._limit = reader.files_end if limit is None else min(limit, reader.files_end)
         self._found = Survey(start, start, is_bounded=limit is not None)
         self._extent_start = start
@@ -102,6 +123,7 @@ class _Surveyor:
             if reason is None:
                 position = segment.base + stop
                 continue
+            self._look = None
             resumes_at = self._judge(segment, problem, reason)
             if resumes_at is None:
                 found.end = problem
@@ -130,6 +152,8 @@ class _Surveyor:
             if len(bad):
                 reason = BAD_CRC_PROPERTY if self._reader.check_crc_property else BAD_CRC
                 return int(rows["physical_offset"][bad[0]]), reason
+            if self._look is not None:
+                self._look(segment, piece, rows)
         if scan.end in GOES_ON:
             return 0, None
         return segment.base + scan.position, WALK_END_TEXT[scan.end]

@@ -6,6 +6,7 @@ writer only what it has made visible and dispatched is judged.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from ..index.consume_queue import ConsumeQueue
 from ..index.dispatch import QueueEntries, queue_entries
 from ..index.dispatch_rules import DispatchRules
-from ..index.listing import Listing, list_records
+from ..index.listing import list_records
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
 from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
 from ..store.checkpoint import CHECKPOINT_FILE
@@ -26,7 +27,8 @@ from ..store.frame import Rows
 from ..store.log_reader import LogReader
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
-from ..store.seal import broken_blocks, read_seal, seal_fits, seal_path
+from ..store.seal import BlockCrcs, read_seal, seal_fits, seal_path
+from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 from .findings import Finding, VerifyReport
 from .survey import Survey, survey
@@ -58,7 +60,31 @@ def verify_store(
         path, _, text = note.partition(": ")
         meaning, _, mend = text.partition(". ")  # as these errors are worded: what was found, then what to do
         add(Finding(Path(path), 0, meaning, mend or restore))
-    whole = survey(reader, evidence, reader.min_offset, known.end, for_writing=False)
+    seals = {segment.base: read_seal(disk, root, segment) for segment in reader.segments}
+    blocks: defaultdict[int, BlockCrcs] = defaultdict(BlockCrcs)
+
+    def begin(start: int, end: int) -> _QueueCheck:
+        batches = BatchCheck(disk, root, reader, table, rules, report)
+        keys = KeyCheck(disk, evidence, report, Survey(start, end))
+        return _QueueCheck(disk, root, reader, evidence, rules, report, batches, keys, end)
+
+    def look(segment: Segment, piece: bytes | memoryview, rows: Rows) -> None:
+        if seals[segment.base] is not None:
+            first = rows[0]
+            blocks[segment.base].feed(int(first["physical_offset"] - first["position"]) - segment.base, piece)
+        check.compare(piece, rows)
+
+    # One pass over a sound log at rest: every byte is read once, and used for all that is to be known of it.
+    check, extent = begin(reader.min_offset, known.end), (reader.min_offset, known.end)
+    is_one_pass = not known.is_bounded and check.dispatched == known.end and extent[0] < extent[1]
+    check.keys.begin_extent(extent[0])
+    whole = survey(reader, evidence, extent[0], known.end, for_writing=False, look=look if is_one_pass else None)
+    if is_one_pass and (whole.extents, whole.end, whole.damage, whole.torn) == ([extent], known.end, [], None):
+        check.keys.end_extent(known.end)
+    else:
+        report.queue_entries = 0
+        check = begin(whole.start, whole.end)
+        check.walk(whole)
     report.records, report.segments = whole.records, len(reader.segments)
     report.bytes_checked = whole.end - whole.start
     for damage in whole.damage:
@@ -68,37 +94,47 @@ def verify_store(
         keeps = "open the store for writing: the tail is kept in flightlog/cut-OFFSET and cut"
         add(Finding(torn.path, torn.physical_offset, f"torn tail: {torn.found}", keeps))
     for segment in reader.segments:
-        was_there = disk.exists(seal_path(root, segment.base))
-        seal = read_seal(disk, root, segment)
+        seal = seals[segment.base]
         if seal is None:
-            if was_there:
+            if disk.exists(seal_path(root, segment.base)):
                 mend = "delete it: a missing seal is only a missed shortcut"
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
             continue
         if not evidence.is_ours and not seal_fits(reader, segment, seal):
             continue  # another program has cut and filled this segment since; opening for writing removes the seal
         report.sealed_segments += 1
-        for position in broken_blocks(segment, seal):
+        for position in blocks[segment.base].broken_blocks(segment, seal):
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
-    check = _QueueCheck(disk, root, reader, evidence, rules, report)
     is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
     is_live = known.is_bounded or is_new or evidence.is_stale(disk)
-    keys = KeyCheck(disk, evidence, report, whole)
-    check.run(whole, BatchCheck(disk, root, reader, table, rules, report), keys, is_live=is_live)
-    keys.tell(is_live=is_live)
+    check.tell(whole, is_live=is_live)
     _check_small_files(root, evidence, known, report)
     _check_topics(disk, root, report)
     return report
 
 
 class _QueueCheck:
-    """Queues on disk against the log."""
+    """Queues and key index on disk against the log: it is shown the log, and then tells what it found."""
 
     def __init__(
-        self, disk: Disk, root: Path, reader: LogReader, evidence: Evidence, rules: DispatchRules, report: VerifyReport
+        self,
+        disk: Disk,
+        root: Path,
+        reader: LogReader,
+        evidence: Evidence,
+        rules: DispatchRules,
+        report: VerifyReport,
+        batches: BatchCheck,
+        keys: KeyCheck,
+        end: int,
     ) -> None:
-        self._reader, self._rules, self._report = reader, rules, report
-        self._evidence, self._folder = evidence, root / CONSUME_QUEUE_FOLDER
+        self._reader, self._rules, self._report, self._batches, self.keys = reader, rules, report, batches, keys
+        self._apart_topic, self._folder = rules.schedule_topic.encode(), root / CONSUME_QUEUE_FOLDER
+        self.dispatched = end
+        """Physical offset up to which the queues should be."""
+        progress = evidence.progress
+        if evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
+            self.dispatched = min(end, progress.dispatched)  # the writer may be alive and a little behind
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._ends: dict[QueueKey, int] = {}
         self._wrong: dict[QueueKey, tuple[int, int]] = {}
@@ -113,25 +149,33 @@ class _QueueCheck:
                 continue  # already a finding: the table could not read it either
             self._queues[key] = queue
 
-    def run(self, whole: Survey, batches: BatchCheck, keys: KeyCheck, *, is_live: bool) -> None:
-        """Walk the log once more: `keys` looks at what each of its records says of keys."""
-        dispatched = whole.end
-        progress = self._evidence.progress
-        if self._evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
-            dispatched = min(dispatched, progress.dispatched)  # the writer may be alive and a little behind
+    def walk(self, whole: Survey) -> None:
+        """Walk the log once more, what of it is not damaged."""
         for start, stop in whole.extents:
-            keys.begin_extent(start)
-            listed_stop = max(start, min(stop, dispatched))
-            for piece, rows, listing in self._listings(start, listed_stop):
-                for key, entries in queue_entries(piece, rows, self._rules, listing).items():
-                    if batches.is_batch_queue(key) or self._has_run(key, entries):
-                        continue
-                    self._compare(key, entries.indexes, entries.units)
-                keys.compare(listing.keys)
-            for _, _, listing in self._listings(listed_stop, stop):
-                keys.compare(listing.keys)
-            keys.end_extent(stop)
-        batches.run(whole, dispatched, is_live=is_live)
+            self.keys.begin_extent(start)
+            listed_stop = max(start, min(stop, self.dispatched))
+            for piece, rows in self._pieces(start, listed_stop):
+                self.compare(piece, rows)
+            for piece, rows in self._pieces(listed_stop, stop):
+                self.keys.compare(list_records(piece, rows, self._apart_topic).keys)
+            self.keys.end_extent(stop)
+
+    def _pieces(self, start: int, stop: int) -> Iterator[tuple[bytes | memoryview, Rows]]:
+        for segment, first, last in self._reader.segments_between(start, stop):
+            yield from self._reader.scan(segment, first, last, check_crc=False, mapped=False)
+
+    def compare(self, piece: bytes | memoryview, rows: Rows) -> None:
+        """These records are the next ones of the log; `keys` looks at what each of them says of keys."""
+        listing = list_records(piece, rows, self._apart_topic)
+        for key, entries in queue_entries(piece, rows, self._rules, listing).items():
+            if self._batches.is_batch_queue(key) or self._has_run(key, entries):
+                continue
+            self._compare(key, entries.indexes, entries.units)
+        self.keys.compare(listing.keys)
+
+    def tell(self, whole: Survey, *, is_live: bool) -> None:
+        """Report what was found."""
+        self._batches.run(whole, self.dispatched, is_live=is_live)
         for key, (first, wrong) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
             lags = queue is None or first >= queue.end
@@ -141,13 +185,8 @@ class _QueueCheck:
         for key, queue in self._queues.items():
             if is_live:  # what the writer has added since the view was opened is not judged
                 queue.end = queue.first_at_or_after(whole.end)
-            self._check_end(key, queue, whole, dispatched)
-
-    def _listings(self, start: int, stop: int) -> Iterator[tuple[bytes | memoryview, Rows, Listing]]:
-        apart_topic = self._rules.schedule_topic.encode()
-        for segment, first, last in self._reader.segments_between(start, stop):
-            for piece, rows in self._reader.scan(segment, first, last, check_crc=False, mapped=False):
-                yield piece, rows, list_records(piece, rows, apart_topic)
+            self._check_end(key, queue, whole)
+        self.keys.tell(is_live=is_live)
 
     def _has_run(self, key: QueueKey, entries: QueueEntries) -> bool:
         """Whether these follow one another, and stand in the queue: a first look, which most pass."""
@@ -182,7 +221,7 @@ class _QueueCheck:
             before = self._wrong.get(key)
             self._wrong[key] = (before[0], before[1] + len(wrong)) if before else (int(wrong[0]), len(wrong))
 
-    def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: Survey, dispatched: int) -> None:
+    def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: Survey) -> None:
         end = self._ends.get(key)
         if filler := queue.filler_count():
             self._report.oddities.append(
@@ -198,7 +237,7 @@ class _QueueCheck:
             if len(holes):
                 first = queue.min_index + int(holes[0])
                 self._add(key, first, f"{len(holes)} entries without a record among real ones", REMAKE)
-        if dispatched < whole.end:
+        if self.dispatched < whole.end:
             return
         if end is None:
             end = queue.first_at_or_after(self._reader.min_offset)

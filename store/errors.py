@@ -341,6 +341,10 @@ class TooManyFilesError(DiskError):
         self.path = path
 
 
+class StoreChangingError(FlightlogError):
+    """Each look at a store was overtaken by a writer that opened or closed it, or by a deleted topic. Try again."""
+
+
 class IndexFileGoneError(DiskError):
     """A key index file that should be there is not. The store makes its index anew from the log and goes on."""
 

@@ -142,10 +142,7 @@ def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
 
 def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
     """Read a full segment and describe it; None if it does not end in a filler as a full segment does."""
-    crcs = [
-        crc32c(segment.read(position, min(BLOCK_SIZE, segment.size - position)))
-        for position in range(0, segment.size, BLOCK_SIZE)
-    ]
+    crcs = [BlockCrcs().crc_of(segment, i) for i in range(-(-segment.size // BLOCK_SIZE))]
     topics: Counter[bytes] = Counter()
     boundaries: list[int] = []
     records = first = last = 0
@@ -235,10 +232,40 @@ def write_seal(disk: Disk, root: Path, seal: Seal) -> None:
     disk.sync_folder(path.parent)
 
 
+class BlockCrcs:
+    """CRC32C of a segment's blocks, of its bytes as they come by: who reads them anyway need not read them twice."""
+
+    def __init__(self) -> None:
+        self._crcs: list[int] = []
+        self._position = self._crc = 0
+
+    def feed(self, position: int, piece: bytes | memoryview) -> None:
+        """The bytes from `position` on come next; those of them that came before count once."""
+        assert position <= self._position
+        view = memoryview(piece)[self._position - position :]
+        while len(view):
+            part = view[: BLOCK_SIZE - self._position % BLOCK_SIZE]
+            self._crc = crc32c(part, self._crc)
+            self._position += len(part)
+            if self._position % BLOCK_SIZE == 0:
+                self._crcs.append(self._crc)
+                self._crc = 0
+            view = view[len(part) :]
+
+    def broken_blocks(self, segment: Segment, seal: Seal) -> list[int]:
+        """Positions of the blocks whose bytes are not those that were sealed; what has not come by is read."""
+        return [i * BLOCK_SIZE for i, crc in enumerate(seal.block_crcs) if self.crc_of(segment, i) != crc]
+
+    def crc_of(self, segment: Segment, i: int) -> int:
+        """The CRC of block `i`."""
+        if i < len(self._crcs):
+            return self._crcs[i]
+        start, stop, crc = i * BLOCK_SIZE, min((i + 1) * BLOCK_SIZE, segment.size), 0
+        if start < self._position:
+            start, crc = self._position, self._crc
+        return crc32c(segment.read(start, stop - start), crc)
+
+
 def broken_blocks(segment: Segment, seal: Seal) -> list[int]:
     """Positions of the blocks whose bytes are not those that were sealed."""
-    return [
-        i * BLOCK_SIZE
-        for i, crc in enumerate(seal.block_crcs)
-        if crc32c(segment.read(i * BLOCK_SIZE, min(BLOCK_SIZE, segment.size - i * BLOCK_SIZE))) != crc
-    ]
+    return BlockCrcs().broken_blocks(segment, seal)

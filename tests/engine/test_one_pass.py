@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import flightlog
-from flightlog import Message
+from flightlog import Message, StoreSettings
 from flightlog.engine import key_scan
 from flightlog.engine.key_scan import KeptKeys, keys_between
+from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -96,3 +97,18 @@ def test_a_recovery_puts_the_keys_of_what_no_queue_had(
         with flightlog.open(killed, keyed.settings()) as store:
             keyed.check(store, COUNT)
         assert assert_clean(killed).index_entries == keyed.key_count(COUNT)
+
+
+def test_verify_reads_a_sound_log_once(tmp_path: Path, assert_clean: AssertClean) -> None:
+    """Its seals, its records, and what queues and index should say: one pass."""
+    path, settings = tmp_path / "store", StoreSettings.small()
+    with flightlog.open(path, settings) as store:
+        for i in range(40):
+            store.put(Message("t", bytes(100_000), keys=f"key-{i}", queue_id=i % 3))
+    disk = CountingDisk()
+    with flightlog.open_read_only(path, disk=disk) as view:
+        before, log_size = disk.read_size, view.end_physical_offset
+        report = view.verify()
+        assert report.is_clean and report.sealed_segments >= 3
+        assert (report.records, report.queue_entries, report.index_entries) == (40, 40, 40)
+        assert log_size <= disk.read_size - before < 1.25 * log_size

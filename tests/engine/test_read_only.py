@@ -14,9 +14,10 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, GetStatus, Message, StoreSettings
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine import read_only
+from flightlog.engine.evidence import Evidence, LastWriter
 from flightlog.store.disk import RealDisk
-from flightlog.store.errors import CorruptRecordError, StoreClosedError, StoreNotFoundError
+from flightlog.store.errors import CorruptRecordError, StoreChangingError, StoreClosedError, StoreNotFoundError
 from flightlog.store.progress import read_progress
 
 if TYPE_CHECKING:
@@ -301,3 +302,27 @@ def test_a_record_without_structure_is_passed(with_queues: bool, damaged: Path) 
         findings = [f.offset for f in view.verify().findings if f.path.parent.name == "commitlog"]
         # The second one follows the first one at once: no intact record lies between them, so they are one damage.
         assert {v.physical_offset for v in (victims[0], *victims[2:])} <= set(findings)
+
+
+def test_a_store_that_never_stands_still_is_an_error_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    """It went on with a view whose files were closed."""
+    with flightlog.open(tmp_path / "store", SETTINGS) as store:
+        store.put(Message("t", b"x"))
+    looks = 0
+
+    def is_stale(self: Evidence, disk: object) -> bool:
+        nonlocal looks
+        looks += 1
+        return looks <= still_after
+
+    monkeypatch.setattr(Evidence, "is_stale", is_stale)
+    still_after = read_only.MORE_LOOKS + 1
+    with pytest.raises(StoreChangingError, match=f"during each of {still_after} looks"):
+        flightlog.open_read_only(tmp_path / "store")
+    looks, still_after = 0, read_only.MORE_LOOKS
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        assert [message.body for message in view.read("t")] == [b"x"]
+    monkeypatch.undo()
+    assert_clean(tmp_path / "store")

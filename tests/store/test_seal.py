@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import random
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from flightlog.store.errors import DiskError
 from flightlog.store.log_files import list_log_files
 from flightlog.store.log_reader import LogReader
 from flightlog.store.seal import (
+    BlockCrcs,
     Seal,
     broken_blocks,
     decode_seal,
@@ -31,6 +33,7 @@ from flightlog.store.seal import (
     seal_path,
     write_seal,
 )
+from flightlog.store.segment import Segment
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TOPIC = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -134,6 +137,41 @@ def test_every_byte_is_covered(position: int, rollover: LogReader, tmp_path: Pat
     changed = LogReader(disk, list_log_files(disk, tmp_path / "commitlog"))
     assert broken_blocks(changed.segments[3], seal) == [0]
     assert broken_blocks(changed.segments[4], seal) == [0]
+
+
+@pytest.mark.parametrize("piece_size", [1, 700, 4096, 65_536])
+@pytest.mark.parametrize("stop", [0, 4096, 5000, 65_536])
+def test_bytes_that_came_by_are_not_read_again(piece_size: int, stop: int, rollover: LogReader) -> None:
+    """Pieces may say again what came before; what did not come by is read, and a changed byte is found in either."""
+    segment = rollover.segments[3]
+    seal = make_seal(rollover, segment)
+    assert seal is not None
+    raw = segment.read(0, segment.size)
+    for changed in (None, 0, stop - 1):
+        seen = bytearray(raw)
+        if changed is not None:
+            seen[changed] ^= 1
+        blocks = BlockCrcs()
+        for position in range(0, stop, piece_size):
+            first = max(position - 100, 0)
+            blocks.feed(first, memoryview(seen)[first : min(position + piece_size, stop)])
+        is_found = changed is not None and 0 <= changed < stop
+        assert blocks.broken_blocks(segment, seal) == ([0] if is_found else []), changed
+
+
+def test_blocks_whose_ends_lie_within_pieces(tmp_path: Path) -> None:
+    raw = random.Random(1).randbytes((2 << 20) + 12_345)
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(raw)
+    segment = Segment(RealDisk(), path, 0, len(raw))
+    crcs = [crc32c(raw[start : start + (1 << 20)]) for start in range(0, len(raw), 1 << 20)]
+    for piece_size in (333_333, 1 << 20, len(raw)):
+        for stop in (0, 1 << 20, (1 << 20) + 5, len(raw)):
+            blocks = BlockCrcs()
+            for position in range(0, stop, piece_size):
+                blocks.feed(position, raw[position : min(position + piece_size, stop)])
+            assert [blocks.crc_of(segment, i) for i in range(3)] == crcs, (piece_size, stop)
+    segment.close()
 
 
 def test_a_seal_belongs_to_one_segment(rollover: LogReader, tmp_path: Path) -> None:
