@@ -6,7 +6,8 @@
     4   survey           find the log's end; a corrupt middle is refused before anything is changed
     5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
-    7   sync the log     a killed writer's records may be in the page cache alone; then the topics are written that have
+    7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
+                         are, between 4 and 5, and the disk takes them meanwhile; then the topics are written that have
                          more queues than their file says: who dies between 8 and 9 is taken for RocketMQ by the next
                          open, which then believes that file
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get
@@ -22,6 +23,7 @@ import logging
 import os
 import secrets
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from ..index.index_file import IndexState
@@ -60,6 +62,7 @@ from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence, refuse_links
 from .key_recovery import open_index, recover_keys
 from .key_scan import KeptKeys
+from .log_sync import LogSync
 from .recovery import RecoveryReport, recover_queues
 from .topics import TopicTable
 
@@ -67,9 +70,6 @@ log = logging.getLogger("flightlog.recovery")
 
 MAX_CLOCK_LEAD_MS = 3_600_000
 """Store times may run ahead of the clock by this much: beyond it, something is wrong with one of them."""
-
-WRITE_SIZE = 4 << 20
-"""Bytes of the log that are written again at once."""
 
 KNOWN_NAMES = frozenset(
     {
@@ -158,10 +158,14 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     index = open_index(disk, path, settings, clock)
     topics = TopicTable(disk, path, settings, clock)
     reader = LogReader(disk, files, check_crc_property=settings.check_crc_property)
+    log_sync = LogSync(disk, reader)
     try:
         keys = KeptKeys()
         found, report = recover_queues(
-            reader, table, evidence, rules, None, for_writing=True, keys=None if index is None else keys
+            *(reader, table, evidence, rules, None),
+            for_writing=True,
+            keys=None if index is None else keys,
+            at_end=partial(log_sync.write_again, evidence.durable_below) if evidence.is_ours else None,
         )
         deleted.settle(reader.min_offset, found.end)
         topics.load(
@@ -186,11 +190,11 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         table.sync(table.unsynced.take())
         if index is not None:
             recover_keys(reader, index, evidence, report, keys)
-        durable = min(evidence.durable_below, found.end)
-        _sync_log(disk, reader, folders, durable, found.end, writes_again=evidence.is_ours)
+        log_sync.sync(min(evidence.durable_below, found.end), found.end, folders)
         kept = {segment.base: segment.path.parent for segment in reader.segments}
         files = replace(files, bases=list(kept), found_in=kept)
     finally:
+        log_sync.close()
         reader.close()
     topics.save()
     report.tell(path, log)
@@ -266,23 +270,6 @@ def _adopt_extension_file_size(path: Path, disk: Disk, settings: StoreSettings) 
     if found is not None and wanted is not None and wanted != found:
         raise GeometryMismatchError(path, "queue_extension_file_size", wanted, found)
     return found or wanted or DEFAULT_EXTENSION_FILE_SIZE
-
-
-def _sync_log(disk: Disk, reader: LogReader, folders: LogFolders, start: int, end: int, *, writes_again: bool) -> None:
-    """Make [start, end) durable. `writes_again`, where `start` is what is known to be so: after a failed sync Linux
-    takes the pages for clean, and the next sync succeeds without having written them."""
-    # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew it.
-    for segment, first, last in reader.segments_between(start, end + 1):
-        file = disk.open(segment.path, writable=True)
-        try:
-            for position in range(first, min(last, end - segment.base) if writes_again else 0, WRITE_SIZE):
-                size = min(WRITE_SIZE, last - position, end - segment.base - position)
-                file.write(position, file.read(position, size))
-            file.sync()
-        finally:
-            file.close()
-    for folder in folders.writable:
-        disk.sync_folder(folder)
 
 
 def _write_abort(disk: Disk, path: Path, epoch: int) -> None:

@@ -106,9 +106,10 @@ def recover_queues(
     *,
     for_writing: bool,
     keys: KeptKeys | None = None,
+    at_end: Callable[[int], None] | None = None,
 ) -> tuple[Survey, RecoveryReport]:
     """Find the log's end and bring the queues up to it, on disk or in memory as the table is made. `keys` gets the keys
-    of the records that are looked at for that.
+    of the records that are looked at for that; `at_end` is told the end as soon as it is known.
 
     Raises CorruptLogError, before anything is changed, if a corrupt middle stands in a writer's way.
     """
@@ -116,6 +117,9 @@ def recover_queues(
     first_missed: int | None = None
     while True:
         found = survey(reader, evidence, start, limit, for_writing=for_writing)
+        if at_end is not None:
+            at_end(found.end)
+            at_end = None  # however far back the survey must begin once more, the log ends there
         count = DispatchCount(reader.min_offset)
         if keys is not None:
             keys.begin(start)

@@ -18,9 +18,9 @@ from typing import NamedTuple, Protocol
 
 from .allocate import allocate_blocks
 from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
+from .disk_hints import HintedFile
 from .errors import DiskError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
 from .file_system import FileSystem, open_file_system
-from .read_ahead import read_ahead
 
 FILE_MODE = 0o644
 """Of every file that is made, less what the umask takes; folders are made with 0o777, less the same."""
@@ -82,6 +82,9 @@ class DiskFile(Protocol):
 
     def will_read(self, position: int, size: int) -> None:
         """These bytes will be read soon: begin to fetch them, unless the last of them is in memory."""
+
+    def will_sync(self, position: int, size: int) -> None:
+        """These bytes are written, and will be synced soon: have the disk begin to take them."""
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         """All of `data`, or an error. Durable only after `sync`."""
@@ -152,10 +155,8 @@ class Disk(Protocol):
         """Bytes of disk that the file really occupies."""
 
 
-class RealFile:
+class RealFile(HintedFile):
     """A file on a local file system."""
-
-    _descriptor = -1
 
     def __init__(self, path: Path, descriptor: int, writable: bool) -> None:
         self.path = path
@@ -207,13 +208,6 @@ class RealFile:
             if e.errno in (errno.ENXIO, errno.EINVAL):
                 return size
             raise DiskError(f"{self.path}: looking for a hole at {position}: {e.strerror}") from e
-
-    def will_poke(self) -> None:
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-
-    def will_read(self, position: int, size: int) -> None:
-        read_ahead(self._descriptor, position, size)
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         try:

@@ -9,6 +9,7 @@ import pytest
 
 from flightlog.engine import boot, cutting
 from flightlog.engine.evidence import Evidence
+from flightlog.engine.log_sync import LogSync
 from flightlog.engine.upkeep import Upkeep
 from flightlog.store.commit_log import CommitLog
 from flightlog.store.errors import SyncFailedError
@@ -277,25 +278,21 @@ def cuts_below_the_durable_mark(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_sync_what_recovery_found(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(boot, "_sync_log", lambda *arguments, writes_again: None)
+    patch.setattr(LogSync, "sync", lambda *arguments: None)
 
 
 def does_not_sync_the_folder_of_segments_that_it_found(patch: pytest.MonkeyPatch) -> None:
-    real = boot._sync_log
+    real = LogSync.sync
 
-    def spoilt(disk: Any, *arguments: Any, **how: Any) -> None:
-        real(Lax(disk, "sync_folder"), *arguments, **how)
+    def spoilt(self: LogSync, *arguments: Any) -> None:
+        self._disk = Lax(self._disk, "sync_folder")
+        real(self, *arguments)
 
-    patch.setattr(boot, "_sync_log", spoilt)
+    patch.setattr(LogSync, "sync", spoilt)
 
 
 def does_not_write_again_what_a_failed_sync_left(patch: pytest.MonkeyPatch) -> None:
-    real = boot._sync_log
-
-    def spoilt(*arguments: Any, writes_again: bool) -> None:
-        real(*arguments, writes_again=False)
-
-    patch.setattr(boot, "_sync_log", spoilt)
+    patch.setattr(LogSync, "write_again", lambda *arguments: None)
 
 
 LOST = r"BrokenPromiseError: \d+ of \d+ messages that had to be there are lost"

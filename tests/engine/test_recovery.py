@@ -8,6 +8,7 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -219,3 +220,31 @@ def test_the_page_never_promises_queues_beyond_the_durable_log(
             assert progress is not None
             assert progress.queues_flushed <= progress.flushed
     assert_clean(tmp_path)
+
+
+def test_the_disk_takes_the_log_while_queues_are_brought_up(
+    killed: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
+    """What may be in the page cache alone is written once more before the first queue entry, synced after the last."""
+    done: list[tuple[str, str]] = []
+    opened: list[Path] = []
+
+    class Watching(support("disks").FaultyDisk):  # type: ignore[misc]
+        def meet(self, operation: str, path: Path) -> None:
+            super().meet(operation, path)
+            done.append((operation, str(path.relative_to(killed)).partition(os.sep)[0]))
+
+        def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+            if writable and path.parent.name == "commitlog" and ("write", "consumequeue") not in done:
+                opened.append(path)
+            file: RealFile = super().open(path, writable=writable, create=create)
+            return file
+
+    with flightlog.open(killed, disk=Watching()) as store:
+        assert store.recovery_report.entries_dispatched
+        abort = done.index(("write", "abort"))
+        log, queues = ("write", "commitlog"), ("write", "consumequeue")
+        assert done.index(log) < done.index(queues) < done[:abort].index(("sync", "commitlog"))
+        assert log not in done[done.index(queues) : abort]
+    assert opened and len(opened) == len(set(opened))
+    assert_clean(killed)

@@ -129,6 +129,9 @@ class MemoryFile:
     def will_read(self, position: int, size: int) -> None:
         pass
 
+    def will_sync(self, position: int, size: int) -> None:
+        pass
+
     def write(self, position: int, data: bytes | memoryview) -> None:
         assert self._writable
         self._disk.write(self.path, self._inode, position, data)

@@ -1,0 +1,58 @@
+"""Making durable what the last writer left of the log in the page cache, before anything is built on it.
+
+The disk takes the longest of all that an open after a kill waits for. So it begins as soon as the end of the log is
+known, and is waited for when queues and keys have been brought up to that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..store.disk import Disk, DiskFile
+from ..store.log_files import LogFolders
+from ..store.log_reader import LogReader
+
+WRITE_SIZE = 4 << 20
+"""Bytes of the log that are written again at once."""
+
+
+class LogSync:
+    """One for one open; `close` gives its files back.
+
+    A file stays open from the write to the sync: it is told then of a write that failed in between.
+    """
+
+    def __init__(self, disk: Disk, reader: LogReader) -> None:
+        self._disk, self._reader = disk, reader
+        self._files: dict[Path, DiskFile] = {}
+
+    def write_again(self, start: int, end: int) -> None:
+        """Write [start, end) as it is, and have the disk begin to take it; below `start` all is known to be durable.
+        After a failed sync Linux takes the pages for clean, and the next sync succeeds without having written them.
+        """
+        for segment, first, last in self._reader.segments_between(start, end) if start < end else ():
+            file = self._opened(segment.path)
+            for position in range(first, last, WRITE_SIZE):
+                size = min(WRITE_SIZE, last - position)
+                file.write(position, file.read(position, size))
+                file.will_sync(position, size)
+
+    def sync(self, start: int, end: int, folders: LogFolders) -> None:
+        """Return once [start, end) is durable. Raises SyncFailedError."""
+        # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew
+        # it.
+        for segment, _, _ in self._reader.segments_between(start, end + 1):
+            self._opened(segment.path).sync()
+        for folder in folders.writable:
+            self._disk.sync_folder(folder)
+
+    def _opened(self, path: Path) -> DiskFile:
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = self._disk.open(path, writable=True)
+        return file
+
+    def close(self) -> None:
+        """Let go of every file."""
+        while self._files:
+            self._files.popitem()[1].close()
