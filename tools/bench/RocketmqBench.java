@@ -42,7 +42,6 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
  *                                                the first calls come before the clock starts
  * open FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES    a store that is there; answers when everything is dispatched
  * fill FOLDER SEGMENT_SIZE QUEUE_FILE_ENTRIES BODY_SIZE QUEUES COUNT
- * count QUEUES                                   messages in its queues
  * read QUEUES COUNT                              everything in it, decoded, so many messages a call
  * query KEYS LATENCIES|-                         key-00000000 and so on, in random order
  * close
@@ -97,8 +96,6 @@ public final class RocketmqBench {
                 opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
                 opened.fill(Integer.parseInt(words[4]), Integer.parseInt(words[5]), Integer.parseInt(words[6]));
                 return "{}";
-            case "count":
-                return "{\"messages\": " + opened.count(Integer.parseInt(words[1])) + "}";
             case "read":
                 return opened.read(Integer.parseInt(words[1]), Integer.parseInt(words[2]));
             case "query":
@@ -188,14 +185,6 @@ public final class RocketmqBench {
                     throw new IllegalStateException(result.toString());
                 }
             }
-        }
-
-        long count(int queues) throws Exception {
-            long messages = 0;
-            for (int queueId = 0; queueId < queues; queueId++) {
-                messages += store.getMaxOffsetInQueue(TOPIC, queueId) - store.getMinOffsetInQueue(TOPIC, queueId);
-            }
-            return messages;
         }
 
         String read(int queues, int count) throws Exception {

@@ -25,6 +25,8 @@ from .rocketmq import RocketmqProcess
 from .workloads import BATCH, QUEUES, SEED, SEGMENT_SIZE, TOPIC, record_size
 
 COPIED_SIZE = 4 << 20
+READ_COUNT = 32
+"""Messages a call: RocketMQ's own limit."""
 
 
 def settings_of(body_size: int, count: int) -> StoreSettings:
@@ -57,7 +59,7 @@ def recover_rocketmq(process: RocketmqProcess, folder: Path, body_size: int, cou
     settings = settings_of(body_size, count)
     with copied(_killed_rocketmq(process, folder, body_size, count)) as store:
         yield lambda: process.open(store, settings)
-        found = process.count()
+        found = process.read(READ_COUNT)
         if found != count:
             raise RuntimeError(f"RocketMQ recovered {found} messages, expected {count}")
         process.close()

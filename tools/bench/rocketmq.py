@@ -99,10 +99,6 @@ class RocketmqProcess:
         """Make a store of so many messages, and leave it open."""
         self._ask(f"fill {store} {settings.segment_size} {settings.queue_file_entries} {body_size} {QUEUES} {count}")
 
-    def count(self) -> int:
-        """How many messages are in the queues of the open store."""
-        return self._ask(f"count {QUEUES}")["messages"]
-
     def kill(self) -> None:
         """As the machine would: whatever is open stays as it is."""
         self._process.kill()
