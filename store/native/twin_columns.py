@@ -5,6 +5,8 @@ Columns are copied before they are checked, so what was checked is what is used.
 
 from __future__ import annotations
 
+import zlib
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,9 +14,17 @@ from numpy.typing import DTypeLike, NDArray
 
 from ..frame import FRAME_DTYPE, WalkEnd
 from .twin_arguments import integer, readable, writable
-from .twin_bulk import walk_places_bulk
-from .twin_encode import BORN_HOST_V6, FIXED, HOST_BITS, PROPERTIES_MAX_SIZE, RECORD_MAX_SIZE, TOPIC_MAX_SIZE
-from .twin_encode import encode_record as encode_one
+from .twin_bulk import AFTER_SIZE_FIELDS, AFTER_STORE_HOST_FIELDS, walk_places_bulk
+from .twin_encode import (
+    BORN_HOST_V6,
+    FIXED,
+    HOST_BITS,
+    PACK_PROPERTIES_SIZE,
+    PACK_TOPIC_SIZE,
+    PROPERTIES_MAX_SIZE,
+    RECORD_MAX_SIZE,
+    TOPIC_MAX_SIZE,
+)
 from .twin_frame import HEAD, examine
 
 if TYPE_CHECKING:
@@ -149,19 +159,53 @@ def encode_columns(
     if any(share(place, view) for view in (*shared, *numbers32, *numbers64, *body_parts, *properties_parts)):
         raise ValueError("a column shares memory with where the records are going to stand")
 
-    raw_born_host, raw_store_host, raw_topic = (bytes(view) for view in shared)
-    at = 0
-    for queue_id, flag, queue_offset, born_ms, i, j, k, n in zip(
-        *(each.tolist() for each in (queues, marks, offsets, born)),
-        *(each.tolist() for each in (first, first + length, properties_first, properties_first + properties_length)),
-        strict=True,
-    ):
-        at += encode_one(
-            *(place, at, magic, queue_id, flag, queue_offset, physical_offset + at, sys_flag, born_ms),
-            *(raw_born_host, store_timestamp_ms, raw_store_host, 0, 0),
-            *(bytes(body_data[i:j]), raw_topic, bytes(properties_data[k:n])),
-        )
+    born_host_raw, store_host_raw, topic_raw = (bytes(view) for view in shared)
+    found = _slices(body_data, first, length)
+    texts = _slices(properties_data, properties_first, properties_length)
+    fixed = np.zeros(len(record_sizes), _before_body(len(born_host_raw), len(store_host_raw)))
+    fixed["size"], fixed["magic"], fixed["sys_flag"] = record_sizes, magic, sys_flag
+    fixed["body_crc"] = np.fromiter(map(zlib.crc32, found), np.uint32, len(found)) & 0x7FFFFFFF
+    fixed["queue_id"], fixed["flag"], fixed["queue_offset"] = queues, marks, offsets
+    starts = np.cumsum(record_sizes) - record_sizes
+    fixed["physical_offset"] = physical_offset + starts
+    fixed["born_timestamp_ms"], fixed["store_timestamp_ms"] = born, store_timestamp_ms
+    fixed["born_host"], fixed["store_host"] = np.void(born_host_raw), np.void(store_host_raw)
+    fixed["body_size"] = length
+    _write(place, starts, fixed, found, PACK_TOPIC_SIZE[magic](len(topic_raw)) + topic_raw if found else b"", texts)
     return size
+
+
+def _slices(data: memoryview, starts: Integers, sizes: Integers) -> list[bytes]:
+    return [bytes(data[i:j]) for i, j in zip(starts.tolist(), (starts + sizes).tolist(), strict=True)]
+
+
+@lru_cache(maxsize=4)
+def _before_body(born_host_size: int, store_host_size: int) -> np.dtype[Any]:
+    """A record up to its body."""
+    born_host = ("born_host", f"V{born_host_size}"), ("store_timestamp_ms", ">i8")
+    store_host = ("store_host", f"V{store_host_size}")
+    return np.dtype([("size", ">i4"), *AFTER_SIZE_FIELDS, *born_host, store_host, *AFTER_STORE_HOST_FIELDS])
+
+
+def _write(
+    place: memoryview, starts: Integers, fixed: NDArray[Any], bodies: list[bytes], topic: bytes, texts: list[bytes]
+) -> None:
+    """Write records one behind the other; their first bytes last and in order, so that none looks like one before all
+    of it and all before it are there."""
+    if not bodies:
+        return
+    width = fixed.dtype.itemsize
+    table = fixed.view(np.uint8).reshape(len(fixed), width)
+    heads = table[:, : HEAD.size].copy().view(f"V{HEAD.size}").ravel()
+    table[:, : HEAD.size] = 0
+    raw = table.tobytes()
+    behind_body = {size: topic + PACK_PROPERTIES_SIZE(size) for size in {len(text) for text in texts}}
+    parts: list[bytes] = []
+    for at, body, text in zip(range(0, len(raw), width), bodies, texts, strict=True):
+        parts += raw[at : at + width], body, behind_body[len(text)], text
+    place[:] = b"".join(parts)
+    windows: NDArray[Any] = np.ndarray(len(place) - HEAD.size + 1, heads.dtype, place, strides=(1,))
+    windows[starts] = heads
 
 
 def _record_sizes(
