@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import dataclasses
 import json
 import os
@@ -19,7 +20,7 @@ from flightlog.tools.bench.case import Case
 from flightlog.tools.bench.machine import file_system, this_machine
 from flightlog.tools.bench.plan import BODY_SIZES, MEMORY_CASES, SYNC_PUT, make_cases
 from flightlog.tools.bench.references import FALLOCATED, MEMCPY, ZEROED
-from flightlog.tools.bench.report import find_reference
+from flightlog.tools.bench.report import COLUMNS, find_reference
 from flightlog.tools.bench.runner import Result
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ def test_wrong_calls(cli: Cli, tmp_path: Path) -> None:
         ("--rounds", "0"),
         ("--folder", tmp_path / "missing"),
         ("--messages", "0", "read"),
+        ("--csv", "/no/folder/query.csv", "query"),
         ("--versus", "sqlite3", "query"),
         ("--versus", "rocketmq", "recover"),
         ("--versus", f"rocketmq={tmp_path}", "recover"),
@@ -112,6 +114,20 @@ def test_wrong_calls(cli: Cli, tmp_path: Path) -> None:
         assert (finished.code, finished.out) == (2, "")
         [line] = finished.err.splitlines()
         assert line.startswith(f"flightlog: {option}")
+
+
+def test_a_subject_is_kept_in_files(cli: Cli, tmp_path: Path) -> None:
+    kept, table = tmp_path / "query.json", tmp_path / "query.csv"
+    small = ("--quick", "--rounds", "1", "--messages", "40", "--folder", tmp_path)
+    finished = cli("bench", "query", *small, "--save", kept, "--csv", table)
+    assert finished.code == 0, finished.err
+    found = json.loads(kept.read_text())["results"]
+    with table.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["name"] for row in rows] == [row["name"] for row in found]
+    assert {row["name"] for row in rows if row["p99_us"]} == {"query"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["query.csv", "query.json"]
 
 
 def test_calls_that_are_timed_one_by_one_have_percentiles(tmp_path: Path) -> None:

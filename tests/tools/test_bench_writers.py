@@ -174,7 +174,7 @@ def test_a_run_is_kept_and_compared_with_one_of_the_same_machine(
     kept, table = tmp_path / "run.json", tmp_path / "run.csv"
     found = saving.as_object(OUTCOMES, MACHINE)
     saving.save_json(kept, found)
-    saving.save_csv(table, found)
+    saving.save_csv(table, found["outcomes"])
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == saving.COLUMNS

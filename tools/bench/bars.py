@@ -83,8 +83,7 @@ def run(options: BarsOptions) -> int:
         check_jars(options.rocketmq)
     if options.folder is not None and not options.folder.is_dir():
         raise UsageError(f"--folder {options.folder}: no such folder")
-    if options.save is not None and not options.save.absolute().parent.is_dir():
-        raise UsageError(f"--save {options.save}: there is no folder {options.save.parent}")
+    saving.check_files({"--save": options.save})
     folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
     try:
         machine = this_machine(folder)

@@ -17,6 +17,11 @@ from .rocketmq_cases import RIVALS
 from .runner import Result
 
 PERCENTILES = (50.0, 99.0)
+COLUMNS = (
+    *("name", "kernel", "body_size", "record_size", "messages", "median_s", "per_message_s", "messages_per_s"),
+    *("reference", "part_of_reference", "times_rocketmq", "p50_us", "p99_us"),
+)
+"""Of the CSV file."""
 KERNEL_NAMES = {"c": "C", "pure": "pure", None: ""}
 NOTES = {
     MEMCPY: "the same bytes into a file mapping whose pages are there already, 256 KiB at a time: the limit",
@@ -118,7 +123,8 @@ def as_object(results: Sequence[Result], machine: Machine, rounds: int) -> dict[
 
 def _result_object(result: Result, reference: Result | None, rival: Result | None) -> dict[str, Any]:
     case: Case = result.case
-    return {
+    latencies = {f"p{p:g}_us": result.latency_us(p) for p in PERCENTILES} if result.latencies_ns else {}
+    return latencies | {
         "name": case.name,
         "kernel": case.kernel,
         "body_size": case.body_size,

@@ -16,12 +16,12 @@ from ...store.errors import UsageError
 from ..bar import Bar
 from ..output import Output
 from ..words import seconds_text, size_text
-from . import spark_scan
+from . import saving, spark_scan
 from .case import Case
 from .load_plan import ROCKETMQ, read_versus
 from .machine import Machine, this_machine
 from .plan import BODY_SIZES, make_cases
-from .report import as_object, show
+from .report import COLUMNS, as_object, show
 from .rocketmq import QUICK_WARM_COUNT, RocketmqProcess
 from .rocketmq_cases import RIVALS, rocketmq_cases
 from .runner import Result, measure, pilot
@@ -58,6 +58,8 @@ class Options:
     """How many a round handles; None: as many as make a short round."""
     versus: Sequence[str] = ()
     """`rocketmq=FOLDER_OF_JARS`, for what RocketMQ's own store does as well."""
+    save: Path | None = None
+    csv: Path | None = None
 
 
 def run(options: Options) -> int:
@@ -70,6 +72,7 @@ def run(options: Options) -> int:
         raise UsageError(f"--messages {options.messages}: expected at least 1")
     if options.folder is not None and not options.folder.is_dir():
         raise UsageError(f"--folder {options.folder}: no such folder")
+    saving.check_files({"--save": options.save, "--csv": options.csv})
     jars = _jars(options)
     folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
     try:
@@ -81,8 +84,13 @@ def run(options: Options) -> int:
             results, machine = _measure_all(options, rounds, folder, rocketmq)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    found = as_object(results, machine, rounds)
+    if options.save:
+        saving.save_json(options.save, found)
+    if options.csv:
+        saving.save_csv(options.csv, found["results"], COLUMNS)
     if options.as_json:
-        print(json.dumps(as_object(results, machine, rounds), indent=2))
+        print(json.dumps(found, indent=2))
     else:
         show(results, Output())
     return 0

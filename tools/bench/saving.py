@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,11 +55,18 @@ def save_json(path: Path, found: dict[str, Any]) -> None:
     path.write_text(json.dumps(found, indent=2) + "\n")
 
 
-def save_csv(path: Path, found: dict[str, Any]) -> None:
+def save_csv(path: Path, rows: Sequence[dict[str, Any]], columns: Sequence[str] = COLUMNS) -> None:
     with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, extrasaction="ignore")
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(found["outcomes"])
+        writer.writerows(rows)
+
+
+def check_files(files: Mapping[str, Path | None]) -> None:
+    """Raises UsageError for a file that cannot be written because its folder is not there; by option."""
+    for name, path in files.items():
+        if path is not None and not path.absolute().parent.is_dir():
+            raise UsageError(f"{name} {path}: there is no folder {path.parent}")
 
 
 def load_earlier(path: Path, machine: Machine) -> dict[tuple[Any, ...], float]:

@@ -72,7 +72,7 @@ def run(options: VersusOptions) -> int:
     if options.save:
         saving.save_json(options.save, found)
     if options.csv:
-        saving.save_csv(options.csv, found)
+        saving.save_csv(options.csv, found["outcomes"])
     if options.plot:
         plots.draw(outcomes, machine, options.plot)
     if options.as_json:
@@ -100,9 +100,7 @@ def _check(options: VersusOptions) -> None:
         raise UsageError(f"--seconds {options.budget_s:g}: expected more than 0")
     if options.folder is not None and not options.folder.is_dir():
         raise UsageError(f"--folder {options.folder}: no such folder")
-    for name, path in {"--save": options.save, "--csv": options.csv}.items():
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UsageError(f"{name} {path}: there is no folder {path.parent}")
+    saving.check_files({"--save": options.save, "--csv": options.csv})
     if options.plot is not None:
         plots.check_plot(options.plot)
 

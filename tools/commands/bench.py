@@ -199,8 +199,10 @@ def _subject(name: str, text: str) -> None:
         versus: RocketMq = None,
         folder: Folder = None,
         as_json: AsJson = False,
+        save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+        csv: Csv = None,
     ) -> None:
-        options = Options(quick, rounds, name != "scan", folder, as_json, name, messages, versus or ())
+        options = Options(quick, rounds, name != "scan", folder, as_json, name, messages, versus or (), save, csv)
         raise typer.Exit(run(options))
 
     bench.command(name, help=text)(one)
