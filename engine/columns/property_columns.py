@@ -20,6 +20,7 @@ from .schema import ARROW_TYPES
 
 NAME_END = ord(props.NAME_END)
 VALUE_END = ord(props.VALUE_END)
+KEY_SEPARATOR = ord(props.KEY_SEPARATOR)
 
 Integers = NDArray[Any]
 
@@ -46,7 +47,14 @@ class PropertyColumns:
     @cached_property
     def keys(self) -> Any:
         """The index keys of each message: a list array of strings, empty lists included."""
-        texts = self.value(props.KEYS).fill_null("")
+        pair = self._pair_of(props.KEYS.encode())
+        is_there = pair >= 0
+        values = self._values(pair[is_there])
+        if not (bytes_of(values)[0] == KEY_SEPARATOR).any():  # most have one key; no value is empty
+            count = np.cumsum(is_there, dtype=np.int32)
+            offsets = pa.array(np.concatenate([np.zeros(1, np.int32), count]))
+            return pa.ListArray.from_arrays(offsets, values, type=ARROW_TYPES["array<string>"])
+        texts = spread(values, is_there).fill_null("")
         parts = pc.split_pattern(texts, pattern=props.KEY_SEPARATOR)
         kept = pc.greater(pc.binary_length(parts.values), 0)
         kept_before = np.concatenate([[0], np.cumsum(kept.to_numpy(zero_copy_only=False))])
