@@ -20,6 +20,9 @@ from .segment import AppendSegment
 
 Integers = NDArray[np.int64]
 
+FEW_QUEUES = 64
+"""So many are looked up at every hold of the append lock, though it may have rows of few of them."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AppendResult:
@@ -62,6 +65,7 @@ class ColumnRecords:
         self.sizes: Integers = bodies[2] + properties[2] + template.size
         self._ends: Integers = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])
         count = len(self.sizes)
+        self._queues = np.unique(queue_ids)
         self.queue_offsets = np.empty(count, np.int64)
         self.physical_offsets = np.empty(count, np.int64)
         self.store_timestamps_ms = np.empty(count, np.int64)
@@ -84,16 +88,15 @@ class ColumnRecords:
     def place(self, first: int, stop: int, start: int, now_ms: int, known: QueueOffsets) -> dict[QueueKey, int]:
         """Note where rows [first, stop) go; returns the queue offsets that come next."""
         rows = slice(first, stop)
-        ids, inverse, counts = np.unique(self.queue_ids[rows], return_inverse=True, return_counts=True)
-        keys = [(self.template.topic, queue_id) for queue_id in ids.tolist()]
-        bases = np.array([known.get(key, 0) for key in keys], np.int64)
-        order = np.argsort(inverse, kind="stable")
-        rank = np.empty(stop - first, np.int64)
-        rank[order] = np.arange(stop - first) - np.repeat(np.cumsum(counts) - counts, counts)
-        self.queue_offsets[rows] = bases[inverse] + rank
+        queues = self._queues if len(self._queues) <= FEW_QUEUES else np.unique(self.queue_ids[rows])
+        keys = [(self.template.topic, queue_id) for queue_id in queues.tolist()]
+        before = np.array([known.get(key, 0) for key in keys], np.int64)
+        behind = before.copy()
+        native.number_rows(self.queue_ids[rows], queues, behind, self.queue_offsets[rows])
         self.physical_offsets[rows] = start + self._ends[first:stop] - self._ends[first]
         self.store_timestamps_ms[rows] = now_ms
-        return dict(zip(keys, (bases + counts).tolist(), strict=True))
+        changed = zip(keys, behind.tolist(), (behind != before).tolist(), strict=True)
+        return {key: offset for key, offset, has_rows in changed if has_rows}
 
     def encode(self, segment: AppendSegment, first: int, stop: int) -> None:
         """Write rows [first, stop) to their places, which lie behind each other in this segment."""

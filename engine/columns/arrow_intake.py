@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...store.errors import InvalidMessageError
-from .ranges import Integers, Lists, Mask, Pairs, Ranges, each_alone, fields_of, missing
+from .ranges import Fields, Integers, Lists, Mask, Pairs, Ranges, each_alone, fields_of, missing
 from .ranges import numbers_of as checked_numbers
 
 types = pa.types
@@ -101,7 +101,7 @@ def lists_of(name: str, values: Any) -> Lists:
     return Lists(ranges_of(name, array.values), starts, counts)
 
 
-def pairs_of(name: str, values: Any) -> Pairs:
+def pairs_of(name: str, values: Any) -> Pairs | Fields:
     """A column of properties: a map of texts, or a struct whose fields are the properties."""
     array = _plain(values)
     if types.is_null(array.type):

@@ -5,6 +5,8 @@ The rules are those of `store/properties.py`: names and values are not empty, ho
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,7 @@ from ...store import native
 from ...store import property_names as props
 from ...store.errors import InvalidMessageError, PropertiesTooLargeError
 from ...store.record import PROPERTIES_MAX_SIZE
-from .ranges import Integers, Lists, Pairs, Ranges
+from .ranges import Fields, Integers, Lists, Pairs, Ranges, merge
 
 NAME_END = ord(props.NAME_END)
 VALUE_END = ord(props.VALUE_END)
@@ -24,6 +26,8 @@ DECODED_SIZE = 1 << 20
 def key_texts(keys: Lists) -> Ranges:
     """The keys of each row as one text. Raises InvalidMessageError for keys that could not be told apart."""
     values = keys.values
+    if keys.is_each_alone and not _contains(values, ord(props.KEY_SEPARATOR)):
+        return values.filled()
     row_ends = np.cumsum(keys.counts)
     count = int(row_ends[-1]) if len(row_ends) else 0
     items = np.repeat(keys.starts - (row_ends - keys.counts), keys.counts) + np.arange(count)
@@ -47,6 +51,60 @@ def key_texts(keys: Lists) -> Ranges:
         )
     sizes = np.diff(ends) - 1
     return Ranges(text, ends[:-1], np.maximum(sizes, 0), sizes > 0)
+
+
+def _contains(values: Ranges, byte: int) -> bool:
+    """Whether this byte is among the values', or perhaps between two of them."""
+    if not len(values):
+        return False
+    used = values.data[int(values.starts.min()) : int((values.starts + values.sizes).max())]
+    return bool((used == byte).any())
+
+
+def texts_of(parts: Sequence[Pairs | Fields], count: int) -> tuple[Ranges, set[bytes]]:
+    """The text of each of `count` rows, and the names in them.
+
+    Raises InvalidMessageError, and PropertiesTooLargeError for a text that is too long, with the row.
+    """
+    columns = _columns_alone(parts)
+    if columns is not None:
+        return _column_texts(columns, count), {name for name, values in columns if values.sizes.any()}
+    pairs = merge([part.pairs() if isinstance(part, Fields) else part for part in parts])
+    return property_texts(pairs, count), {pairs.names[code] for code in np.unique(pairs.codes).tolist()}
+
+
+def _columns_alone(parts: Sequence[Pairs | Fields]) -> list[tuple[bytes, Ranges]] | None:
+    """The columns, if there is nothing else, nothing that is there twice, and nothing empty."""
+    columns: list[tuple[bytes, Ranges]] = []
+    for part in parts:
+        if not isinstance(part, Fields):
+            return None
+        columns += part.columns
+    names = {name for name, _ in columns}
+    if len(names) < len(columns) or b"" in names or any(values.has_empty() for _, values in columns):
+        return None
+    return columns
+
+
+def _column_texts(columns: list[tuple[bytes, Ranges]], count: int) -> Ranges:
+    sizes = np.empty(count, np.int64)
+    end = props.NAME_END.encode()
+    given = [(name + end, values.data, _column(values.starts), _column(values.sizes)) for name, values in columns]
+    raw, is_plain = native.property_texts(tuple(given), sizes)
+    text = np.frombuffer(raw, np.uint8)
+    bounds = np.zeros(count + 1, np.int64)
+    np.cumsum(sizes, out=bounds[1:])
+    if not is_plain or (count and sizes.max() > PROPERTIES_MAX_SIZE):
+        pair_counts = np.zeros(count, np.int64)
+        for _, values in columns:
+            pair_counts += values.sizes > 0
+        _check_texts(text, bounds, pair_counts)
+    return Ranges(text, bounds[:-1], sizes)
+
+
+def _column(numbers: Integers) -> Integers:
+    """As the kernel takes it: one item where it is the same one again and again."""
+    return numbers[:1] if numbers.strides == (0,) else np.ascontiguousarray(numbers)
 
 
 def property_texts(pairs: Pairs, count: int) -> Ranges:

@@ -40,6 +40,20 @@ class Ranges:
     def present(self) -> Mask:
         return np.ones(len(self), np.bool_) if self.is_there is None else self.is_there
 
+    def repeated(self, count: int) -> Ranges:
+        """The only item, that often; it takes no memory."""
+        return Ranges(self.data, np.broadcast_to(self.starts, count), np.broadcast_to(self.sizes, count))
+
+    def filled(self) -> Ranges:
+        """The same with what is empty as missing."""
+        return Ranges(self.data, self.starts, self.sizes, None if self.sizes.all() else self.sizes > 0)
+
+    def has_empty(self) -> bool:
+        """Whether an item is there and has no bytes."""
+        if self.is_there is None:
+            return not self.sizes.all()
+        return bool((self.is_there & (self.sizes == 0)).any())
+
     def check(self, name: str) -> None:
         """Raises InvalidMessageError for ranges outside of the data."""
         good = (self.starts >= 0) & (self.sizes >= 0) & (self.sizes <= len(self.data))
@@ -55,6 +69,8 @@ class Lists:
     values: Ranges
     starts: Integers
     counts: Integers
+    is_each_alone: bool = False
+    """Whether row i has item i, unless that is missing or empty."""
 
 
 @dataclass(slots=True)
@@ -66,6 +82,20 @@ class Pairs:
     names: list[bytes]
     codes: Integers
     values: Ranges
+
+
+@dataclass(slots=True)
+class Fields:
+    """Properties of all rows in a column each: its name and the values; what is missing there is no property."""
+
+    columns: list[tuple[bytes, Ranges]]
+
+    def pairs(self) -> Pairs:
+        parts = []
+        for name, column in self.columns:
+            rows = np.flatnonzero(column.present())
+            parts.append(Pairs(rows, [name], np.zeros(len(rows), np.int64), column.take(rows)))
+        return merge(parts)
 
 
 def missing(count: int) -> Ranges:
@@ -92,8 +122,7 @@ def ranges_of(name: str, values: Any) -> Ranges:
     cells = np.ascontiguousarray(values).view(np.uint8).reshape(count, width)
     sizes = np.full(count, width, np.int64)
     if kind == "S" and width:  # numpy's own rule: zeros at the end are none of the value
-        filled = cells[:, ::-1] != 0
-        sizes = np.where(filled.any(axis=1), width - filled.argmax(axis=1), 0).astype(np.int64)
+        sizes = np.char.str_len(values).astype(np.int64)
     return Ranges(cells.reshape(-1), np.arange(count, dtype=np.int64) * width, sizes)
 
 
@@ -119,7 +148,7 @@ def _encoded(name: str, row: int, value: Any) -> bytes | None:
 
 def each_alone(values: Ranges) -> Lists:
     """One byte string a row, or none where it is missing or empty."""
-    return Lists(values, np.arange(len(values)), (values.present() & (values.sizes > 0)).astype(np.int64))
+    return Lists(values, np.arange(len(values)), (values.present() & (values.sizes > 0)).astype(np.int64), True)
 
 
 def lists_of(name: str, values: Any) -> Lists:
@@ -139,7 +168,7 @@ def lists_of(name: str, values: Any) -> Lists:
     return Lists(_of_objects(name, flat), np.cumsum(lengths) - lengths, lengths)
 
 
-def pairs_of(name: str, values: Any, count: int) -> Pairs:
+def pairs_of(name: str, values: Any, count: int) -> Pairs | Fields:
     """A column of properties: a mapping of names to columns, or a sequence of mappings and None."""
     if isinstance(values, Mapping):
         return fields_of([(field, ranges_of(f"{name}.{field}", column)) for field, column in values.items()], count)
@@ -161,17 +190,12 @@ def pairs_of(name: str, values: Any, count: int) -> Pairs:
     return Pairs(np.array(rows, np.int64), list(codes), np.array(found, np.int64), _of_objects(name, flat))
 
 
-def fields_of(fields: list[tuple[str, Ranges]], count: int) -> Pairs:
-    """Properties whose values stand in a column each; what is missing there is no property of its row."""
+def fields_of(fields: list[tuple[str, Ranges]], count: int) -> Fields:
+    """Properties whose values stand in a column each."""
     for field, column in fields:
         if len(column) != count:
             raise InvalidMessageError(f"property {field!r}: {len(column)} rows, expected {count}")
-    parts = []
-    for field, column in fields:
-        rows = np.flatnonzero(column.present())
-        raw = _encoded("properties", 0, field) or b""
-        parts.append(Pairs(rows, [raw], np.zeros(len(rows), np.int64), column.take(rows)))
-    return merge(parts)
+    return Fields([(_encoded("properties", 0, field) or b"", column) for field, column in fields])
 
 
 def merge(parts: Sequence[Pairs]) -> Pairs:

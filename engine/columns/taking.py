@@ -16,8 +16,8 @@ from ...store.properties import decode_properties
 from ...store.record import BLANK_SIZE, INT32_MAX, prepare
 from ...store.settings import RECORD_EXTRA_SIZE, StoreSettings
 from . import ranges, with_arrow
-from .property_texts import key_texts, property_texts
-from .ranges import Integers, Lists, Mask, Pairs, Ranges
+from .property_texts import key_texts, texts_of
+from .ranges import Fields, Integers, Lists, Mask, Pairs, Ranges
 
 WRITABLE = ("value", "tags", "keys", "uniqKey", "partition", "bornTimestamp", "flag", "properties")
 """The columns that an append takes, by the names that a read gives them."""
@@ -77,10 +77,7 @@ class Rows:
         count = self.count = len(self.bodies)
         if not self.bodies.present().all():
             raise InvalidMessageError(f"row {int(self.bodies.present().argmin())}: no body, expected bytes")
-        pairs = [part for part in self._pairs() if part is not None]
-        merged = ranges.merge(pairs)
-        self.texts = property_texts(merged, count)
-        names = {merged.names[code] for code in np.unique(merged.codes).tolist()}
+        self.texts, names = texts_of([part for part in self._properties() if part is not None], count)
         self.is_uncommon = not names.isdisjoint(UNCOMMON)
         """Whether these rows must be put as messages."""
         self.queue_ids, self.has_queue = self._numbers("partition", 32, 0)
@@ -93,7 +90,7 @@ class Rows:
             raise InvalidMessageError(f"row {int(has_flag.argmin())}: no flag, expected a whole number")
         self._check_sizes(settings, segment_size)
 
-    def _pairs(self) -> list[Pairs | None]:
+    def _properties(self) -> list[Pairs | Fields | None]:
         given, count = self._given, self.count
         properties = given.get("properties")
         keys = given.get("keys")
@@ -108,14 +105,13 @@ class Rows:
         given = self._given[name]
         if isinstance(given, str):  # one for all rows
             one = ranges.ranges_of(name, [given])
-            return one.take(np.zeros(self.count, np.int64))
+            return one.repeated(self.count)
         return _ranges(name, given)
 
-    def _alone(self, name: str, column: str, texts: Ranges) -> Pairs:
+    def _alone(self, name: str, column: str, texts: Ranges) -> Fields:
         """One property of each row, where it is not empty."""
         _check_count(column, len(texts), self.count)
-        rows = np.flatnonzero(texts.present() & (texts.sizes > 0))
-        return Pairs(rows, [name.encode()], np.zeros(len(rows), np.int64), texts.take(rows))
+        return Fields([(name.encode(), texts.filled())])
 
     def _numbers(self, name: str, bits: int, default: int | None) -> tuple[Integers, Mask]:
         given = self._given.get(name)
@@ -212,11 +208,11 @@ def _lists(name: str, values: Any, count: int) -> Lists:
     return ranges.lists_of(name, values)
 
 
-def _pairs(name: str, values: Any, count: int) -> Pairs:
+def _pairs(name: str, values: Any, count: int) -> Pairs | Fields:
     if not _is_arrow(values):
         return ranges.pairs_of(name, values, count)
     _check_count(name, len(values), count)
-    found: Pairs = with_arrow("arrow_intake", "append_columns").pairs_of(name, values)
+    found: Pairs | Fields = with_arrow("arrow_intake", "append_columns").pairs_of(name, values)
     return found
 
 

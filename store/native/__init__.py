@@ -58,6 +58,8 @@ if TYPE_CHECKING:
         int,
     ]
 
+    PropertyTexts = Callable[[tuple[tuple[Buffer, Buffer, Buffer, Buffer], ...], Buffer], tuple[bytes, bool]]
+    NumberRows = Callable[[Buffer, Buffer, Buffer, Buffer], None]
     ListRows = Callable[
         [Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], tuple[int, int, int, int, int]
     ]
@@ -80,7 +82,9 @@ __all__ = [
     "list_rows",
     "masked_crc32",
     "messages",
+    "number_rows",
     "populate",
+    "property_texts",
     "set_heads",
     "use",
     "walk",
@@ -133,6 +137,25 @@ gather: Gather
 Copies bytes [starts[i], starts[i] + sizes[i]) of `buffer`, one range behind the other, into all of `out`. The columns
 are int64 of the host's byte order; ranges may overlap and come in any order. ValueError for a range outside the
 buffer, if the sizes do not add up to that of `out`, and if `out` shares memory with the others.
+"""
+
+property_texts: PropertyTexts
+"""(properties, text_sizes) -> (texts, whether they are plain)
+
+The property text of each row, one behind the other, and in the writable int64 column `text_sizes` their sizes. Each of
+the properties is a tuple (head, data, starts, sizes): its name with 0x01 behind it, and the value of row i, which is
+data[starts[i] : starts[i] + sizes[i]]; a column of one item gives it to all rows. A row has the head, the value and
+0x02 of every property whose value is not empty there. Texts are plain if they are ASCII and neither a name nor a value
+contains 0x01 or 0x02; nothing else is checked. ValueError for a value outside of its data, for columns of other
+lengths, and if `text_sizes` shares memory with a property.
+"""
+
+number_rows: NumberRows
+"""(queue_ids, ids, next_offsets, queue_offsets) -> None
+
+Counts rows within their queues: `queue_offsets` (int64) gets for each of `queue_ids` (int32) the number that
+`next_offsets` (int64) has for it, which goes up by one. `ids` (int32) are the queues of `next_offsets`, ascending. All
+have the byte order of the host. ValueError for a queue that is not among them, and as `link_keys`.
 """
 
 encode_columns: EncodeColumns
@@ -246,6 +269,7 @@ def use(name: str) -> None:
     began.
     """
     global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
+    global property_texts, number_rows
     global messages, entry_rows, decode_properties
     global list_rows, link_keys, set_heads, populate
     if name not in MODULES:
@@ -258,6 +282,7 @@ def use(name: str) -> None:
         ) from e
     masked_crc32, walk, encode_record, NAME = module.masked_crc32, module.walk, module.encode_record, name
     walk_places, gather, encode_columns = module.walk_places, module.gather, module.encode_columns
+    property_texts, number_rows = module.property_texts, module.number_rows
     messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
     Lane = module.Lane

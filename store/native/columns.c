@@ -35,6 +35,36 @@ int gather_ranges(const struct ranges *ranges, size_t count, uint8_t *out, size_
     return done == out_size;
 }
 
+/* The last queue whose id is not above this one; the first, if all are. There is one at least. */
+static size_t find_queue(const struct queue_table *queues, int32_t id) {
+    size_t place = 0;
+    for (size_t left = queues->count; left > 1;) {
+        const size_t half = left / 2;
+        place = column32_once(queues->ids, place + half) <= id ? place + half : place;
+        left -= half;
+    }
+    return place;
+}
+
+int number_rows(const uint8_t *queue_ids, size_t rows, const struct queue_table *queues, uint8_t *queue_offsets) {
+    for (size_t i = 1; i < queues->count; i++) {
+        if (column32_once(queues->ids, i) <= column32_once(queues->ids, i - 1)) return 0;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        const int32_t id = column32_once(queue_ids, row);
+        if (queues->count == 0 || column32_once(queues->ids, find_queue(queues, id)) != id) return 0;
+    }
+    for (size_t row = 0; row < rows; row++) {
+        uint8_t *const next = queues->next_offsets + 8 * find_queue(queues, column32_once(queue_ids, row));
+        uint64_t offset;
+        memcpy(&offset, next, 8);
+        memcpy(queue_offsets + 8 * row, &offset, 8);
+        offset++;
+        memcpy(next, &offset, 8);
+    }
+    return 1;
+}
+
 /* Record i and its size, or 0 and the reason. */
 static int32_t record_at(const struct record_columns *columns, size_t i, struct record *record, const char **refusal) {
     *record = columns->shared;

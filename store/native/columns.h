@@ -23,6 +23,19 @@ int64_t ranges_size(const struct ranges *ranges, size_t count);
 /* Copies the ranges into `out`, one behind the other. 0 if they are not those that took `out_size` bytes before. */
 int gather_ranges(const struct ranges *ranges, size_t count, uint8_t *out, size_t out_size);
 
+/* Queues as two columns: ids, int32 and ascending, and the offset that comes next in each, int64. */
+struct queue_table {
+    const uint8_t *ids;
+    uint8_t *next_offsets;
+    size_t count;
+};
+
+/*
+ * Gives each row the next offset of its queue, beyond the highest int64 the lowest. 0, and nothing is written, if the ids
+ * do not ascend or a row's queue is not among them.
+ */
+int number_rows(const uint8_t *queue_ids, size_t rows, const struct queue_table *queues, uint8_t *queue_offsets);
+
 /* Records that differ in these columns alone; int32 and int64 of this host, at any alignment. */
 struct record_columns {
     struct record shared;

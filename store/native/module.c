@@ -14,6 +14,7 @@
 #include "module_listing.h"
 #include "module_messages.h"
 #include "module_populate.h"
+#include "module_texts.h"
 #include "record_fields.h"
 #include "walk.h"
 
@@ -187,6 +188,10 @@ static PyMethodDef methods[] = {
      "walk_places(buffer, positions, sizes, physical_base, check_crc, rows, /)\n--\n\n(rows filled, frame.WalkEnd)"},
     {"gather", (PyCFunction)(void (*)(void))py_gather, METH_FASTCALL,
      "gather(buffer, starts, sizes, out, /)\n--\n\nCopies ranges of the buffer, one behind the other; returns len(out)."},
+    {"property_texts", (PyCFunction)(void (*)(void))py_property_texts, METH_FASTCALL,
+     "property_texts(properties, text_sizes, /)\n--\n\n(texts of all rows, whether they are plain)"},
+    {"number_rows", (PyCFunction)(void (*)(void))py_number_rows, METH_FASTCALL,
+     "number_rows(queue_ids, ids, next_offsets, queue_offsets, /)\n--\n\nGives each row the next offset of its queue."},
     {"encode_columns", (PyCFunction)(void (*)(void))py_encode_columns, METH_FASTCALL,
      "encode_columns(buffer, position, magic, sys_flag, physical_offset, store_timestamp_ms, born_host, store_host, "
      "topic, queue_ids, flags, queue_offsets, born_timestamps, bodies, body_starts, body_sizes, properties, "

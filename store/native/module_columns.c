@@ -99,6 +99,45 @@ PyObject *py_gather(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize
     return result;
 }
 
+PyObject *py_number_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    enum { QUEUE_IDS, IDS, NEXT_OFFSETS, QUEUE_OFFSETS, ARGUMENTS };
+    if (check_count("number_rows", count, ARGUMENTS) < 0) return NULL;
+    static const int places[] = {QUEUE_IDS, IDS};
+    struct input inputs[ARGUMENTS];
+    if (to_inputs(args, places, 2, inputs) < 0) return NULL;
+    if (to_writable(args[NEXT_OFFSETS], "next_offsets", &inputs[NEXT_OFFSETS]) < 0) {
+        release(inputs, 2);
+        return NULL;
+    }
+    if (to_writable(args[QUEUE_OFFSETS], "queue_offsets", &inputs[QUEUE_OFFSETS]) < 0) {
+        release(inputs, 3);
+        return NULL;
+    }
+    PyObject *result = NULL;
+    const int64_t rows = items(&inputs[QUEUE_IDS], 4), queues = items(&inputs[IDS], 4);
+    int shares = 0;
+    for (int out = NEXT_OFFSETS; out <= QUEUE_OFFSETS; out++) {
+        const struct bytes written = inputs[out].bytes;
+        for (int i = 0; i < out; i++) shares |= touches(written.data, written.size, inputs[i].bytes);
+    }
+    if (rows < 0 || queues < 0 || items(&inputs[NEXT_OFFSETS], 8) != queues || items(&inputs[QUEUE_OFFSETS], 8) != rows) {
+        PyErr_SetString(PyExc_ValueError, "queue_ids and ids must be int32 columns, next_offsets an int64 column as long "
+                                          "as ids, and queue_offsets one as long as queue_ids");
+    } else if (shares) {
+        PyErr_SetString(PyExc_ValueError, "a column that is written to shares memory with another");
+    } else {
+        const struct queue_table table = {inputs[IDS].bytes.data, inputs[NEXT_OFFSETS].view.buf, (size_t)queues};
+        if (number_rows(inputs[QUEUE_IDS].bytes.data, (size_t)rows, &table, inputs[QUEUE_OFFSETS].view.buf)) {
+            Py_INCREF(Py_None);
+            result = Py_None;
+        } else {
+            PyErr_SetString(PyExc_ValueError, "ids do not ascend, or a queue id is not among them");
+        }
+    }
+    release(inputs, ARGUMENTS);
+    return result;
+}
+
 static PyObject *write_columns(struct input *target, int64_t position, const struct record_columns *columns,
                                size_t count, const struct input *sources, int source_count) {
     const char *refusal = NULL;

@@ -6,6 +6,7 @@
 
 PyObject *py_walk_places(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_gather(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *py_number_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_encode_columns(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 from .twin_arguments import readable
-from .twin_columns import encode_columns, gather, walk_places
+from .twin_columns import encode_columns, gather, number_rows, walk_places
 from .twin_encode import encode_record
 from .twin_fields import RecordFields
 from .twin_lane import Lane
@@ -14,6 +14,7 @@ from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
 from .twin_messages import decode_properties, entry_rows, messages
 from .twin_populate import populate
+from .twin_texts import property_texts
 from .twin_walk import walk
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ __all__ = [
     "list_rows",
     "masked_crc32",
     "messages",
+    "number_rows",
     "populate",
+    "property_texts",
     "set_heads",
     "walk",
     "walk_places",

@@ -104,6 +104,29 @@ def _gather_small(data: NDArray[np.uint8], starts: Integers, sizes: Integers, ou
         done += size
 
 
+def number_rows(queue_ids: Buffer, ids: Buffer, next_offsets: Buffer, queue_offsets: Buffer, /) -> None:
+    """See `native.number_rows`."""
+    id_view, table_view = readable(queue_ids), readable(ids)
+    next_view, out_view = writable(next_offsets, "next_offsets"), writable(queue_offsets, "queue_offsets")
+    (queues,) = _columns("queue_ids", id_view, kind=np.int32)
+    (table,) = _columns("ids", table_view, kind=np.int32)
+    if len(next_view) != 8 * len(table) or len(out_view) != 8 * len(queues):
+        raise ValueError("next_offsets must be an int64 column as long as ids, queue_offsets one as long as queue_ids")
+    before = (id_view, table_view, next_view, out_view)
+    if any(share(before[out], view) for out in (2, 3) for view in before[:out]):
+        raise ValueError("a column that is written to shares memory with another")
+    places = np.maximum(np.searchsorted(table, queues, side="right") - 1, 0)
+    if (table[1:] <= table[:-1]).any() or (len(queues) and (not len(table) or (table[places] != queues).any())):
+        raise ValueError("ids do not ascend, or a queue id is not among them")
+    counts = np.bincount(places, minlength=len(table))
+    order = np.argsort(places, kind="stable")
+    rank = np.empty(len(queues), np.int64)
+    rank[order] = np.arange(len(queues)) - np.repeat(np.cumsum(counts) - counts, counts)
+    following: Integers = np.ndarray(len(table), np.int64, next_view)
+    np.ndarray(len(queues), np.int64, out_view)[:] = following[places] + rank
+    following += counts
+
+
 def encode_columns(
     buffer: Buffer,
     position: int,

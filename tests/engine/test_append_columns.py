@@ -231,6 +231,22 @@ def test_a_name_that_is_there_twice_counts_as_in_a_mapping(pair: Pair) -> None:
     assert next(pair.columns.read("t")).properties == {"a": "3", "TAGS": "new", "b": "2"}
 
 
+BARE: Row = dict.fromkeys(("tags", "keys", "uniqKey", "properties", "bornTimestamp")) | {"partition": 0, "flag": 0}
+
+
+def test_more_queues_than_are_looked_up_at_every_hold(pair: Pair) -> None:
+    rows = [BARE | {"value": bytes(3000), "partition": row * 7 % 100} for row in range(600)]
+    columns = {"value": [row["value"] for row in rows], "partition": [row["partition"] for row in rows]}
+    for _ in range(2):
+        pair.take("t", rows, columns)
+
+
+def test_texts_beyond_ascii_in_columns(pair: Pair) -> None:
+    keys = ["漢".encode(), b"", b"k"]
+    rows = [BARE | {"value": b"x", "tags": "ä", "keys": [key.decode()] if key else None} for key in keys]
+    pair.take("t", rows, {"value": [b"x"] * 3, "tags": "ä", "keys": np.array(keys)})
+
+
 def test_times_of_every_unit(pair: Pair) -> None:
     base: Row = {
         "value": b"x",

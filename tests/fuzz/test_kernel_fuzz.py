@@ -103,6 +103,8 @@ WOUNDS = {
     "copy_beyond_room": ("changing_columns", "columns.c", "|| range.size > out_size - done", ""),
     "records_beyond_room": ("changing_columns", "columns.c", "|| one > size - done) return 0;", ") return 0;"),
     "wrong_offset": ("columns", "columns.c", "record.physical_offset += done;", "record.physical_offset += one;"),
+    "text_beyond_room": ("texts", "text_columns.c", "head_size >= room - value.size", "head_size > room - value.size"),
+    "wrong_queue": ("texts", "columns.c", "<= id ? place + half", "< id ? place + half"),
     "topic_beyond_rest": ("fields", "messages.c", "topic_size < 0 || topic_size > variable_size", "topic_size < 0"),
     "value_is_empty": ("fields", "property_text.h", " || name_end + 1 == at + size", ""),
     "more_than_room": ("fields", "messages.c", "one > max_size - *size", "one > max_size"),
@@ -127,6 +129,7 @@ WOUNDS = {
 }
 if platform.machine() == "x86_64":
     WOUNDS["crc_beyond_data"] = ("crc", "crc32_fold.h", "load(end - 16)", "load(end - 15)")
+    WOUNDS["wrong_copy_of_the_rest"] = ("crc", "crc32_fold.h", "load(to - 16)", "load(to - 15)")
 
 
 @pytest.mark.parametrize("wound", WOUNDS)

@@ -11,6 +11,7 @@
 #include "module_listing.c"
 #include "module_messages.c"
 #include "module_populate.c"
+#include "module_texts.c"
 
 #include "fuzz.h"
 
@@ -18,6 +19,17 @@
 #define POOL_SIZE 4096 /* the memory that the buffers of one call share, or have a part of each */
 
 int LLVMFuzzerRunDriver(int *count, char ***arguments, int (*target)(const uint8_t *data, size_t size));
+
+/* Two properties and the sizes, or as many of these nine buffers as are given. */
+static PyObject *call_property_texts(PyObject *module, PyObject *const *arguments, Py_ssize_t count) {
+    PyObject *const properties = Py_BuildValue("((OOOO)(OOOO))", arguments[0], arguments[1], arguments[2], arguments[3],
+                                               arguments[4], arguments[5], arguments[6], arguments[7]);
+    CHECK(properties != NULL);
+    PyObject *const given[] = {properties, arguments[8]};
+    PyObject *result = py_property_texts(module, given, count == 9 ? 2 : 1);
+    Py_DECREF(properties);
+    return result;
+}
 
 /* i: integer, b: buffer, o: true or false */
 static const struct function {
@@ -30,6 +42,8 @@ static const struct function {
     {"walk_places", py_walk_places, "bbbiob"},
     {"gather", py_gather, "bbbb"},
     {"encode_columns", py_encode_columns, "biiiiibbbbbbbbbbbbb"},
+    {"number_rows", py_number_rows, "bbbb"},
+    {"property_texts", call_property_texts, "bbbbbbbbb"},
     {"list_rows", py_list_rows, "bbbbbbbbb"},
     {"link_keys", py_link_keys, "iibbbbbb"},
     {"set_heads", py_set_heads, "iibbb"},
