@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ...store.errors import InvalidMessageError
-from .ranges import Fields, Integers, Lists, Mask, Pairs, Ranges, each_alone, fields_of, missing
+from .ranges import Fields, Integers, Lists, Mask, Pairs, Ranges, fields_of, missing
 from .ranges import numbers_of as checked_numbers
 
 types = pa.types
@@ -90,13 +90,13 @@ def _bounds(array: Any) -> tuple[Integers, Integers]:
     return starts, counts
 
 
-def lists_of(name: str, values: Any) -> Lists:
-    """A column of keys: one a row, or a list of them."""
+def lists_of(name: str, values: Any) -> Lists | Ranges:
+    """A column of keys: one a row or none, or a list of them."""
     array = _plain(values)
     if types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
     if not (types.is_list(array.type) or types.is_large_list(array.type)):
-        return each_alone(ranges_of(name, array))
+        return ranges_of(name, array)
     starts, counts = _bounds(array)
     return Lists(ranges_of(name, array.values), starts, counts)
 

@@ -14,7 +14,7 @@ from ...store import native
 from ...store import property_names as props
 from ...store.errors import InvalidMessageError, PropertiesTooLargeError
 from ...store.record import PROPERTIES_MAX_SIZE
-from .ranges import Fields, Integers, Lists, Pairs, Ranges, merge
+from .ranges import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
 
 NAME_END = ord(props.NAME_END)
 VALUE_END = ord(props.VALUE_END)
@@ -23,11 +23,13 @@ DECODED_SIZE = 1 << 20
 """Bytes of texts that are decoded at a time, to see whether they are UTF-8."""
 
 
-def key_texts(keys: Lists) -> Ranges:
+def key_texts(keys: Lists | Ranges) -> Ranges:
     """The keys of each row as one text. Raises InvalidMessageError for keys that could not be told apart."""
+    if isinstance(keys, Ranges):
+        if not _contains(keys, ord(props.KEY_SEPARATOR)):
+            return keys.filled()
+        keys = each_alone(keys)
     values = keys.values
-    if keys.is_each_alone and not _contains(values, ord(props.KEY_SEPARATOR)):
-        return values.filled()
     row_ends = np.cumsum(keys.counts)
     count = int(row_ends[-1]) if len(row_ends) else 0
     items = np.repeat(keys.starts - (row_ends - keys.counts), keys.counts) + np.arange(count)

@@ -42,7 +42,8 @@ class Ranges:
 
     def repeated(self, count: int) -> Ranges:
         """The only item, that often; it takes no memory."""
-        return Ranges(self.data, np.broadcast_to(self.starts, count), np.broadcast_to(self.sizes, count))
+        starts, sizes = (np.ndarray(count, np.int64, each, strides=(0,)) for each in (self.starts, self.sizes))
+        return Ranges(self.data, starts, sizes)
 
     def filled(self) -> Ranges:
         """The same with what is empty as missing."""
@@ -69,8 +70,6 @@ class Lists:
     values: Ranges
     starts: Integers
     counts: Integers
-    is_each_alone: bool = False
-    """Whether row i has item i, unless that is missing or empty."""
 
 
 @dataclass(slots=True)
@@ -148,13 +147,20 @@ def _encoded(name: str, row: int, value: Any) -> bytes | None:
 
 def each_alone(values: Ranges) -> Lists:
     """One byte string a row, or none where it is missing or empty."""
-    return Lists(values, np.arange(len(values)), (values.present() & (values.sizes > 0)).astype(np.int64), True)
+    return Lists(values, np.arange(len(values)), (values.present() & (values.sizes > 0)).astype(np.int64))
 
 
-def lists_of(name: str, values: Any) -> Lists:
-    """A column of keys: one as text, several as a sequence of texts, or None."""
+def one_for_all(name: str, value: str, count: int) -> Ranges:
+    """A text that stands for a column full of it."""
+    raw = _encoded(name, 0, value) or b""
+    one = Ranges(np.frombuffer(raw, np.uint8), np.zeros(1, np.int64), np.array([len(raw)], np.int64))
+    return one.repeated(count)
+
+
+def lists_of(name: str, values: Any) -> Lists | Ranges:
+    """A column of keys: one as text, several as a sequence of texts, or None. Ranges: one a row or none."""
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
-        return each_alone(ranges_of(name, values))
+        return ranges_of(name, values)
     flat: list[Any] = []
     counts: list[int] = []
     for row, value in enumerate(values):

@@ -104,8 +104,7 @@ class Rows:
     def _texts(self, name: str) -> Ranges:
         given = self._given[name]
         if isinstance(given, str):  # one for all rows
-            one = ranges.ranges_of(name, [given])
-            return one.repeated(self.count)
+            return ranges.one_for_all(name, given, self.count)
         return _ranges(name, given)
 
     def _alone(self, name: str, column: str, texts: Ranges) -> Fields:
@@ -116,7 +115,8 @@ class Rows:
     def _numbers(self, name: str, bits: int, default: int | None) -> tuple[Integers, Mask]:
         given = self._given.get(name)
         if given is None:
-            return np.full(self.count, default or 0, np.int64), np.full(self.count, default is not None)
+            present = np.zeros(self.count, np.bool_) if default is None else np.ones(self.count, np.bool_)
+            return np.full(self.count, default or 0, np.int64), present
         if _is_arrow(given):
             numbers, present = with_arrow("arrow_intake", "append_columns").numbers_of(name, given, bits)
         else:
@@ -199,11 +199,11 @@ def _ranges(name: str, values: Any) -> Ranges:
     return ranges.ranges_of(name, values)
 
 
-def _lists(name: str, values: Any, count: int) -> Lists:
+def _lists(name: str, values: Any, count: int) -> Lists | Ranges:
     if isinstance(values, str):  # one for all rows
         values = [values] * count
     if _is_arrow(values):
-        found: Lists = with_arrow("arrow_intake", "append_columns").lists_of(name, values)
+        found: Lists | Ranges = with_arrow("arrow_intake", "append_columns").lists_of(name, values)
         return found
     return ranges.lists_of(name, values)
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "byteorder.h"
+#include "record.h"
 
 int range_at(const struct ranges *ranges, size_t i, struct bytes *found) {
     const int64_t start = column64_once(ranges->starts, i), size = column64_once(ranges->sizes, i);
@@ -65,9 +66,16 @@ int number_rows(const uint8_t *queue_ids, size_t rows, const struct queue_table 
     return 1;
 }
 
-/* Record i and its size, or 0 and the reason. */
-static int32_t record_at(const struct record_columns *columns, size_t i, struct record *record, const char **refusal) {
-    *record = columns->shared;
+/* Bytes of a record without body and properties; 0 and the reason if there can be no such record. */
+static int32_t bare_size(const struct record_columns *columns, const char **refusal) {
+    struct record bare = columns->shared;
+    bare.body = bare.properties = (struct bytes){NULL, 0};
+    return record_size(&bare, refusal);
+}
+
+/* What differs in row i, and the size of its record; 0 and the reason if there can be none. */
+static int32_t take_row(const struct record_columns *columns, size_t i, int32_t bare, struct record *record,
+                        const char **refusal) {
     if (!range_at(&columns->bodies, i, &record->body)) {
         *refusal = "a body lies outside of its buffer";
         return 0;
@@ -76,18 +84,25 @@ static int32_t record_at(const struct record_columns *columns, size_t i, struct 
         *refusal = "properties lie outside of their buffer";
         return 0;
     }
-    record->queue_id = column32_once(columns->queue_ids, i);
-    record->flag = column32_once(columns->flags, i);
-    record->queue_offset = column64_once(columns->queue_offsets, i);
-    record->born_timestamp_ms = column64_once(columns->born_timestamps, i);
-    return record_size(record, refusal);
+    if (record->properties.size > PROPERTIES_MAX) {
+        *refusal = "properties exceed 32767 bytes";
+        return 0;
+    }
+    const size_t rest = (size_t)bare + record->properties.size;
+    if (record->body.size > (size_t)INT32_MAX - rest) {
+        *refusal = "the record exceeds 2147483647 bytes";
+        return 0;
+    }
+    return (int32_t)(rest + record->body.size);
 }
 
 int64_t columns_size(const struct record_columns *columns, size_t count, const char **refusal) {
     int64_t size = 0;
+    const int32_t bare = count > 0 ? bare_size(columns, refusal) : 0;
+    if (count > 0 && bare == 0) return -1;
     for (size_t i = 0; i < count; i++) {
         struct record record;
-        const int32_t one = record_at(columns, i, &record, refusal);
+        const int32_t one = take_row(columns, i, bare, &record, refusal);
         if (one == 0) return -1;
         if (__builtin_add_overflow(size, (int64_t)one, &size)) {
             *refusal = "the records exceed 64 bits";
@@ -104,13 +119,24 @@ int64_t columns_size(const struct record_columns *columns, size_t count, const c
 
 int encode_columns(uint8_t *at, int64_t size, const struct record_columns *columns, size_t count) {
     int64_t done = 0;
+    const char *refusal;
+    struct record record = columns->shared;
+    const int32_t bare = count > 0 ? bare_size(columns, &refusal) : 0;
+    if (count > 0 && bare == 0) return 0;
+    record.body = record.properties = (struct bytes){NULL, 0};
+    struct mold mold;
+    mold.topic_size = 0;
+    if (count > 1) lay_out(&mold, &record);
     for (size_t i = 0; i < count; i++) {
-        struct record record;
-        const char *refusal;
-        const int32_t one = record_at(columns, i, &record, &refusal);
+        const int32_t one = take_row(columns, i, bare, &record, &refusal);
         if (one == 0 || one > size - done) return 0;
-        record.physical_offset += done;
-        encode_record(at + done, one, &record);
+        record.queue_id = column32_once(columns->queue_ids, i);
+        record.flag = column32_once(columns->flags, i);
+        record.queue_offset = column64_once(columns->queue_offsets, i);
+        record.born_timestamp_ms = column64_once(columns->born_timestamps, i);
+        record.physical_offset = columns->shared.physical_offset + done;
+        if (mold.topic_size > 0) encode_from_mold(at + done, one, &mold, &record);
+        else encode_record(at + done, one, &record);
         done += one;
     }
     return done == size;

@@ -45,7 +45,8 @@ void publish_head(uint8_t *at, int32_t size, int32_t magic) {
     publish64(at, (uint64_t)(uint32_t)size << 32 | (uint32_t)magic);
 }
 
-void encode_record(uint8_t *at, int32_t size, const struct record *record) {
+/* The fields before the body, but for its CRC. Returns how many bytes lie up to the body. */
+static size_t write_head(uint8_t *at, const struct record *record) {
     store32(at + QUEUE_ID_AT, record->queue_id);
     store32(at + FLAG_AT, record->flag);
     store64(at + QUEUE_OFFSET_AT, record->queue_offset);
@@ -58,18 +59,59 @@ void encode_record(uint8_t *at, int32_t size, const struct record *record) {
     store32(next, record->reconsume_times);
     store64(next + 4, record->prepared_transaction_offset);
     store32(next + 12, (int32_t)record->body.size);
-    uint8_t *body = next + 16;
-    /* Of the copy: it is what the CRC must fit, should another thread change the original. */
-    store32(at + BODY_CRC_AT, (int32_t)masked_crc32_copy(body, record->body.data, record->body.size));
-    next = body + record->body.size;
+    return (size_t)(next + 16 - at);
+}
+
+static uint8_t *write_topic(uint8_t *at, const struct record *record) {
     if (record->magic == MAGIC_V2) {
-        store16(next, (int16_t)record->topic.size);
-        next += 2;
+        store16(at, (int16_t)record->topic.size);
+        at += 2;
     } else {
-        *next++ = (uint8_t)record->topic.size;
+        *at++ = (uint8_t)record->topic.size;
     }
-    next = append(next, record->topic);
+    return append(at, record->topic);
+}
+
+/* The body, and its CRC in its place. Returns where the topic begins. */
+static uint8_t *write_body(uint8_t *at, uint8_t *body, struct bytes bytes) {
+    /* Of the copy: it is what the CRC must fit, should another thread change the original. */
+    store32(at + BODY_CRC_AT, (int32_t)masked_crc32_copy(body, bytes.data, bytes.size));
+    return body + bytes.size;
+}
+
+static void write_end(uint8_t *at, uint8_t *next, int32_t size, const struct record *record) {
     store16(next, (int16_t)record->properties.size);
     append(next + PROPERTIES_LENGTH_SIZE, record->properties);
     publish_head(at, size, record->magic);
+}
+
+void encode_record(uint8_t *at, int32_t size, const struct record *record) {
+    uint8_t *const body = at + write_head(at, record);
+    write_end(at, write_topic(write_body(at, body, record->body), record), size, record);
+}
+
+/* ---- many that share most of it ---- */
+
+void lay_out(struct mold *mold, const struct record *shared) {
+    mold->topic_size = 0;
+    if (shared->topic.size > TOPIC_MAX_V1 - 1) return; /* of V2 the length takes two bytes */
+    memset(mold->head, 0, sizeof mold->head);
+    mold->head_size = write_head(mold->head, shared);
+    mold->topic_size = (size_t)(write_topic(mold->topic, shared) - mold->topic);
+}
+
+void encode_from_mold(uint8_t *at, int32_t size, const struct mold *mold, const struct record *record) {
+    enum { V4_SIZE = BODY_AT + 2 * HOST_V4_SIZE };
+    if (mold->head_size == V4_SIZE) memcpy(at + HEAD_SIZE, mold->head + HEAD_SIZE, V4_SIZE - HEAD_SIZE);
+    else memcpy(at + HEAD_SIZE, mold->head + HEAD_SIZE, mold->head_size - HEAD_SIZE);
+    store32(at + QUEUE_ID_AT, record->queue_id);
+    store32(at + FLAG_AT, record->flag);
+    store64(at + QUEUE_OFFSET_AT, record->queue_offset);
+    store64(at + PHYSICAL_OFFSET_AT, record->physical_offset);
+    store64(at + BORN_TIMESTAMP_AT, record->born_timestamp_ms);
+    uint8_t *const body = at + mold->head_size;
+    store32(body - 4, (int32_t)record->body.size);
+    uint8_t *const next = write_body(at, body, record->body);
+    memcpy(next, mold->topic, mold->topic_size);
+    write_end(at, next + mold->topic_size, size, record);
 }
