@@ -109,15 +109,16 @@ class Readers:
 
     def _write(self, seconds: float, rate: float | None) -> float:
         put, messages = self._store.put, cycle(self._messages)
-        started_s, done, due = time.perf_counter(), 0, 0
-        while (passed_s := time.perf_counter() - started_s) < seconds:
-            due = done + LOOK_EVERY if rate is None else int(passed_s * rate)
-            if due <= done:
+        started_s, passed_s, done = time.perf_counter(), 0.0, 0
+        while passed_s < seconds:
+            passed_s = time.perf_counter() - started_s
+            due = done + LOOK_EVERY if rate is None else int(min(passed_s, seconds) * rate)
+            if due == done:
                 time.sleep(NAP_S)
-            for message in islice(messages, max(due - done, 0)):
+            for message in islice(messages, due - done):
                 put(message)
-            done = max(due, done)
-        return done / (time.perf_counter() - started_s)
+            done = due
+        return done / (time.perf_counter() - started_s)  # late, if it had to catch up
 
     def _read(self, count: int, seconds: float) -> list[float]:
         if self._kind == PROCESSES:
@@ -129,11 +130,12 @@ class Readers:
 
 def read_for(store: ReadableStore, each: int, seconds: float) -> float:
     """Read the first `each` messages of every queue, again and again; returns messages a second."""
-    started_s, done = time.perf_counter(), 0
+    started_s, passed_s, done = time.perf_counter(), 0.0, 0
     messages = _again_and_again(store, each)
-    while (passed_s := time.perf_counter() - started_s) < seconds:
+    while passed_s < seconds:
         for message in islice(messages, LOOK_EVERY):
             done += len(message.body) > 0
+        passed_s = time.perf_counter() - started_s
     return done / passed_s
 
 
