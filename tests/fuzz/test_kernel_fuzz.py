@@ -126,6 +126,18 @@ WOUNDS = {
     ),
     "wrong_table": ("crc", "crc32.c", "tables[1][(word >> 48) & 0xFF]", "tables[1][(word >> 49) & 0xFF]"),
     "written_then_refused": ("module", "module_columns.c", "size >= 0 && (uint64_t)size == out.size", "size >= 0"),
+    "property_beyond_room": (
+        "lane",
+        "lane_properties.c",
+        "size >= out->end - out->at",
+        "size >= 2 * LANE_PROPERTIES_MAX",
+    ),
+    "record_beyond_limit": (
+        "lane",
+        "lane_put.c",
+        "lane->limit - start < (int64_t)prepared.size + BLANK_SIZE",
+        "lane->limit - start < BLANK_SIZE",
+    ),
     "body_where_it_goes": ("module", "module.c", "touches(at, (size_t)size, record->body)", "0"),
 }
 if platform.machine() == "x86_64":
