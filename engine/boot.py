@@ -8,9 +8,9 @@
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
                          are, between 4 and 5, and the disk takes them meanwhile; then the topics are written that have
-                         more queues than their file says: who dies between 8 and 9 is taken for RocketMQ by the next
-                         open, which then believes that file
-    8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get
+                         more queues than their file says
+    8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get, and
+                         the one that a page of ours has until then: who dies between 8 and 9 is no RocketMQ
     9   progress page    a new epoch, all marks at the end
     10  service thread   last: it works on a store that is whole
 
@@ -199,7 +199,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     topics.save()
     report.tell(path, log)
     epoch = secrets.randbits(62)
-    _write_abort(disk, path, epoch)
+    _write_abort(disk, path, epoch, evidence)
     if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = evidence.checkpoint or Checkpoint()
@@ -272,12 +272,13 @@ def _adopt_extension_file_size(path: Path, disk: Disk, settings: StoreSettings) 
     return found or wanted or DEFAULT_EXTENSION_FILE_SIZE
 
 
-def _write_abort(disk: Disk, path: Path, epoch: int) -> None:
-    content = abort_content(os.getpid(), epoch)
+def _write_abort(disk: Disk, path: Path, epoch: int, evidence: Evidence) -> None:
+    known = evidence.progress if evidence.is_ours else None
+    content = abort_content(os.getpid(), epoch, None if known is None else known.epoch)
     file = disk.open(path / ABORT_FILE, writable=True, create=True)
     try:
+        file.write(0, content)  # in one piece: who dies over it leaves the old one or the new one
         file.resize(len(content))
-        file.write(0, content)
         file.sync()
     finally:
         file.close()

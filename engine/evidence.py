@@ -3,7 +3,7 @@
     who wrote last     how we know
     nobody             there is no segment, and no progress page that says there was one
     flightlog, closed  no `abort`; the progress page was closed, and `checkpoint` is as that close left it
-    flightlog, killed  `abort` names the epoch of the progress page
+    flightlog, killed  `abort` names the epoch of the progress page, or says that the page still had that one
     RocketMQ, closed   no `abort`, and the above does not hold
     RocketMQ, killed   any other `abort` (or it is running now)
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,9 @@ from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_
 from ..store.progress import FLIGHTLOG_FOLDER, Progress, read_progress
 
 ABORT_FILE = "abort"
+ABORT_SIZE = 96
+"""Bytes of ours, padded with spaces: it is written in one piece over an earlier one."""
+OUR_ABORT = re.compile(rb"([0-9]+) flightlog ([0-9]+)(?: after ([0-9]+))? *")
 PROC_LOCKS = Path("/proc/locks")
 
 
@@ -81,9 +85,20 @@ def _session(progress: Progress | None, abort: bytes | None) -> tuple[object, ..
     return (abort, progress.epoch, progress.clean_close) if progress else (abort,)
 
 
-def abort_content(pid: int, epoch: int) -> bytes:
-    """What `abort` holds while flightlog has the store open."""
-    return f"{pid} flightlog {epoch}".encode()
+def abort_content(pid: int, epoch: int, after: int | None) -> bytes:
+    """What `abort` holds while flightlog has the store open. The progress page gets its epoch next; `after` is the one
+    that a page of ours has until then."""
+    content = f"{pid} flightlog {epoch}" + ("" if after is None else f" after {after}")
+    return content.encode().ljust(ABORT_SIZE)
+
+
+def _is_our_abort(abort: bytes, progress: Progress | None) -> bool:
+    """Whether flightlog wrote last, and the progress page speaks of what is there."""
+    found = OUR_ABORT.fullmatch(abort)
+    if found is None or progress is None:
+        return False
+    pid, epoch, after = (None if each is None else int(each) for each in found.groups())
+    return (pid, epoch) == (progress.pid, progress.epoch) or after == progress.epoch
 
 
 def read_evidence(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders | None = None) -> Evidence:
@@ -105,8 +120,7 @@ def _last_writer(
     if not files.bases and (progress is None or progress.flushed == 0):
         return LastWriter.NOBODY
     if abort is not None:
-        ours = progress is not None and abort == abort_content(progress.pid, progress.epoch)
-        return LastWriter.FLIGHTLOG_KILLED if ours else LastWriter.ROCKETMQ_KILLED
+        return LastWriter.FLIGHTLOG_KILLED if _is_our_abort(abort, progress) else LastWriter.ROCKETMQ_KILLED
     closed = progress is not None and progress.clean_close >= 0
     if closed and progress is not None and checkpoint is not None and progress.checkpoint == checkpoint.words:
         return LastWriter.FLIGHTLOG_CLOSED

@@ -13,6 +13,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings, Topic
+from flightlog.engine import boot
+from flightlog.engine.evidence import LastWriter
 from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
@@ -153,6 +155,38 @@ def test_a_disk_without_room_for_the_file_does_not_stop_the_store(
     assert not (tmp_path / "config" / "topics.json").exists()
     with flightlog.open(tmp_path, SETTINGS) as store:
         assert set(store.topics()) == {"t", "u"}
+    assert_clean(tmp_path)
+
+
+def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_an_opening(
+    support: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    """The file is written neither by the writer that is killed nor by the opening, which dies when `abort` says already
+    that it writes now, and the progress page does not yet: it is not taken for RocketMQ, whose file counts."""
+    disk = support("disks").FaultyDisk()
+    store = flightlog.open(tmp_path, SETTINGS, disk=disk)
+    store.create_topic("t", 1)
+    disk.fail("create", "config", errno.ENOSPC)
+    store.put(Message("t", b"", queue_id=3))
+    store._upkeep.poison(InterruptedError("killed"))
+    store.close()
+
+    def die(*arguments: object) -> None:
+        raise InterruptedError("died")
+
+    before = (tmp_path / "abort").read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(boot, "_begin_progress", die)
+        with pytest.raises(InterruptedError):
+            flightlog.open(tmp_path, SETTINGS, disk=disk)
+    assert (tmp_path / "abort").read_bytes() != before
+    assert topics_json(tmp_path)["topicConfigTable"]["t"]["writeQueueNums"] == 1
+    with flightlog.open_read_only(tmp_path) as view:
+        assert view.evidence.last_writer is LastWriter.FLIGHTLOG_KILLED
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        topic = store.topic("t")
+        assert topic is not None and topic.write_queue_count == 4
+        assert store.recovery_report.last_writer is LastWriter.FLIGHTLOG_KILLED
     assert_clean(tmp_path)
 
 

@@ -34,4 +34,6 @@ def one(data: bytes) -> None:
 def seeds() -> list[bytes]:
     words = [MAGIC, 77, 4711, 65536, 900, 900, 900, 900, 900, 900, 5, 6, 2, 10, 0, 1, 2, 3, 4, 5, 900, 20231114, 7, 1]
     page, checkpoint = PAGE.pack(*words), Checkpoint(1, 2, 3, 4, 5).encode()[:48]
-    return [scratch.join(page, checkpoint, b""), scratch.join(page, checkpoint, abort_content(4711, 77))]
+    return [scratch.join(page, checkpoint, b"")] + [
+        scratch.join(page, checkpoint, abort) for abort in (abort_content(4711, 77, None), abort_content(4712, 78, 77))
+    ]
