@@ -1,5 +1,5 @@
-"""What a file is told of reads and syncs to come. No hint changes what is read or written, none is waited for, and none
-fails: a system that does not know it does without."""
+"""What a file is told of reads and syncs to come. No hint changes what is read or written; a system that does not know
+one does without."""
 
 from __future__ import annotations
 
