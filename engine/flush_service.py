@@ -13,8 +13,8 @@ A round comes flush_interval_ms after something was appended, and when something
     clean up         every clean_interval_ms, a minute after the start for the first time, if retention is asked for:
                      before everything else, for it may make the room that the rest lacks
 
-Between rounds it syncs at once for puts that did not wait for a sync (`sync_soon`), and dispatches where much waits for
-it (`dispatch_soon`).
+Between rounds it syncs at once for puts that did not wait for a sync (`sync_soon`). Where appends come so fast that
+much waits for dispatch, the thread that prepares for them dispatches, too (`dispatch_beside`).
 
 Derived files that have no room wait for it: the round is tried again until there is some. Any other failure poisons the
 store: puts are refused from then on, reads go on.
@@ -90,7 +90,7 @@ class FlushService:
         """Rung by appends; waited for while no round is coming."""
         self._hurry = Bell()
         """Rung, together with the other one, by what cannot wait for the round that is coming."""
-        self._is_hurried = self._has_much = self._lacks_room = False
+        self._is_hurried = self._lacks_room = False
         self._thread = ServiceThread("flightlog-flush", self._serve, self._ring)
         store.expect_puts(self._work.ring_once)
 
@@ -107,10 +107,9 @@ class FlushService:
         self._is_hurried = True
         self._ring()
 
-    def dispatch_soon(self) -> None:
-        """Much was appended since the last round."""
-        self._has_much = True
-        self._ring()
+    def dispatch_beside(self) -> None:
+        """Dispatch in the caller's thread what a round would: a failure is the store's, as if it were the round's."""
+        self._does(self._store.dispatch)
 
     def stop(self) -> None:
         """Return once the thread has ended. What it had not flushed is the closer's to flush.
@@ -146,10 +145,6 @@ class FlushService:
             if self._is_hurried:
                 self._is_hurried = False
                 if not self._does(self._store.flush_log):
-                    return
-            if self._has_much:
-                self._has_much = False
-                if not self._does(self._store.dispatch):
                     return
             if left_s <= 0:
                 if not (self._does(self._clean_up_if_due) and self._does(self._flush_what_is_due)):

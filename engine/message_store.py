@@ -92,7 +92,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._upkeep = keep = Upkeep(disk, path, settings, clock, parts)
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             self._service = service = FlushService(settings, clock, keep)
-            self._preparing = preparing = PrepareService(parts.log, service.dispatch_soon)
+            self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
             services += service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file

@@ -2,7 +2,7 @@
 
 Appends wake it when they have used up half of what is ready; else it sleeps. What it cannot prepare, appends make for
 themselves: nothing that fails here refuses a put. See store/preparation.py. Where appends come so fast that much waits
-for dispatch, it has that begun before its time.
+for dispatch, it dispatches, too: a sync may keep the other thread from it for long.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .service_thread import ServiceThread
 log = logging.getLogger("flightlog.store")
 
 UNDISPATCHED_SIZE = 16 << 20
-"""As many bytes of records may wait for the next round of dispatch; for more, one is begun at once."""
+"""As many bytes of records may wait for the next round of dispatch."""
 
 
 class PrepareService:
     """Started once, woken by appends, stopped and waited for at close. Without a thread where nothing is prepared."""
 
-    def __init__(self, commit_log: CommitLog, dispatch_soon: Callable[[], object]) -> None:
-        self._log, self._dispatch_soon = commit_log, dispatch_soon
+    def __init__(self, commit_log: CommitLog, dispatch: Callable[[], object]) -> None:
+        self._log, self._dispatch = commit_log, dispatch
         self._work = Bell()
         self._asked: deque[Bell] = deque()
         """Who waits until what is due is prepared; the thread alone takes them out."""
@@ -55,7 +55,7 @@ class PrepareService:
                 while is_due and not self.thread.is_stopping:
                     is_due = self._log.prepare()
                     if self._log.end - self._log.dispatched >= UNDISPATCHED_SIZE:
-                        self._dispatch_soon()
+                        self._dispatch()
                 for _ in range(asked):
                     self._asked.popleft().ring()
         except Exception:

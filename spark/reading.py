@@ -22,7 +22,7 @@ from ..store.errors import CorruptRecordError, DamagedStoreError
 from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
 from ..store.log_reader import WALK_END_TEXT
 from ..store.salvage import next_intact
-from ..store.scan import ROWS_A_PIECE, SegmentScan
+from ..store.scan import SegmentScan
 from ..store.segment import Segment
 from .inner_batch import unwrap
 from .options import OnCorrupt
@@ -31,7 +31,7 @@ from .visibility import is_message
 
 log = logging.getLogger("flightlog.spark")
 
-ROWS_A_BATCH = 4 * ROWS_A_PIECE
+ROWS_A_BATCH = 32768
 """A piece of 128-byte records; smaller ones come in more batches than pieces."""
 
 ROW_BYTES = np.dtype((np.void, FRAME_DTYPE.itemsize))

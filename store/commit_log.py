@@ -313,10 +313,12 @@ class CommitLog(ColumnAppends):
         outer, active = sys.exception(), self._active
         try:
             if active.base <= start:  # mostly; and `stop`, where the log ended a moment ago, is in there too
+                active.release_pages(start - active.base, stop - active.base)
                 active.sync()
                 return
             for segment, _, _ in self.reader.segments_between(start, stop):
                 assert isinstance(segment, AppendSegment)
+                segment.release_pages(start - segment.base, stop - segment.base)
                 segment.sync()
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()

@@ -21,7 +21,8 @@ ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
 
 PIECE_SIZE = 4 << 20
-ROWS_A_PIECE = 8192
+ROWS_A_PIECE = 32768
+"""Between pieces the interpreter's lock is asked for: dispatch of small records beside busy appends waits for it."""
 FRAME_SIZE = struct.Struct(">i")
 WALK_ENDS = tuple(WalkEnd)
 """By their numbers: to ask the class takes longer."""

@@ -36,6 +36,9 @@ FOLIO_SIZE = 2 << 20
 piece is stored, the file system asks for blocks for all of it: a piece that is half allocated is a SIGBUS on a full
 disk."""
 
+RELEASE_SIZE = 1 << 20
+"""Pages of less than that are left to the sync."""
+
 KEPT_FREE_SIZE = 1 << 20
 """Bytes of disk that the log leaves free for small files and their folders."""
 RECORD_BYTES_A_QUEUE_BYTE = 4
@@ -275,6 +278,14 @@ class AppendSegment(Segment):
             raise SyncFailedError(self.path, "it is gone, or its disk is") from e
         file.sync()
         self.sync_name()
+
+    def release_pages(self, start: int, stop: int) -> None:
+        """Let go of the append mapping's pages of [start, stop), which no append comes to any more, before a sync that
+        would take them one by one, and would interrupt appends for each. A few pages are not worth a call."""
+        mapping, first = self._append_mapping, max(start, 0) // mmap.PAGESIZE * mmap.PAGESIZE
+        size = min(stop, self.size) // mmap.PAGESIZE * mmap.PAGESIZE - first
+        if mapping is not None and size >= RELEASE_SIZE:
+            native.release_pages(mapping, first, size)
 
     def finish_appends(self) -> None:
         """Let go of what only appends and syncs need."""

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
         [Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], tuple[int, int, int, int, int]
     ]
     LinkKeys = Callable[[int, int, Buffer, Buffer, Buffer, Buffer, Buffer, Buffer], int]
-    Populate = Callable[[Buffer, int, int], bool]
+    AdvisePages = Callable[[Buffer, int, int], bool]
     SetHeads = Callable[[int, int, Buffer, Buffer, Buffer], None]
 
 __all__ = [
@@ -85,6 +85,7 @@ __all__ = [
     "number_rows",
     "populate",
     "property_texts",
+    "release_pages",
     "set_heads",
     "use",
     "walk",
@@ -244,12 +245,21 @@ are int32 columns of the host's byte order. ValueError for a slot outside of `sl
 `link_keys`.
 """
 
-populate: Populate
+populate: AdvisePages
 """(buffer, position, size) -> whether it could
 
 Has the pages of [position, position + size) of a mapping present and writable, as a store into each of them would; no
 byte changes. Where it cannot, stores find their pages themselves, only more slowly. ValueError for bytes outside of the
 buffer, for none, and where no page begins at `position`. The blocks below must be there: else the process is killed.
+"""
+
+release_pages: AdvisePages
+"""(buffer, position, size) -> whether it could
+
+Lets go of the pages of [position, position + size) of a mapping that is shared with its file: no byte changes, and who
+comes by finds them in the page cache. For pages that nobody stores into any more, before they are synced: of each page
+that is there, a sync must tell every CPU on which the process runs. A private mapping would lose what was stored into
+it. ValueError as `populate`.
 """
 
 
@@ -271,7 +281,7 @@ def use(name: str) -> None:
     global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global property_texts, number_rows
     global messages, entry_rows, decode_properties
-    global list_rows, link_keys, set_heads, populate
+    global list_rows, link_keys, set_heads, populate, release_pages
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -286,7 +296,7 @@ def use(name: str) -> None:
     messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
     Lane = module.Lane
-    populate = module.populate
+    populate, release_pages = module.populate, module.release_pages
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
 

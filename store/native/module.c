@@ -13,7 +13,7 @@
 #include "module_lane.h"
 #include "module_listing.h"
 #include "module_messages.h"
-#include "module_populate.h"
+#include "module_pages.h"
 #include "module_texts.h"
 #include "record_fields.h"
 #include "walk.h"
@@ -214,6 +214,8 @@ static PyMethodDef methods[] = {
      "set_heads(first, slots_before, in_slot, slots, stamps, /)\n--\n\nMakes entries the heads of their slots."},
     {"populate", (PyCFunction)(void (*)(void))py_populate, METH_FASTCALL,
      "populate(buffer, position, size, /)\n--\n\nMakes pages of a mapping present; returns whether it could."},
+    {"release_pages", (PyCFunction)(void (*)(void))py_release_pages, METH_FASTCALL,
+     "release_pages(buffer, position, size, /)\n--\n\nLets go of pages of a mapping; returns whether it could."},
     {NULL, NULL, 0, NULL},
 };
 

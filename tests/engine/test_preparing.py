@@ -15,6 +15,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
 from flightlog.engine.prepare_service import UNDISPATCHED_SIZE
+from flightlog.store import native
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
 from flightlog.store.preparation import LEAST_SEGMENT_SIZE
 from flightlog.store.segment import FOLIO_SIZE
@@ -310,4 +311,32 @@ def test_much_that_waits_for_dispatch_is_dispatched_before_its_time(
         assert store._log.dispatched == 0
         put_until(store, 2 * UNDISPATCHED_SIZE)
         wait_until(lambda: store._log.end - store._log.dispatched < UNDISPATCHED_SIZE)
+    assert_clean(tmp_path)
+
+
+def test_a_sync_by_the_timer_lets_go_of_the_pages_that_it_writes(
+    tmp_path: Path, inline: Inline, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but the last one, which appends go on with; fewer than a mebibyte are not worth it."""
+    released: list[tuple[int, int]] = []
+
+    def note(mapping: mmap.mmap, position: int, size: int) -> bool:
+        released.append((position, size))
+        return release_pages(mapping, position, size)
+
+    release_pages = native.release_pages
+    with flightlog.open(tmp_path, settings(segment_size=16 * MIB)) as store:
+        monkeypatch.setattr(native, "release_pages", note)
+        put(store, 1)
+        store.flush()
+        assert released == []
+        first = store._log.flushed
+        put_until(store, 3 * MIB)
+        store.flush()
+        start, stop = (position // mmap.PAGESIZE * mmap.PAGESIZE for position in (first, store._log.end))
+        assert released == [(start, stop - start)]
+        put(store, 1)
+        put_until(store, 17 * MIB)
+        store.flush()
+        assert [position for position, _ in released[1:]] == [stop, 0], "the rest of this segment and the next one"
     assert_clean(tmp_path)

@@ -10,7 +10,7 @@
 #undef to_inputs
 #include "module_listing.c"
 #include "module_messages.c"
-#include "module_populate.c"
+#include "module_pages.c"
 #include "module_texts.c"
 
 #include "fuzz.h"

@@ -1,5 +1,6 @@
-/* Pages of a mapping, made present piece by piece without the GIL: while a piece comes in, nobody can map anything. */
-#include "module_populate.h"
+/* Pages of a mapping, made present or let go without the GIL: piece by piece, for while a piece is under way nobody can
+ * map anything. */
+#include "module_pages.h"
 
 #if defined(__linux__)
 #include <errno.h>
@@ -11,10 +12,10 @@
 
 enum { PIECE_SIZE = 1 << 20 };
 
-static int populate(uint8_t *at, size_t size) {
+static int advise(uint8_t *at, size_t size, int advice) {
     while (size > 0) {
         const size_t piece = size < PIECE_SIZE ? size : PIECE_SIZE;
-        if (madvise(at, piece, MADV_POPULATE_WRITE) == 0) {
+        if (madvise(at, piece, advice) == 0) {
             at += piece;
             size -= piece;
         } else if (errno != EINTR && errno != EAGAIN) {
@@ -26,15 +27,18 @@ static int populate(uint8_t *at, size_t size) {
 
 static uintptr_t page_size(void) { return (uintptr_t)sysconf(_SC_PAGESIZE); }
 #else
-static int populate(uint8_t *at, size_t size) { return (void)at, (void)size, 0; }
+#define MADV_POPULATE_WRITE 0
+#define MADV_DONTNEED 0
+
+static int advise(uint8_t *at, size_t size, int advice) { return (void)at, (void)size, (void)advice, 0; }
 
 static uintptr_t page_size(void) { return 4096; }
 #endif
 
-PyObject *py_populate(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+static PyObject *advise_pages(const char *function, PyObject *const *args, Py_ssize_t count, int advice) {
     enum { BUFFER, POSITION, SIZE, ARGUMENTS };
     int64_t position, size;
-    if (check_count("populate", count, ARGUMENTS) < 0 || to_int64(args[POSITION], "position", &position) < 0 ||
+    if (check_count(function, count, ARGUMENTS) < 0 || to_int64(args[POSITION], "position", &position) < 0 ||
         to_int64(args[SIZE], "size", &size) < 0) {
         return NULL;
     }
@@ -51,10 +55,18 @@ PyObject *py_populate(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssi
     } else {
         int is_done;
         Py_BEGIN_ALLOW_THREADS
-        is_done = populate(buffer + position, (size_t)size);
+        is_done = advise(buffer + position, (size_t)size, advice);
         Py_END_ALLOW_THREADS
         result = PyBool_FromLong(is_done);
     }
     release(&input, 1);
     return result;
+}
+
+PyObject *py_populate(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    return advise_pages("populate", args, count, MADV_POPULATE_WRITE);
+}
+
+PyObject *py_release_pages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    return advise_pages("release_pages", args, count, MADV_DONTNEED);
 }

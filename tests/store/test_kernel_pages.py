@@ -1,4 +1,4 @@
-"""Pages of a mapping are made present, by both twins, and no byte changes."""
+"""Pages of a mapping are made present and let go, by both twins, and no byte changes."""
 
 from __future__ import annotations
 
@@ -41,10 +41,19 @@ def test_they_are_there_and_no_byte_changes(kernel: str, mapping: mmap.mmap) -> 
     assert mapping[:] == TEXT
 
 
+def test_they_are_gone_and_no_byte_changes(kernel: str, mapping: mmap.mmap) -> None:
+    mapping[PAGE_SIZE] = 7
+    assert native.populate(mapping, 0, len(TEXT))
+    assert native.release_pages(mapping, PAGE_SIZE, 2 * PAGE_SIZE)
+    assert present_size() == len(TEXT) - 2 * PAGE_SIZE
+    assert mapping[:] == TEXT[:PAGE_SIZE] + b"\7" + TEXT[PAGE_SIZE + 1 :]
+
+
 def test_more_than_a_piece(kernel: str) -> None:
     with mmap.mmap(-1, 5 << 20) as mapping:
         mapping[3 << 20] = 7
         assert native.populate(mapping, PAGE_SIZE, (5 << 20) - PAGE_SIZE - 1)
+        assert native.release_pages(mapping, PAGE_SIZE, (5 << 20) - PAGE_SIZE - 1)
         assert mapping[3 << 20] == 7 and mapping.find(b"\7") == 3 << 20
 
 
@@ -66,14 +75,16 @@ def test_more_than_a_piece(kernel: str) -> None:
 def test_what_is_no_part_of_it_is_refused(
     kernel: str, mapping: mmap.mmap, arguments: tuple[Any, Any], error: type[Exception]
 ) -> None:
-    with pytest.raises(error):
-        native.populate(mapping, *arguments)
+    for function in (native.populate, native.release_pages):
+        with pytest.raises(error):
+            function(mapping, *arguments)
 
 
 @pytest.mark.parametrize(("buffer", "error"), [(bytes(PAGE_SIZE), BufferError), (None, TypeError)])
 def test_what_cannot_be_stored_into_is_refused(kernel: str, buffer: Any, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        native.populate(buffer, 0, 1)
+    for function in (native.populate, native.release_pages):
+        with pytest.raises(error):
+            function(buffer, 0, 1)
 
 
 def test_where_the_system_cannot_it_says_so(kernel: str, tmp_path: Path) -> None:
