@@ -86,7 +86,8 @@ class Life(PuttingLife):
             if self.reading is not None and self.reading[1][0] == name:
                 self.reading = None
             self.is_view_stale = True
-            self.doubted_topic = (name, model.end) if is_there else None
+            before = beside("machine_model").deleted_below(self.disk.root, name)
+            self.doubted_topic = (name, model.end, before) if is_there else None
             try:
                 self.it.delete_topic(name)
                 assert is_there, f"the topic {name!r} was deleted, and was not there"

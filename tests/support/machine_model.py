@@ -254,10 +254,10 @@ class MachineModel(Model):
         return super().count(key, start, stop, tags, end)
 
 
-def deleted_below(root: Path, topic: str) -> int | None:
-    """What the note about deletions says of a topic."""
+def deleted_below(root: Path, topic: str) -> int:
+    """What the note about deletions says of a topic; 0 where it says nothing."""
     path = root / "flightlog" / "deleted-topics.json"
-    found: int | None = json.loads(path.read_text())["deletedBelow"].get(topic) if path.exists() else None
+    found: int = json.loads(path.read_text())["deletedBelow"].get(topic, 0) if path.exists() else 0
     return found
 
 

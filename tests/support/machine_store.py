@@ -81,8 +81,8 @@ class StoreLife:
         self.is_poisoned = False
         self.was_closed = True
         """Whether the last writer closed the store."""
-        self.doubted_topic: tuple[str, int] | None = None
-        """A deletion that a death or a failure came into, and where the log ended."""
+        self.doubted_topic: tuple[str, int, int] | None = None
+        """A deletion that a death or a failure came into, where the log ended, and how far an earlier one went."""
         self.doubted_start: int | None = None
         """How far a round of retention may have come."""
         self.numbers = itertools.count()
@@ -254,8 +254,12 @@ class StoreLife:
         model.keep(end, self.sure)
         topics = store.topics()
         if self.doubted_topic is not None:
-            name, below = self.doubted_topic
-            if beside("machine_model").deleted_below(self.disk.root, name) == min(below, end) or name not in topics:
+            name, below, before = self.doubted_topic
+            below = min(below, end)
+            noted = beside("machine_model").deleted_below(self.disk.root, name)
+            # That the topic is gone does not say it: a kill takes one that no queue and no file tells of, and leaves
+            # its half messages. Nor does a note that an earlier deletion may have left.
+            if noted == below > before or (name not in topics and below <= max(noted, start)):
                 model.delete_topic(name)
             self.doubted_topic = None
         model.adopt_topics(topics, is_clean=self.was_closed)
