@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -63,4 +64,17 @@ def test_the_note_of_an_earlier_deletion_says_nothing_of_one_that_was_not_begun(
     delete_and_die(life, "made", operations, messages)
     if not operations:
         assert "made" in life.model.topics
+    life.end(messages.Opening())
+
+
+def test_a_round_of_retention_that_failed_may_have_removed_segments(life: Life, messages: ModuleType) -> None:
+    """The store takes no puts after that, and is read from where its log now begins."""
+    life.put_many([messages.Row(("orders", 0), 700)] * 12)
+    life.round("flush_queues")
+    life.clock.at_ms += 7_200_000
+    life.disk.fails_syncs_of = "flightlog/progress"
+    life.clean_up(1, after_rounds=False)
+    assert life.is_poisoned
+    assert life.it._log.reader.min_offset > life.model.start == 0
+    life.ask(random.Random(0))
     life.end(messages.Opening())
