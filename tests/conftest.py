@@ -41,7 +41,7 @@ SEED, INTEROP_SEED = "FLIGHTLOG_SEED", "FLIGHTLOG_INTEROP_SEED"
 """Environment variables that hold the seeds of a run, so that all its processes have the same; set, they repeat it."""
 
 hypothesis.settings.register_profile("new", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("ci", deadline=None, print_blob=True, derandomize=True, database=None)
+hypothesis.settings.register_profile("repeats", deadline=None, print_blob=True, derandomize=True, database=None)
 
 T = TypeVar("T")
 
@@ -66,9 +66,23 @@ def _is_full(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     wants_new = _is_full(config) or os.environ.get("FLIGHTLOG_RANDOM", "") not in ("", "0")
-    hypothesis.settings.load_profile("new" if wants_new or not ON_CI else "ci")
+    hypothesis.settings.load_profile("new" if wants_new else "repeats")
+    if not wants_new:
+        _draw_no_constants_of_the_code()
     os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1, 1 << 31)) if wants_new else "0")
     os.environ.setdefault(INTEROP_SEED, str(random.SystemRandom().randrange(1 << 31)))
+
+
+def _draw_no_constants_of_the_code() -> None:
+    """Hypothesis draws constants that it finds in whatever modules of the project are loaded by then: with them, the
+    examples of a test hang on the tests that ran before it in the same process, and on where the package lies."""
+    from hypothesis.internal.conjecture import providers
+
+    if hasattr(providers, "_get_local_constants"):  # before 6.131 it looked for none
+        from hypothesis.internal.constants_ast import Constants
+
+        none = Constants()
+        providers._get_local_constants = lambda: none
 
 
 @pytest.hookimpl(optionalhook=True)
