@@ -60,6 +60,8 @@ def verify_store(
         path, _, text = note.partition(": ")
         meaning, _, mend = text.partition(". ")  # as these errors are worded: what was found, then what to do
         add(Finding(Path(path), 0, meaning, mend or restore))
+    # Before any is read: a writer that is alive seals segments meanwhile.
+    were_sealed = {segment.base for segment in reader.segments if disk.exists(seal_path(root, segment.base))}
     seals = {segment.base: read_seal(disk, root, segment) for segment in reader.segments}
     blocks: defaultdict[int, BlockCrcs] = defaultdict(BlockCrcs)
 
@@ -96,7 +98,7 @@ def verify_store(
     for segment in reader.segments:
         seal = seals[segment.base]
         if seal is None:
-            if disk.exists(seal_path(root, segment.base)):
+            if segment.base in were_sealed:
                 mend = "delete it: a missing seal is only a missed shortcut"
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
             continue
