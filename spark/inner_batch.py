@@ -20,12 +20,17 @@ BatchIndexes = NDArray[np.int32] | None
 """The place of each message in its inner batch, -1 outside of one; None where all are outside."""
 
 
-def unwrap(piece: bytes | memoryview, rows: Rows) -> Iterator[tuple[Rows, BatchIndexes]]:
+def unwrap(
+    piece: bytes | memoryview, rows: Rows, left: NDArray[np.bool_] | None = None
+) -> Iterator[tuple[Rows, BatchIndexes]]:
     """The same messages with a row for each message of an inner batch, in the order of the log.
 
-    A batch stays one row where it is compressed or its body is not made of messages: nothing of it is lost then.
+    A batch stays one row where it is one of `left`, is compressed, or its body is not made of messages: nothing of it
+    is lost then.
     """
     is_batch = (rows["sys_flag"] & (INNER_BATCH | COMPRESSED)) == INNER_BATCH
+    if left is not None:
+        is_batch &= ~left
     if not is_batch.any():
         yield rows, None
         return

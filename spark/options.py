@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from ..engine.columns.schema import find_column
 from ..store.errors import InvalidSettingsError
 
-OnCorrupt = Literal["fail", "skip"]
+OnCorrupt = Literal["fail", "skip", "rows"]
 
 DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, larger ones leave cores idle
 MIN_SPLIT_BYTES = 4096

@@ -1,0 +1,137 @@
+"""Rows of records as RecordBatches: here the options that speak of rows are kept, for all that read records.
+
+A scan of the log and a reader of queues hand over what they found: rows of a walk with the piece of the log that they
+lie in, or damage where a record should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from ..engine.columns.message_columns import MessageColumns
+from ..store.deleted_topics import DeletedTopics
+from ..store.errors import CorruptBodyError, CorruptRecordError
+from ..store.frame import Rows
+from ..store.log_reader import BAD_CRC
+from .columns import CORRUPT, HEADERS, damaged_places, find_column, headers
+from .corruption import Corruption
+from .decompression import decompressed
+from .inner_batch import unwrap
+from .options import OnCorrupt
+from .visibility import is_message
+
+Reasons = dict[int, str]
+"""What was found in damaged records that are shown, by their physical offset."""
+
+
+class BatchMaker:
+    """Makes the batches of a task, and counts what is damaged.
+
+    A record whose body is not what its CRC or its compression bits say is damaged. Where damage is shown, such a record
+    is one row with all that it says and its body as it lies there, and a place without a record is a row of nulls.
+    """
+
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        include_internal: bool = False,
+        on_corrupt: OnCorrupt = "fail",
+        decompress: bool = False,
+    ) -> None:
+        """`schema` is an Arrow schema with names of columns, as `schema.arrow_schema` makes it."""
+        self._schema = schema
+        self._columns = [find_column(name).name for name in schema.names]
+        self._include_internal, self._decompress = include_internal, decompress
+        self.corruption = Corruption(on_corrupt)
+
+    def batches(
+        self, path: Path, piece: bytes | memoryview, rows: Rows, deleted: DeletedTopics | None = None
+    ) -> Iterator[Any]:
+        """The messages of these records of the segment file `path`, in the order of the rows, which point into `piece`.
+
+        `deleted` are topics whose records are not shown. Raises CorruptRecordError for a damaged record where that is
+        to fail the query, and MissingExtraError for a compressed body that needs an extra.
+        """
+        rows, reasons = _not_deleted(piece, rows, deleted), Reasons()
+        rows = self._with_right_crcs(path, rows, reasons)
+        if not self._include_internal:
+            rows = only(rows, is_message(piece, rows) | _are_among(rows, reasons))
+        if not len(rows):
+            return
+        parts = self._decompressed(path, piece, rows, reasons) if self._decompress else [(piece, rows)]
+        for part, part_rows in parts:
+            for message_rows, batch_indexes in unwrap(part, part_rows, _are_among(part_rows, reasons)):
+                messages = MessageColumns(part, message_rows, batch_indexes)
+                arrays = [self._column(name, path, messages, message_rows, reasons) for name in self._columns]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def damaged(self, damage: CorruptRecordError) -> Iterator[Any]:
+        """What is handed over where no record is: a row, or nothing. Raises it where it is to fail the query."""
+        self.corruption.meet(damage)
+        if self.corruption.shows:
+            reasons = {damage.physical_offset: damage.found}
+            arrays = [
+                damaged_places(damage.path, [damage.physical_offset], reasons)
+                if name == CORRUPT.name
+                else pa.nulls(1, field.type)
+                for name, field in zip(self._columns, self._schema, strict=True)
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, name: str, path: Path, messages: MessageColumns, rows: Rows, reasons: Reasons) -> Any:
+        if name == CORRUPT.name:
+            return damaged_places(path, rows["physical_offset"].tolist(), reasons)
+        return headers(messages) if name == HEADERS.name else messages.column(name)
+
+    def _with_right_crcs(self, path: Path, rows: Rows, reasons: Reasons) -> Rows:
+        right = rows["crc_ok"] != 0
+        for row in rows[~right]:
+            expected = f"CRC {int(row['body_crc']) & 0xFFFFFFFF:08X}"
+            self._meet(CorruptRecordError(path, int(row["physical_offset"]), BAD_CRC, expected), reasons)
+        return rows if self.corruption.shows else only(rows, right)
+
+    def _decompressed(
+        self, path: Path, piece: bytes | memoryview, rows: Rows, reasons: Reasons
+    ) -> Iterator[tuple[bytes | memoryview, Rows]]:
+        def stays(row: Any, why: CorruptBodyError) -> bool:
+            expected = "one that can be decompressed"
+            self._meet(CorruptRecordError(path, int(row["physical_offset"]), str(why), expected), reasons)
+            return self.corruption.shows
+
+        return decompressed(piece, rows, _are_among(rows, reasons), stays)
+
+    def _meet(self, damage: CorruptRecordError, reasons: Reasons) -> None:
+        self.corruption.meet(damage)
+        if self.corruption.shows:
+            reasons[damage.physical_offset] = damage.found
+
+
+def _not_deleted(piece: bytes | memoryview, rows: Rows, deleted: DeletedTopics | None) -> Rows:
+    """The rows that belong to no deleted topic."""
+    if deleted is None or not len(rows) or int(rows["physical_offset"][0]) >= deleted.highest:
+        return rows
+    names = (
+        bytes(piece[start : start + size]).decode("utf-8", "replace")
+        for start, size in zip(rows["topic_position"].tolist(), rows["topic_size"].tolist(), strict=True)
+    )
+    below = np.fromiter(map(deleted.below, names), np.int64, len(rows))
+    return only(rows, rows["physical_offset"] >= below)
+
+
+def _are_among(rows: Rows, offsets: Collection[int]) -> NDArray[np.bool_]:
+    """Which rows are of records at these physical offsets."""
+    if not offsets:
+        return np.zeros(len(rows), np.bool_)
+    return np.isin(rows["physical_offset"], np.fromiter(offsets, np.int64))
+
+
+def only(rows: Rows, wanted: NDArray[np.bool_]) -> Rows:
+    """The wanted rows; without a copy where those are all."""
+    return rows if wanted.all() else rows[wanted]

@@ -1,0 +1,52 @@
+"""What becomes of damage that a task comes by: the option `onCorrupt`.
+
+fail   the first damaged place is raised
+skip   it is left out, counted, and told in the log, range by range
+rows   it is a row, whose column `_corrupt` says where it is and what was found
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from ..store.errors import CorruptRecordError
+from .options import OnCorrupt
+
+log = logging.getLogger("flightlog.spark")
+
+
+class Corruption:
+    """Meets damage and counts it."""
+
+    def __init__(self, on_corrupt: OnCorrupt) -> None:
+        self._fails = on_corrupt == "fail"
+        self.shows = on_corrupt == "rows"
+        """Whether a damaged place is a row."""
+        self.places = 0
+        """Records and stretches of bytes that were damaged."""
+        self._told = 0
+        self._first: CorruptRecordError | None = None
+
+    def meet(self, damage: CorruptRecordError) -> None:
+        """Count it. Raises it where it is to fail the query."""
+        if self._fails:
+            raise damage
+        self.places += 1
+        self._first = self._first or damage
+
+    def tell(self, path: Path, stretch: str) -> None:
+        """Say in the log what was left out of this stretch of a file: all since the last call."""
+        first, count = self._first, self.places - self._told
+        self._first, self._told = None, self.places
+        if first is None or self.shows:
+            return
+        log.warning(
+            "%s: left out %d damaged places in %s, the first at physical offset %d: %s",
+            path,
+            count,
+            stretch,
+            first.physical_offset,
+            first.found,
+            extra={"path": str(path), "physical_offset": first.physical_offset},
+        )
