@@ -1,0 +1,186 @@
+"""What a query can want at most. Whatever lies outside of its bounds need not be read.
+
+Bounds come from filters that Spark pushes (filters.py) and from the option `tags`, and are merged with `&`. Spark
+evaluates every filter itself all the same, so from its filters only what surely does not match is left out. The option
+is evaluated here alone: `Bounds.mask` is exact about tags.
+
+The names are those of the columns. Of an inner batch, messages have queue offsets, tags and keys of their own; what is
+asked of the batch as a whole is `Bounds.may_hold`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..engine.columns.gathering import gather
+from ..engine.columns.property_columns import PropertyColumns
+from ..store import property_names as props
+from ..store.frame import Rows
+from ..store.sys_flag import INNER_BATCH
+
+Mask = NDArray[np.bool_]
+
+LEAST = -(1 << 63)
+GREATEST = (1 << 63) - 1
+"""Of every column of whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Whole numbers from `start` to below `stop`; by default all that a column can hold."""
+
+    start: int = LEAST
+    stop: int = GREATEST + 1
+
+    def __and__(self, other: Span) -> Span:
+        return Span(max(self.start, other.start), min(self.stop, other.stop))
+
+    def __contains__(self, number: int) -> bool:
+        return self.start <= number < self.stop
+
+    @property
+    def is_everything(self) -> bool:
+        return self.start <= LEAST and self.stop > GREATEST
+
+    @property
+    def is_empty(self) -> bool:
+        return self.start >= self.stop
+
+    def meets(self, start: int, stop: int) -> bool:
+        """Whether any number in [start, stop) lies in it."""
+        return max(self.start, start) < min(self.stop, stop)
+
+    def mask(self, numbers: NDArray[Any]) -> Mask:
+        """Which of the numbers lie in it."""
+        found = np.ones(len(numbers), np.bool_)
+        if self.is_empty:
+            return ~found
+        if self.start > LEAST:
+            found &= numbers >= self.start
+        if self.stop <= GREATEST:
+            found &= numbers < self.stop
+        return found
+
+
+EVERYTHING = Span()
+
+Names = frozenset[str] | None
+"""Some of all texts; None: all of them."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """See above. Without arguments: no bounds at all."""
+
+    topics: Names = None
+    queue_ids: Span = EVERYTHING
+    queue_offsets: Span = EVERYTHING
+    physical_offsets: Span = EVERYTHING
+    """Of records' first bytes."""
+    store_times_ms: Span = EVERYTHING
+    tags: Names = None
+    keys: Names = None
+    """First index keys, as the column `key` has them."""
+    uniq_keys: Names = None
+
+    def __and__(self, other: Bounds) -> Bounds:
+        """What lies within both."""
+        both = {field.name: _both(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)}
+        return Bounds(**both)
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether nothing is ruled out."""
+        return self == NO_BOUNDS
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no message can lie within."""
+        return any(
+            value.is_empty if isinstance(value, Span) else value is not None and not value
+            for value in (getattr(self, field.name) for field in fields(self))
+        )
+
+    @property
+    def asks_for_properties(self) -> bool:
+        """Whether a look at a message's properties is needed."""
+        return self.tags is not None or self.keys is not None or self.uniq_keys is not None
+
+    def may_hold(self, piece: bytes | memoryview, rows: Rows) -> Mask:
+        """Which records can be, or hold, a message within these bounds. Exact but for inner batches."""
+        is_batch = rows["sys_flag"] & INNER_BATCH != 0
+        if not is_batch.any() or not (self.asks_for_properties or not self.queue_offsets.is_everything):
+            return self.mask(piece, rows)
+        found = self._of_record(piece, rows)
+        alone = np.flatnonzero(found & ~is_batch)
+        found[alone] = self._of_message(piece, rows[alone])
+        return found
+
+    def mask(self, piece: bytes | memoryview, rows: Rows) -> Mask:
+        """Which messages lie within these bounds; an inner batch as the one message that it is where it stays whole."""
+        found = self._of_record(piece, rows)
+        if self.asks_for_properties or not self.queue_offsets.is_everything:
+            left = np.flatnonzero(found)
+            found[left] = self._of_message(piece, rows[left])
+        return found
+
+    def _of_record(self, piece: bytes | memoryview, rows: Rows) -> Mask:
+        """By what all messages of a record have in common."""
+        found = self.physical_offsets.mask(rows["physical_offset"])
+        found &= self.store_times_ms.mask(rows["store_timestamp_ms"])
+        found &= self.queue_ids.mask(rows["queue_id"])
+        if self.topics is not None:
+            left = np.flatnonzero(found)
+            found[left] = self._of_topics(piece, rows[left])
+        return found
+
+    def _of_topics(self, piece: bytes | memoryview, rows: Rows) -> Mask:
+        data = np.frombuffer(piece, np.uint8)
+        starts, sizes = rows["topic_position"], rows["topic_size"]
+        found = np.zeros(len(rows), np.bool_)
+        for topic in self._raw_topics:
+            alike = np.flatnonzero(sizes == len(topic))
+            # From the last byte: names in one store differ there more often than at their beginning.
+            for at in range(len(topic) - 1, -1, -1):
+                alike = alike[data[starts[alike] + at] == topic[at]]
+            found[alike] = True
+        return found
+
+    @cached_property
+    def _raw_topics(self) -> list[bytes]:
+        return [topic.encode() for topic in sorted(self.topics or ())]
+
+    def _of_message(self, piece: bytes | memoryview, rows: Rows) -> Mask:
+        found = self.queue_offsets.mask(rows["queue_offset"])
+        if self.asks_for_properties:
+            left = np.flatnonzero(found)
+            positions, sizes = rows["properties_position"][left], rows["properties_size"][left]
+            properties = PropertyColumns(gather(piece, positions, sizes))
+            if self.tags is not None:
+                found[left] &= _is_one_of(properties.value(props.TAGS), self.tags)
+            if self.keys is not None:
+                found[left] &= _is_one_of(properties.first_key().cast(pa.string()), self.keys)
+            if self.uniq_keys is not None:
+                found[left] &= _is_one_of(properties.value(props.UNIQ_KEY), self.uniq_keys)
+        return found
+
+
+NO_BOUNDS = Bounds()
+
+
+def _is_one_of(texts: Any, names: frozenset[str]) -> Mask:
+    found: Mask = pc.is_in(texts, value_set=pa.array(sorted(names), pa.string())).to_numpy(zero_copy_only=False)
+    return found
+
+
+def _both(one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -1,0 +1,105 @@
+"""What Spark's filters say about where the messages are that a query wants.
+
+A filter that says nothing about a place, or nothing that is surely understood, bounds nothing: Spark evaluates all of
+them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from pyspark.sql import datasource as spark
+
+from ..engine.columns.schema import BY_LOWER_NAME
+from .bounds import NO_BOUNDS, Bounds, Span
+
+TEXTS = {"topic": "topics", "tags": "tags", "key": "keys", "uniqKey": "uniq_keys"}
+NUMBERS = {
+    "partition": "queue_ids",
+    "offset": "queue_offsets",
+    "physicalOffset": "physical_offsets",
+    "timestamp": "store_times_ms",
+}
+"""Columns, and what of the bounds speaks of them."""
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MICROSECOND = timedelta(microseconds=1)
+
+REPLACEMENT = "\ufffd"
+"""Stands in a column for bytes that are no text: it does not tell which bytes lie in the log."""
+
+
+def bounds_of(filters: Iterable[Any]) -> Bounds:
+    """The bounds of what matches all of these filters, objects of `pyspark.sql.datasource` (4.1 and later)."""
+    return reduce(and_, map(_bounds_of, filters), NO_BOUNDS)
+
+
+def _bounds_of(asked: Any) -> Bounds:
+    match asked:
+        case spark.EqualTo((name,), value) | spark.EqualNullSafe((name,), value):
+            return _one_of(name, [value])
+        case spark.In((name,), values):
+            return _one_of(name, [value for value in values if value is not None])  # null equals nothing
+        case spark.GreaterThan((name,), value):
+            return _compared(name, value, lambda limits: Span(start=limits.stop))
+        case spark.GreaterThanOrEqual((name,), value):
+            return _compared(name, value, lambda limits: Span(start=limits.start))
+        case spark.LessThan((name,), value):
+            return _compared(name, value, lambda limits: Span(stop=limits.start))
+        case spark.LessThanOrEqual((name,), value):
+            return _compared(name, value, lambda limits: Span(stop=limits.stop))
+    return NO_BOUNDS
+
+
+def _one_of(name: str, values: Sequence[Any]) -> Bounds:
+    column = _column(name)
+    if column in TEXTS:
+        texts = [_text(column, value) for value in values]
+        return NO_BOUNDS if None in texts else _bounds(TEXTS[column], frozenset(texts))
+    spans = [span for value in values if (span := _equal_to(column, value)) is not None]
+    if column not in NUMBERS or len(spans) < len(values):
+        return NO_BOUNDS
+    hull = Span(min(span.start for span in spans), max(span.stop for span in spans)) if spans else Span(0, 0)
+    return _bounds(NUMBERS[column], hull)
+
+
+def _compared(name: str, value: Any, span_of: Callable[[Span], Span]) -> Bounds:
+    column = _column(name)
+    equal = _equal_to(column, value)
+    return NO_BOUNDS if equal is None else _bounds(NUMBERS[column], span_of(equal))
+
+
+def _column(name: str) -> str:
+    """Our name of a column, which a user's schema may have in another case; empty for one that is not ours."""
+    column = BY_LOWER_NAME.get(name.lower())
+    return column.name if column is not None else ""
+
+
+def _bounds(field: str, value: Any) -> Bounds:
+    return Bounds(**{field: value})
+
+
+def _text(column: str, value: Any) -> str | None:
+    """A literal as text; None where it does not tell what lies in the log."""
+    if column == "key" and isinstance(value, bytes | bytearray):
+        value = value.decode("utf-8", "replace")
+    return value if isinstance(value, str) and REPLACEMENT not in value else None
+
+
+def _equal_to(column: str, value: Any) -> Span | None:
+    """The numbers that equal a literal: one, or none, and then it lies right before them. None for another literal.
+
+    A time in microseconds lies between two store times, which count ms.
+    """
+    if column == "timestamp":
+        if not isinstance(value, datetime) or value.tzinfo is None:
+            return None
+        microseconds = (value - EPOCH) // MICROSECOND
+        return Span(-(-microseconds // 1000), microseconds // 1000 + 1)
+    if column not in NUMBERS or not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return Span(value, value + 1)
