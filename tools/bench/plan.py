@@ -40,7 +40,6 @@ SUBJECT_CASES = {
     "query": (MEMCPY, "query"),
     "recover": (MEMCPY, "recover"),
     "verify": (PLAIN, SEALS, VERIFY),
-    "scan": (MEMCPY,),
 }
 """A subject of the command line -> its cases."""
 SYNC_PUT = "put, sync"

@@ -35,7 +35,6 @@ SUBJECTS = {
     "query": "Messages by their key, one at a time.",
     "recover": "Opening a store whose writer was killed right after its last put.",
     "verify": "Every byte of a store against itself, and against the seals of full segments.",
-    "scan": "All columns of a store into Spark.",
 }
 """Name -> what is measured; each is a part of the whole run."""
 ROOM = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -45,10 +46,15 @@ def _as_row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "per_message_s": outcome.per_message_s,
         "messages_per_s": 1 / outcome.per_message_s,
         "spread": outcome.spread,
-        **{name: None if value != value else value for name, value in latencies.items()},
+        **{name: told(value) for name, value in latencies.items()},
         "device_bytes_per_byte": outcome.device_bytes_per_byte,
         "part_of_reference": None if reference is None else reference.per_message_s / outcome.per_message_s,
     }
+
+
+def told(value: float) -> float | None:
+    """For JSON, which has no NaN."""
+    return None if math.isnan(value) else value
 
 
 def save_json(path: Path, found: dict[str, Any]) -> None:

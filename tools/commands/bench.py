@@ -14,6 +14,10 @@ from ..bench.plan import BODY_SIZES
 from ..bench.readers_run import ReadersOptions
 from ..bench.readers_run import run as run_readers
 from ..bench.run import SUBJECTS, Options, run
+from ..bench.scan import ScanOptions
+from ..bench.scan import run as run_scan
+from ..bench.scan_plan import BODY_SIZES as SCAN_BODY_SIZES
+from ..bench.scan_plan import NAMES as SCAN_NAMES
 from ..bench.versus import THREADS, VersusOptions
 from ..bench.versus import run as run_versus
 
@@ -191,6 +195,28 @@ def bars(
     )
 
 
+@bench.command()
+def scan(
+    only: Annotated[list[str] | None, typer.Option(help="Queries: " + ", ".join(SCAN_NAMES) + ".")] = None,
+    body_size: Annotated[
+        list[int] | None,
+        typer.Option("--body-size", help="Bytes; may be repeated.", show_default=" ".join(map(str, SCAN_BODY_SIZES))),
+    ] = None,
+    size: Annotated[float | None, typer.Option(help="MiB of a store's log.", show_default="1024")] = None,
+    rounds: Rounds = None,
+    quick: Quick = False,
+    master: Annotated[str, typer.Option(help="Spark's cores: local[N].")] = "local[2]",
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+) -> None:
+    """Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the same
+    query with a filter that Spark keeps to itself; and how much of the log was read."""
+    raise typer.Exit(
+        run_scan(ScanOptions(only or (), body_size or (), size, rounds, quick, master, folder, as_json, save))
+    )
+
+
 def _subject(name: str, text: str) -> None:
     def one(
         quick: Quick = False,
@@ -202,7 +228,7 @@ def _subject(name: str, text: str) -> None:
         save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
         csv: Csv = None,
     ) -> None:
-        options = Options(quick, rounds, name != "scan", folder, as_json, name, messages, versus or (), save, csv)
+        options = Options(quick, rounds, True, folder, as_json, name, messages, versus or (), save, csv)
         raise typer.Exit(run(options))
 
     bench.command(name, help=text)(one)

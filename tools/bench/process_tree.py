@@ -1,0 +1,71 @@
+"""What the processes below this one have computed and read so far, by Linux's own counts.
+
+A process counts those of its children that have ended and were waited for, so little gets lost while Spark's workers
+come and go. Where one of its daemons has gone, its workers were nobody's and their counts are lost: nothing is told of
+such a while.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+JAVA, ZOMBIE = "java", "Z"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Sums over processes; NaN where they cannot be told."""
+
+    cpu_s: float
+    """Of all of them."""
+    read_size: float
+    """Bytes that read calls returned to those that are not Java: files for the most part, and a task's few orders."""
+    daemons: frozenset[int] = frozenset()
+    """Children of a Java."""
+
+    def __sub__(self, before: Usage) -> Usage:
+        if before.daemons - self.daemons:
+            return Usage(math.nan, math.nan)
+        return Usage(self.cpu_s - before.cpu_s, self.read_size - before.read_size)
+
+
+def usage_below(pid: int) -> Usage:
+    """Of every descendant of this process, and not of itself."""
+    ticks = read_size = 0
+    daemons = set()
+    for child in _below(pid):
+        try:
+            name, _, text = (PROC / str(child) / "stat").read_text().partition("(")[2].rpartition(")")
+            fields = text.split()
+            # utime, stime, cutime and cstime: the 14th to 17th field of all, two of which stand before these.
+            ticks += sum(map(int, fields[11:15]))
+            if name == JAVA:
+                daemons |= set(_children(child))
+            elif fields[0] != ZOMBIE:
+                read_size += int((PROC / str(child) / "io").read_text().split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended: its parent counts it from now on
+    return Usage(ticks / TICKS_A_SECOND, read_size, frozenset(daemons))
+
+
+def _below(pid: int) -> Iterator[int]:
+    for child in _children(pid):
+        yield child
+        yield from _below(child)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [
+            int(child)
+            for thread in (PROC / str(pid) / "task").iterdir()
+            for child in (thread / "children").read_text().split()
+        ]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
