@@ -19,7 +19,7 @@ from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptBodyError, CorruptRecordError
 from ..store.frame import Rows
 from ..store.log_reader import BAD_CRC
-from .columns import CORRUPT, HEADERS, damaged_places, find_column, headers
+from .columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
 from .corruption import Corruption
 from .decompression import decompressed
 from .inner_batch import unwrap
@@ -50,6 +50,8 @@ class BatchMaker:
         self._columns = [find_column(name).name for name in schema.names]
         self._include_internal, self._decompress = include_internal, decompress
         self.corruption = Corruption(on_corrupt)
+        self.store = ""
+        """The name of the store that what comes next is from."""
 
     def batches(
         self, path: Path, piece: bytes | memoryview, rows: Rows, deleted: DeletedTopics | None = None
@@ -77,10 +79,12 @@ class BatchMaker:
         self.corruption.meet(damage)
         if self.corruption.shows:
             reasons = {damage.physical_offset: damage.found}
+            known = {
+                CORRUPT.name: damaged_places(damage.path, [damage.physical_offset], reasons),
+                STORE.name: pa.array([self.store], pa.string()),
+            }
             arrays = [
-                damaged_places(damage.path, [damage.physical_offset], reasons)
-                if name == CORRUPT.name
-                else pa.nulls(1, field.type)
+                known[name] if name in known else pa.nulls(1, field.type)
                 for name, field in zip(self._columns, self._schema, strict=True)
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -88,6 +92,8 @@ class BatchMaker:
     def _column(self, name: str, path: Path, messages: MessageColumns, rows: Rows, reasons: Reasons) -> Any:
         if name == CORRUPT.name:
             return damaged_places(path, rows["physical_offset"].tolist(), reasons)
+        if name == STORE.name:
+            return pa.repeat(self.store, len(rows))
         return headers(messages) if name == HEADERS.name else messages.column(name)
 
     def _with_right_crcs(self, path: Path, rows: Rows, reasons: Reasons) -> Rows:

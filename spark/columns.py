@@ -1,4 +1,4 @@
-"""The columns that options add to those of `engine/columns/schema.py`."""
+"""The columns beside those of `engine/columns/schema.py`: what options add, and what only a query over stores knows."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from ..engine.columns.message_columns import MessageColumns
 from ..engine.columns.schema import Column
 from ..store.errors import InvalidSettingsError
 
+STORE = Column("store", "string", "the store it is from: the last parts of its path, as many as tell the stores apart")
+"""One of all columns where a query can be of several stores; else there if it is asked for by name."""
 HEADERS = Column(
     "headers", "array<struct<key:string,value:binary>>", "the properties as Kafka's headers; null without any"
 )
@@ -31,7 +33,7 @@ ARROW_TYPES: dict[str, Any] = {
     HEADERS.type: pa.list_(pa.field("element", pa.struct(HEADER_FIELDS))),
     CORRUPT.type: pa.struct([("file", pa.string()), ("offset", pa.int64()), ("reason", pa.string())]),
 }
-COLUMNS = (*message.COLUMNS, HEADERS, CORRUPT)
+COLUMNS = (*message.COLUMNS, STORE, HEADERS, CORRUPT)
 BY_NAME = {column.name: column for column in COLUMNS}
 BY_LOWER_NAME = {column.name.lower(): column for column in COLUMNS}
 

@@ -1,7 +1,8 @@
 """What `.option(name, value)` may say to the source.
 
-    path             the folder that holds the store's commitlog/; what load() is given
-    columns          the columns to read, with commas between; all by default, and every one costs time
+    path, paths      the folders that hold the stores' commitlog/; what load() is given (path_options.py)
+    columns          the columns to read, with commas between; all by default, and every one costs time. `store` is
+                     one of them by default where path can name several stores
     includeInternal  true: prepared and rollback records and RocketMQ's internal topics too
     onCorrupt        fail (default): a damaged record fails the query; skip: it is left out, counted and logged
     splitBytes       about how many bytes of the log one task reads; 256 MiB by default
@@ -11,36 +12,33 @@ Names are taken in any case, as everywhere in Spark.
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote, urlsplit
 
-from ..engine.columns.schema import find_column
 from ..store.errors import InvalidSettingsError
+from .columns import find_column
+from .locations import StoreLocation
+from .path_options import PATH_NAMES, SQL_WAY, may_name_several, parse_stores
 
 OnCorrupt = Literal["fail", "skip", "rows"]
 
 DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, larger ones leave cores idle
 MIN_SPLIT_BYTES = 4096
 
-NAMES = ("path", "columns", "includeInternal", "onCorrupt", "splitBytes")
+NAMES = (*PATH_NAMES, "columns", "includeInternal", "onCorrupt", "splitBytes")
 TABLE_NAMES = frozenset({"owner", "provider"})
 """What Spark adds to the options in a CREATE TABLE."""
-SQL_WAY = "CREATE TEMPORARY VIEW name USING flightlog OPTIONS (path '/folder/of/the/store')"
-
-URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
     """The options of one read, checked."""
 
-    path: Path
-    """Absolute: workers may run in another folder."""
+    stores: tuple[StoreLocation, ...]
+    """One at least."""
+    shows_store: bool = False
+    """Whether `store` is one of all columns."""
     columns: tuple[str, ...] = ()
     """Empty: all."""
     include_internal: bool = False
@@ -51,8 +49,6 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Check the options as Spark hands them over. Raises InvalidSettingsError with what was expected."""
     given = {name.lower(): value for name, value in options.items()}
-    if "paths" in given:
-        raise InvalidSettingsError(f"load({given['paths']}): expected one path; load every store and union() them")
     if given.keys() >= TABLE_NAMES:
         raise InvalidSettingsError(
             f"CREATE TABLE: Spark forgets such a table's path when a Python source is read; expected {SQL_WAY}"
@@ -61,7 +57,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     if unknown:
         raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")
     return ReadOptions(
-        path=_path(given.get("path", "")),
+        stores=parse_stores(given),
+        shows_store=may_name_several(given),
         columns=_columns(given["columns"]) if "columns" in given else (),
         include_internal=_include_internal(given.get("includeinternal", "false")),
         on_corrupt=_on_corrupt(given.get("oncorrupt", "fail")),
@@ -69,21 +66,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     )
 
 
-def _path(text: str) -> Path:
-    if not text:
-        raise InvalidSettingsError(
-            f'no path: expected spark.read.format("flightlog").load("/folder/of/the/store"), or in SQL {SQL_WAY}'
-        )
-    if not URI.match(text):
-        return Path(os.path.abspath(text))
-    parts = urlsplit(text)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise InvalidSettingsError(f"path {text!r}: expected a local or mounted folder, as a plain path or file:/...")
-    return Path(os.path.abspath(unquote(parts.path)))
-
-
 def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(find_column(name.strip()).name for name in text.split(","))
+    names = tuple(find_column(name.strip(), ()).name for name in text.split(","))
     if len(set(names)) != len(names):
         raise InvalidSettingsError(f"columns={text!r}: a column is named twice")
     return names

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..engine.read_only import open_read_only
+from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..store import native
 from ..store.deleted_topics import DeletedTopics
-from ..store.disk import Disk, RealDisk
+from ..store.disk import Disk
 from ..store.errors import DiskError, StoreNotFoundError
 from ..store.frame import FRAME_DTYPE
 from ..store.log_files import COMMIT_LOG_FOLDER
@@ -26,6 +27,7 @@ from ..store.log_reader import LogReader
 from ..store.record import FIXED_V1_V4_SIZE
 from ..store.seal import BLOCK_SIZE, read_seal
 from ..store.segment import Segment
+from .locations import StoreLocation
 
 LEAST_SIZE = FIXED_V1_V4_SIZE
 
@@ -34,6 +36,7 @@ LEAST_SIZE = FIXED_V1_V4_SIZE
 class LogRange:
     """Bytes [start, stop) of one segment, as positions in its file; all that a task needs to know."""
 
+    location: StoreLocation
     segment_path: str
     base: int
     """Physical offset of the segment's first byte."""
@@ -51,32 +54,44 @@ class LogRange:
         return self.stop - self.start
 
 
-def require_store(path: Path, disk: Disk | None = None) -> None:
+def require_store(location: StoreLocation) -> None:
     """Raises StoreNotFoundError where no store can be: early, when the DataFrame is made and not when it is used."""
-    disk = disk or RealDisk()
-    if not disk.exists(path / COMMIT_LOG_FOLDER):
-        found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(path) else "no such folder"
+    disk = location.disk()
+    if not disk.exists(location.path / COMMIT_LOG_FOLDER):
+        found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(location.path) else "no such folder"
         raise StoreNotFoundError(
-            f"{path}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/"
+            f"{location.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/"
         )
 
 
 def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[LogRange, ...]]:
-    """The ranges of each task, in the order of the log: about `split_bytes` a task, small segments together in one.
+    """The ranges of each task over the whole of one local store. Raises as `plan_log`, and StoreNotFoundError."""
+    with open_read_only(path, disk=disk) as view:
+        return list(packed(plan_log(view, StoreLocation.local(path), split_bytes), split_bytes))
+
+
+def plan_log(view: ReadOnlyStore, location: StoreLocation, split_bytes: int) -> list[LogRange]:
+    """The whole log in ranges of about `split_bytes`, in its order.
 
     Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
-    pieces. Raises StoreNotFoundError, and DiskError where the disk does not give what was asked for.
+    pieces. Raises DiskError where the disk does not give what was asked for.
     """
-    with open_read_only(path, disk=disk) as store:
-        reader = store.log_reader
-        ranges: list[LogRange] = []
-        for segment, start, stop in reader.segments_between(store.min_physical_offset, store.end_physical_offset):
-            try:
-                deleted = store.deleted_topics if segment.base + start < store.deleted_topics.highest else None
-                ranges += _cut(reader, segment, start, stop, split_bytes, deleted)
-            except FileNotFoundError as e:
-                raise gone(segment.path) from e
-        return list(_packed(ranges, split_bytes))
+    reader, ranges = view.log_reader, list[LogRange]()
+    for segment, start, stop in reader.segments_between(view.min_physical_offset, view.end_physical_offset):
+        try:
+            deleted = view.deleted_topics if segment.base + start < view.deleted_topics.highest else None
+            places = _cuts(reader, segment, start, stop, split_bytes)
+        except FileNotFoundError as e:
+            raise gone(segment.path) from e
+        for first, last in pairwise(places):
+            ranges.append(
+                LogRange(
+                    *(location, str(segment.path), segment.base, segment.size, first, last),
+                    is_cut=last != stop,
+                    deleted=deleted,
+                )
+            )
+    return ranges
 
 
 def gone(path: Path) -> DiskError:
@@ -87,14 +102,11 @@ def gone(path: Path) -> DiskError:
     )
 
 
-def _cut(
-    reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int, deleted: DeletedTopics | None
-) -> Iterator[LogRange]:
+def _cuts(reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int) -> list[int]:
+    """Where ranges of [start, stop) begin and end."""
     count = -(-(stop - start) // split_bytes)
     wanted = [start + (stop - start) * i // count for i in range(1, count)]
-    cuts = sorted(set(_places(reader, segment, start, stop, wanted))) if wanted else []
-    for first, last in zip([start, *cuts], [*cuts, stop], strict=True):
-        yield LogRange(str(segment.path), segment.base, segment.size, first, last, is_cut=last != stop, deleted=deleted)
+    return [start, *(sorted(set(_places(reader, segment, start, stop, wanted))) if wanted else ()), stop]
 
 
 def _places(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
@@ -131,8 +143,8 @@ def _walk_to(reader: LogReader, segment: Segment, start: int, stop: int, wanted:
     return places
 
 
-def _packed(ranges: Sequence[LogRange], split_bytes: int) -> Iterator[tuple[LogRange, ...]]:
-    """Neighbours together as long as they stay within `split_bytes`."""
+def packed(ranges: Sequence[LogRange], split_bytes: int) -> Iterator[tuple[LogRange, ...]]:
+    """The ranges of each task: neighbours together as long as they stay within `split_bytes`."""
     pack: list[LogRange] = []
     for piece in ranges:
         if pack and sum(each.size for each in pack) + piece.size > split_bytes:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..store.disk import Disk, RealDisk
+from ..store.disk import Disk
 from ..store.errors import CorruptRecordError, DamagedStoreError
 from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
 from ..store.log_reader import WALK_END_TEXT
@@ -48,11 +48,11 @@ class RangeReader:
         decompress: bool = False,
         disk: Disk | None = None,
     ) -> None:
-        """As `BatchMaker`."""
+        """As `BatchMaker`; `disk` is used in place of the disk of each location."""
         self._maker = BatchMaker(
             schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress
         )
-        self._disk = disk or RealDisk()
+        self._disk = disk
         self._rows: Rows = np.empty(ROWS_A_BATCH, FRAME_DTYPE)
 
     @property
@@ -67,7 +67,9 @@ class RangeReader:
         gone or cannot be read.
         """
         path, start, stop = Path(piece_range.segment_path), piece_range.start, piece_range.stop
-        segment = Segment(self._disk, path, piece_range.base, piece_range.segment_size)
+        disk = self._disk or piece_range.location.disk()
+        segment = Segment(disk, path, piece_range.base, piece_range.segment_size)
+        self._maker.store = piece_range.location.name
         try:
             position: int | None = start
             while position is not None:

@@ -1,4 +1,4 @@
-"""The columns of a DataFrame over a store: those of `engine/columns/schema.py`, as Spark sees them."""
+"""The columns of a DataFrame over a store (`columns.py`), as Spark sees them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..engine.columns.schema import ARROW_TYPES, BY_NAME, COLUMNS, find_column
+from ..engine.columns.schema import ARROW_TYPES, COLUMNS
 from ..store.errors import InvalidSettingsError
+from .columns import BY_NAME, STORE, find_column
 
 SPARK_TYPES: dict[str, DataType] = {
     "binary": BinaryType(),
@@ -35,9 +36,9 @@ SPARK_TYPES: dict[str, DataType] = {
 assert SPARK_TYPES.keys() == ARROW_TYPES.keys()
 
 
-def spark_schema(names: Sequence[str] = ()) -> StructType:
-    """The columns of these names, in this order; without names all of them."""
-    columns = [BY_NAME[name] for name in names] if names else COLUMNS
+def spark_schema(names: Sequence[str] = (), *, shows_store: bool = False) -> StructType:
+    """The columns of these names, in this order; without names all that messages have, and `store` where asked for."""
+    columns = [BY_NAME[name] for name in names] if names else [*COLUMNS, *((STORE,) if shows_store else ())]
     return StructType([StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
 
 
@@ -48,7 +49,7 @@ def arrow_schema(wanted: StructType) -> Any:
     """
     fields: dict[str, Any] = {}
     for field in wanted.fields:
-        column = find_column(field.name)
+        column = find_column(field.name, ())
         if field.dataType != SPARK_TYPES[column.type]:
             asked = field.dataType.simpleString()
             raise InvalidSettingsError(f"column {field.name!r}: the schema says {asked}, expected {column.type}")

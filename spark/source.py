@@ -25,7 +25,7 @@ except ModuleNotFoundError:
     raise
 
 from .options import ReadOptions, parse_options
-from .planning import LogRange, plan, require_store
+from .planning import LogRange, packed, plan_log, require_store
 from .reading import RangeReader
 from .schema import arrow_schema, spark_schema
 
@@ -40,20 +40,24 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of the option `columns`. Raises UsageErrors for a wrong option and a wrong path."""
-        options = parse_options(self.options)
-        require_store(options.path)
-        return spark_schema(options.columns)
+        options = self._checked_options()
+        return spark_schema(options.columns, shows_store=options.shows_store)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
-        options = parse_options(self.options)
-        require_store(options.path)
+        options = self._checked_options()
         names = arrow_schema(schema).names
         if options.columns and [name.lower() for name in names] != [name.lower() for name in options.columns]:
             raise InvalidSettingsError(
                 f"columns={','.join(options.columns)!r} beside a schema of {', '.join(names)}: expected one of them"
             )
         return LogBatchReader(options, schema)
+
+    def _checked_options(self) -> ReadOptions:
+        options = parse_options(self.options)
+        for location in options.stores:
+            require_store(location)
+        return options
 
 
 @dataclass
@@ -70,9 +74,13 @@ class LogBatchReader(DataSourceReader):
         self._options, self._wanted = options, schema
 
     def partitions(self) -> list[InputPartition]:
-        """One partition a task, in the order of the log; one that is empty for an empty store."""
-        packs = plan(self._options.path, self._options.split_bytes)
-        return [LogPartition(ranges) for ranges in packs] or [LogPartition(())]
+        """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
+        ranges: list[LogRange] = []
+        for location in self._options.stores:
+            with location.open() as view:
+                ranges += plan_log(view, location, self._options.split_bytes)
+        packs = packed(ranges, self._options.split_bytes)
+        return [LogPartition(pack) for pack in packs] or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The partition's messages as RecordBatches. Raises as `RangeReader.read`."""

@@ -32,12 +32,12 @@ def test_wrong_calls_are_named_by_spark(store: Path, load: Load, spark: SparkSes
         load(tmp_path / "none")
     with pytest.raises(Exception, match=f"StoreNotFoundError: {tmp_path}: no commitlog/ in it"):
         load(tmp_path)
-    with pytest.raises(Exception, match="option 'splitbyte': unknown; expected one of path, columns, includeInternal"):
+    with pytest.raises(Exception, match="option 'splitbyte': unknown; expected one of path, paths, columns"):
         load(store, splitByte=1)
     with pytest.raises(Exception, match=r"no path: expected spark\.read"):
         spark.read.format("flightlog").load()
-    with pytest.raises(Exception, match="expected one path"):
-        spark.read.format("flightlog").load([str(store), str(store)])
+    with pytest.raises(Exception, match=f"StoreNotFoundError: {tmp_path}/none: no such folder"):
+        spark.read.format("flightlog").load([str(store), str(tmp_path / "none")])
     reader = spark.read.format("flightlog")
     with pytest.raises(Exception, match="column 'topic': the schema says int, expected string"):
         reader.schema("topic int").load(str(store)).count()
@@ -73,11 +73,15 @@ def test_wrong_options_say_what_was_expected(options: dict[str, str], said: str)
 
 
 def test_right_options() -> None:
-    assert parse_options({"path": "/s"}).path == Path("/s")
-    assert parse_options({"PATH": "file:///s%20t/u"}).path == Path("/s t/u")
-    assert parse_options({"path": "file:/s%25"}).path == Path("/s%")
-    assert parse_options({"path": "/s%25"}).path == Path("/s%25")
-    assert parse_options({"path": "s/../t"}).path == Path.cwd() / "t"
+    def path(**options: str) -> Path:
+        [store] = parse_options(options).stores
+        return store.path
+
+    assert path(path="/s") == Path("/s")
+    assert path(PATH="file:///s%20t/u") == Path("/s t/u")
+    assert path(path="file:/s%25") == Path("/s%")
+    assert path(path="/s%25") == Path("/s%25")
+    assert path(path="s/../t") == Path.cwd() / "t"
     every = {
         "path": "/s",
         "columns": "Value, KEY",

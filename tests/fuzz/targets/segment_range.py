@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from flightlog.engine.columns.schema import batch_schema
+from flightlog.spark.locations import StoreLocation
 from flightlog.spark.planning import LogRange
 from flightlog.spark.reading import RangeReader
 from flightlog.store.errors import DamagedStoreError
@@ -19,9 +20,10 @@ SCHEMA = batch_schema(None)
 
 def one(data: bytes) -> None:
     raw = sound.mended(data, 0)
-    path = scratch.fill({"commitlog/0": raw}) / "commitlog/0"
+    root = scratch.fill({"commitlog/0": raw})
+    path = root / "commitlog/0"
     disk = limited.LimitedDisk(1000 + len(raw), 100 * (len(raw) + 100), len(raw))
-    whole = LogRange(str(path), 0, len(raw), 0, len(raw), is_cut=False)
+    whole = LogRange(StoreLocation.local(root), str(path), 0, len(raw), 0, len(raw), is_cut=False)
     reader = RangeReader(SCHEMA, include_internal=True, on_corrupt="skip", disk=disk)
     rows = [row for batch in reader.read(whole) for row in batch.to_pylist()]
     places = [(row["physicalOffset"], row["batchIndex"]) for row in rows]

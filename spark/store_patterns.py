@@ -1,0 +1,67 @@
+"""Patterns that name stores: `/data/broker-*`.
+
+`*`, `?` and `[...]` stand for what they do in a shell, within one component of the path. What is there under exactly
+the given name is no pattern.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Protocol
+
+from ..store.disk_errors import disk_errors
+from ..store.log_files import COMMIT_LOG_FOLDER
+
+WILD = re.compile(r"[*?[]")
+
+
+class Folders(Protocol):
+    """Where patterns are looked up."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def folder_names(self, folder: Path) -> list[str]:
+        """The folders in this folder; none where there is no such folder. Raises DiskError."""
+
+
+class LocalFolders:
+    """Of local and mounted file systems. Links are followed: a pattern may lead to a link to a store's folder."""
+
+    def exists(self, path: Path) -> bool:
+        with disk_errors(path, "looking for it"):
+            return path.exists()
+
+    def folder_names(self, folder: Path) -> list[str]:
+        with disk_errors(folder, "listing it"):
+            try:
+                with os.scandir(folder) as entries:
+                    return [entry.name for entry in entries if entry.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+
+def is_pattern(path: Path | str) -> bool:
+    """Whether this can name several stores."""
+    return WILD.search(str(path)) is not None
+
+
+def matching_stores(pattern: Path, folders: Folders) -> list[Path]:
+    """The folders with a `commitlog` in them that an absolute pattern matches, by name; or just `pattern` where it is
+    none. Raises DiskError."""
+    if not is_pattern(pattern) or folders.exists(pattern):
+        return [pattern]
+    found = [Path(pattern.anchor)]
+    for part in pattern.parts[len(found[0].parts) :]:
+        if is_pattern(part):
+            found = [folder / name for folder in found for name in _matching(folders.folder_names(folder), part)]
+        else:
+            found = [folder / part for folder in found]
+    return [path for path in found if folders.exists(path / COMMIT_LOG_FOLDER)]
+
+
+def _matching(names: list[str], part: str) -> list[str]:
+    """As in a shell, a leading dot is matched by a dot alone."""
+    return sorted(name for name in names if fnmatchcase(name, part) and name.startswith(".") <= part.startswith("."))
