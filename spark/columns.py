@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,15 @@ def find_column(name: str, added: Sequence[Column] = (HEADERS, CORRUPT)) -> Colu
     if column is None or column.name not in ADDED_BY or column in added:
         return column or message.find_column(name)
     raise InvalidSettingsError(f"column {name!r}: only the option {ADDED_BY[column.name]} adds it")
+
+
+def require_corrupt(names: Collection[str], added: Sequence[Column]) -> None:
+    """Raises InvalidSettingsError where damaged places are to be rows that nothing would tell from messages."""
+    if CORRUPT in added and CORRUPT.name not in names:
+        raise InvalidSettingsError(
+            f"onCorrupt=rows without the column {CORRUPT.name}: nothing would tell a damaged place from a message; add "
+            "it to the columns, or choose onCorrupt=skip"
+        )
 
 
 def headers(messages: MessageColumns) -> Any:

@@ -4,7 +4,10 @@
     columns          the columns to read, with commas between; all by default, and every one costs time. `store` is
                      one of them by default where path can name several stores
     includeInternal  true: prepared and rollback records and RocketMQ's internal topics too
-    onCorrupt        fail (default): a damaged record fails the query; skip: it is left out, counted and logged
+    includeHeaders   true: a column `headers`, the properties as Kafka's source has headers
+    decompress       true: bodies as they were before compression; what cannot be decompressed is damage
+    onCorrupt        fail (default): a damaged record fails the query; skip: it is left out, counted and logged; rows:
+                     it is a row that says so in a column `_corrupt`
     splitBytes       about how many bytes of the log one task reads; 256 MiB by default
 
 Names are taken in any case, as everywhere in Spark.
@@ -13,11 +16,12 @@ Names are taken in any case, as everywhere in Spark.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from ..engine.columns.schema import COLUMNS, Column
 from ..store.errors import InvalidSettingsError
-from .columns import find_column
+from .columns import CORRUPT, HEADERS, STORE, find_column, require_corrupt
 from .locations import StoreLocation
 from .path_options import PATH_NAMES, SQL_WAY, may_name_several, parse_stores
 
@@ -26,7 +30,7 @@ OnCorrupt = Literal["fail", "skip", "rows"]
 DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, larger ones leave cores idle
 MIN_SPLIT_BYTES = 4096
 
-NAMES = (*PATH_NAMES, "columns", "includeInternal", "onCorrupt", "splitBytes")
+NAMES = (*PATH_NAMES, "columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes")
 TABLE_NAMES = frozenset({"owner", "provider"})
 """What Spark adds to the options in a CREATE TABLE."""
 
@@ -42,8 +46,21 @@ class ReadOptions:
     columns: tuple[str, ...] = ()
     """Empty: all."""
     include_internal: bool = False
+    include_headers: bool = False
+    decompress: bool = False
     on_corrupt: OnCorrupt = "fail"
     split_bytes: int = DEFAULT_SPLIT_BYTES
+
+    @property
+    def added(self) -> tuple[Column, ...]:
+        """The columns that these options add."""
+        choices = ((HEADERS, self.include_headers), (CORRUPT, self.on_corrupt == "rows"))
+        return tuple(column for column, is_added in choices if is_added)
+
+    @property
+    def shown(self) -> tuple[Column, ...]:
+        """The columns of a query that names none, in order."""
+        return (*COLUMNS, *((STORE,) if self.shows_store else ()), *self.added)
 
 
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
@@ -56,26 +73,32 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     unknown = sorted(given.keys() - {name.lower() for name in NAMES})
     if unknown:
         raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")
-    return ReadOptions(
+    parsed = ReadOptions(
         stores=parse_stores(given),
         shows_store=may_name_several(given),
-        columns=_columns(given["columns"]) if "columns" in given else (),
-        include_internal=_include_internal(given.get("includeinternal", "false")),
+        include_internal=_flag("includeInternal", given),
+        include_headers=_flag("includeHeaders", given),
+        decompress=_flag("decompress", given),
         on_corrupt=_on_corrupt(given.get("oncorrupt", "fail")),
         split_bytes=_split_bytes(given["splitbytes"]) if "splitbytes" in given else DEFAULT_SPLIT_BYTES,
     )
+    if "columns" in given:
+        parsed = replace(parsed, columns=_columns(given["columns"], parsed.added))
+    return parsed
 
 
-def _columns(text: str) -> tuple[str, ...]:
-    names = tuple(find_column(name.strip(), ()).name for name in text.split(","))
+def _columns(text: str, added: tuple[Column, ...]) -> tuple[str, ...]:
+    names = tuple(find_column(name.strip(), added).name for name in text.split(","))
     if len(set(names)) != len(names):
         raise InvalidSettingsError(f"columns={text!r}: a column is named twice")
+    require_corrupt(names, added)
     return names
 
 
-def _include_internal(text: str) -> bool:
+def _flag(name: str, given: Mapping[str, str]) -> bool:
+    text = given.get(name.lower(), "false")
     if text.lower() not in ("true", "false"):
-        raise InvalidSettingsError(f"includeInternal={text!r}: expected true or false")
+        raise InvalidSettingsError(f"{name}={text!r}: expected true or false")
     return text.lower() == "true"
 
 
@@ -85,7 +108,9 @@ def _on_corrupt(text: str) -> OnCorrupt:
             return "fail"
         case "skip":
             return "skip"
-    raise InvalidSettingsError(f"onCorrupt={text!r}: expected fail or skip")
+        case "rows":
+            return "rows"
+    raise InvalidSettingsError(f"onCorrupt={text!r}: expected fail, skip or rows")
 
 
 def _split_bytes(text: str) -> int:

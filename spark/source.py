@@ -41,12 +41,12 @@ class DefaultSource(DataSource):
     def schema(self) -> StructType:
         """All columns, or those of the option `columns`. Raises UsageErrors for a wrong option and a wrong path."""
         options = self._checked_options()
-        return spark_schema(options.columns, shows_store=options.shows_store)
+        return spark_schema(options.columns, options.shown)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
         options = self._checked_options()
-        names = arrow_schema(schema).names
+        names = arrow_schema(schema, options.added).names
         if options.columns and [name.lower() for name in names] != [name.lower() for name in options.columns]:
             raise InvalidSettingsError(
                 f"columns={','.join(options.columns)!r} beside a schema of {', '.join(names)}: expected one of them"
@@ -88,7 +88,10 @@ class LogBatchReader(DataSourceReader):
         _freeze()
         options = self._options
         reader = RangeReader(
-            arrow_schema(self._wanted), include_internal=options.include_internal, on_corrupt=options.on_corrupt
+            arrow_schema(self._wanted, options.added),
+            include_internal=options.include_internal,
+            on_corrupt=options.on_corrupt,
+            decompress=options.decompress,
         )
         for piece_range in partition.ranges:
             yield from reader.read(piece_range)

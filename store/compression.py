@@ -83,8 +83,7 @@ def decompress(body: bytes, kind: CompressionType, max_size: int = MAX_DECOMPRES
             found += stream.decompress(rest, max_size + 1 - len(found))
             if len(found) > max_size:
                 raise CorruptBodyError(
-                    f"a {kind.name} body of {len(body)} bytes becomes more than the {max_size} bytes allowed: "
-                    "give a larger max_size if you trust it"
+                    f"a {kind.name} body of {len(body)} bytes becomes more than the {max_size} bytes allowed (max_size)"
                 )
             if not stream.eof:
                 raise CorruptBodyError(f"a {kind.name} body of {len(body)} bytes ends in the middle of its stream")

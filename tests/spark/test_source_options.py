@@ -58,8 +58,13 @@ def test_wrong_calls_are_named_by_spark(store: Path, load: Load, spark: SparkSes
         ({"path": "/s", "splitBytes": "4095"}, "splitBytes='4095'"),
         ({"path": "/s", "splitBytes": "-5000"}, "splitBytes='-5000'"),
         ({"path": "/s", "splitBytes": "²²²²"}, "splitBytes='²²²²'"),
-        ({"path": "/s", "onCorrupt": "ignore"}, "onCorrupt='ignore': expected fail or skip"),
+        ({"path": "/s", "onCorrupt": "ignore"}, "onCorrupt='ignore': expected fail, skip or rows"),
         ({"path": "/s", "includeInternal": "yes"}, "includeInternal='yes': expected true or false"),
+        ({"path": "/s", "includeHeaders": "1"}, "includeHeaders='1': expected true or false"),
+        ({"path": "/s", "decompress": "zlib"}, "decompress='zlib': expected true or false"),
+        ({"path": "/s", "columns": "topic,headers"}, "'headers': only the option includeHeaders=true adds it"),
+        ({"path": "/s", "columns": "topic,_corrupt"}, "'_corrupt': only the option onCorrupt=rows adds it"),
+        ({"path": "/s", "columns": "topic", "onCorrupt": "rows"}, "onCorrupt=rows without the column _corrupt"),
         ({"path": "/s", "columns": "topic,topic"}, "columns='topic,topic': a column is named twice"),
         ({"path": "/s", "columns": ""}, "column '': a store has no such column"),
         ({"path": "/s", "columns": "topic,body"}, "column 'body': a store has no such column"),
@@ -87,8 +92,14 @@ def test_right_options() -> None:
         "columns": "Value, KEY",
         "includeinternal": "TRUE",
         "oncorrupt": "Skip",
+        "includeHeaders": "true",
+        "DECOMPRESS": "True",
         "splitbytes": " 4096",
     }
     options = parse_options(every)
     assert (options.columns, options.include_internal) == (("value", "key"), True)
     assert (options.on_corrupt, options.split_bytes) == ("skip", 4096)
+    assert (options.include_headers, options.decompress) == (True, True)
+    plain = [column.name for column in parse_options({"path": "/s"}).shown]
+    with_all = [column.name for column in parse_options({**every, "onCorrupt": "Rows", "columns": "_CORRUPT"}).shown]
+    assert with_all == [*plain, "headers", "_corrupt"]

@@ -35,7 +35,7 @@ def test_there_and_back_with_the_limit_at_its_edge(kind: CompressionType, body: 
 def test_a_bomb_is_not_unpacked(kind: CompressionType) -> None:
     bomb = compress(bytes(200 << 20), kind)
     assert len(bomb) < 1 << 20
-    with pytest.raises(CorruptBodyError, match="give a larger max_size"):
+    with pytest.raises(CorruptBodyError, match="bytes allowed"):
         decompress(bomb, kind)
     with pytest.raises(CorruptBodyError):
         decompress(bomb, kind, 0)
