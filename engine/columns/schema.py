@@ -31,7 +31,7 @@ class Column:
 
 COLUMNS = (
     Column("key", "binary", "the first index key, in UTF-8; null without one"),
-    Column("value", "binary", "the body as stored: still compressed where bit 0x1 of sysFlag is set"),
+    Column("value", "binary", "the body as stored, compressed where bit 0x1 of sysFlag is set"),
     Column("topic", "string", "the topic as stored; bytes that are no UTF-8 show as U+FFFD, here and in every text"),
     Column("partition", "int", "the queue id"),
     Column("offset", "bigint", "the place in the queue; null for prepared and rollback records, which are in none"),
@@ -49,7 +49,7 @@ COLUMNS = (
     Column("size", "int", "bytes of the record; of an inner batch's message: the bytes that it takes in the batch"),
     Column("flag", "int", "the application's own number"),
     Column("sysFlag", "int", "RocketMQ's bits: compression, transaction type, host families, batches"),
-    Column("bodyCrc", "int", "CRC-32 of value without its highest bit"),
+    Column("bodyCrc", "int", "CRC-32 of the body as stored, without its highest bit"),
     Column("reconsumeTimes", "int", "how often consumers have sent it back"),
     Column("preparedOffset", "bigint", "the physical offset of its prepared record, if it was committed; else 0"),
     Column("properties", "map<string,string>", "every property, those included that have a column of their own"),
