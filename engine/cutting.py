@@ -1,6 +1,7 @@
 """Cutting a torn tail off the log, so that its bytes never live again and are never lost either.
 
-Order: copy what is cut to `flightlog/cut-OFFSET` and sync it; remove later segments, newest first, and sync the folder;
+Order: copy what is cut to `flightlog/cut-OFFSET` and sync it (unless a note says that it never was part of the log, see
+store/held_append.py); remove later segments, newest first, and sync the folder;
 zero the tail and sync it. A crash in between finds the same end again and goes on.
 
 Later segments go even if they are empty, as those that a halted RocketMQ had prepared: another RocketMQ that tries to
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ..store.disk import Disk, DiskFile
+from ..store.held_append import read_held
 from ..store.log_files import LogFiles
 from ..store.log_reader import LogReader
 from ..store.progress import FLIGHTLOG_FOLDER
@@ -35,9 +37,12 @@ def cut_tail(disk: Disk, root: Path, reader: LogReader, end: int) -> list[str]:
     if dirty:
         last_segment, _, last = dirty[-1]
         size = last_segment.base + last - end
-        kept = _free_name(disk, root / FLIGHTLOG_FOLDER, CUT_PREFIX + segment_name(end))
-        _copy(disk, kept, dirty, end)
-        lines.append(f"cut {size} bytes of torn tail at physical offset {end}; they are kept in {kept}")
+        if read_held(disk, root) == end:
+            lines.append(f"removed {size} bytes at physical offset {end}: rows of an append that was never committed")
+        else:
+            kept = _free_name(disk, root / FLIGHTLOG_FOLDER, CUT_PREFIX + segment_name(end))
+            _copy(disk, kept, dirty, end)
+            lines.append(f"cut {size} bytes of torn tail at physical offset {end}; they are kept in {kept}")
     for segment, first, _ in reversed(tails):
         if first == 0 and segment.base > end:
             segment.close()

@@ -9,7 +9,9 @@ from typing import Any
 
 from ..store.column_records import AppendResult
 from ..store.commit_log import CommitLog
+from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult
+from .append_together import ColumnPart
 from .putting import Putter
 from .queue_handle import QueueHandle
 
@@ -102,6 +104,22 @@ class PutCalls(ABC):
         """
         self._check_usable()
         return self._putter.append_columns(topic, columns)
+
+    def append_together(self, parts: Iterable[ColumnPart], before_commit: Commit = lambda appended: None) -> HeldRange:
+        """Append the rows of all parts, of any number of topics and of any size: all of them are in the store when this
+        returns, durable in every flush mode, or none is. Readers see them all at once. Nobody else can put meanwhile.
+
+        A part is taken when those before it are written, so `parts` may be a generator of more than memory holds; rows
+        are checked as by `append_columns`, those with properties that have a meaning to a put (delays, light queues)
+        are refused. `before_commit` is called when all rows are written and none can be seen yet.
+
+        Whatever is raised, also by `parts` and by `before_commit`: close the store then, for puts raise
+        StorePoisonedError if any row was written. The next open removes what was written, or finds all of it where the
+        error came behind the commit point: where the record at the `start` that `before_commit` was told is the
+        `first_record`. A kill or a power cut in the middle is no different.
+        """
+        self._check_usable()
+        return self._putter.append_together(parts, before_commit)
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
         """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a

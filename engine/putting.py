@@ -17,10 +17,12 @@ from ..store.batch_record import envelope
 from ..store.clock import Clock
 from ..store.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
 from ..store.commit_log import Appended, CommitLog
-from ..store.errors import DiskFullError
+from ..store.errors import DiskFullError, UsageError
+from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult, PutStatus
 from ..store.record import PreparedRecord, prepare
 from ..store.settings import FlushMode, StoreSettings
+from .append_together import ColumnPart, records_of
 from .columns.taking import all_rows
 from .dispatcher import Dispatcher
 from .diverting import Divert, refuse_delays
@@ -176,7 +178,7 @@ class Putter:
         self._check_room()
         parts = all_rows(topic, columns, self._settings, self._log.segment_size)
         is_uncommon = self._divert is not refuse_delays or self._settings.append_crc_property
-        if is_uncommon or any(rows.is_uncommon for rows in parts):
+        if is_uncommon or any(rows.uncommon for rows in parts):
             return self._append_as_messages(topic, [message for rows in parts for message in rows.messages()])
         for rows in parts:
             rows.choose_queues(lambda queue_id: self._topics.queue_for(topic, queue_id, is_internal=False))
@@ -191,6 +193,22 @@ class Putter:
         finally:
             self._wake(self._is_sync)
         return self._await_rows(topic, records)
+
+    def append_together(self, parts: Iterable[ColumnPart], before_commit: Commit) -> HeldRange:
+        settings = self._settings
+        if self._divert is not refuse_delays or settings.append_crc_property:
+            raise UsageError(
+                "append_together: expected a store without divert and append_crc_property, which change each record. "
+                "Use append_columns, which appends the rows of one call after the other"
+            )
+        self._check_room()
+        with self._topics.lock:  # before the lock of the log, as the deletion of a topic takes them
+            appended = self._log.append_held(
+                records_of(parts, self._topics, settings, self._log.segment_size), before_commit
+            )
+        self._log.flush()
+        self._service.wake()
+        return appended
 
     def _append_as_messages(self, topic: str, messages: Sequence[Message]) -> AppendResult:
         try:

@@ -75,7 +75,8 @@ class TopicTable:
     def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock) -> None:
         self._root, self._settings, self._clock = root, settings, clock
         self._file = ConfigFile(disk, topics_path(root))
-        self._lock = threading.Lock()
+        self.lock = threading.RLock()
+        """Held by whoever changes a topic. Whoever needs the lock of appends too takes this one first."""
         self._document: Config = {}
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
@@ -142,7 +143,7 @@ class TopicTable:
         """Let the lane take messages to this topic, `raw` in UTF-8; nothing changes if they are not for it."""
         if self._lane is None or name in self._taught:
             return
-        with self._lock:
+        with self.lock:
             route = self._routes.get(name)
             if route is not None and route.queue_count and not route.holds_batches:
                 self._taught.add(name)
@@ -159,7 +160,7 @@ class TopicTable:
                 return queue_id or 0
             raise TopicPermissionError(f"{self._root}: the topic {name!r} is RocketMQ's own: nobody puts to it")
         makes = self._settings.auto_create_topics
-        with self._lock:
+        with self.lock:
             topic = self._topics.get(name)
             if topic is None:
                 if not makes:
@@ -192,12 +193,12 @@ class TopicTable:
     # -- what applications ask
 
     def all(self) -> dict[str, Topic]:
-        with self._lock:
+        with self.lock:
             return dict(self._topics)
 
     def create(self, topic: Topic) -> None:
         """Raises TopicExistsError, DiskError."""
-        with self._lock:
+        with self.lock:
             if topic.name in self._topics:
                 raise TopicExistsError(
                     f"{self._root}: there is a topic {topic.name!r} already; change it with update_topic"
@@ -207,7 +208,7 @@ class TopicTable:
 
     def update(self, name: str, changes: Mapping[str, Any]) -> Topic:
         """Set some fields of a topic. Raises TopicNotFoundError, DiskError."""
-        with self._lock:
+        with self.lock:
             topic = self._topics.get(name)
             if topic is None:
                 raise TopicNotFoundError(self._root, name, "make it with create_topic")
@@ -219,7 +220,7 @@ class TopicTable:
     def delete(self, name: str, delete_queues: Callable[[], None], finish: Callable[[], None]) -> None:
         """Delete a topic: first its queues, then here, then `finish`; if one of the last two fails, the next save does
         them. Raises TopicNotFoundError, DiskError."""
-        with self._lock:
+        with self.lock:
             if name not in self._topics:
                 raise TopicNotFoundError(self._root, name, "it cannot be deleted")
             self._unteach(name)
@@ -245,7 +246,7 @@ class TopicTable:
         if not self._is_unsaved:
             return
         try:
-            with self._lock:
+            with self.lock:
                 self._save(self._topics)
         except DiskError as e:
             if not self._save_failed:  # once, however often it is tried again

@@ -5,6 +5,7 @@ All of them have one topic, no transaction and the hosts of the store; `engine/c
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -102,12 +103,16 @@ class ColumnRecords:
 
     def encode(self, segment: AppendSegment, first: int, stop: int) -> None:
         """Write rows [first, stop) to their places, which lie behind each other in this segment."""
+        self.encode_into(segment.append_mapping(), int(self.physical_offsets[first]) - segment.base, first, stop)
+
+    def encode_into(self, buffer: mmap.mmap | bytearray, position: int, first: int, stop: int) -> None:
+        """The same into any memory, from this position on."""
         template, rows = self.template, slice(first, stop)
         start, now_ms = int(self.physical_offsets[first]), int(self.store_timestamps_ms[first])
         (bodies, body_starts, body_sizes), (texts, text_starts, text_sizes) = self.bodies, self.properties
         native.encode_columns(
-            segment.append_mapping(),
-            start - segment.base,
+            buffer,
+            position,
             template.magic,
             template.sys_flag,
             start,

@@ -26,12 +26,12 @@ from dataclasses import dataclass, replace
 
 from . import native
 from .clock import Clock
-from .column_appends import ColumnAppends
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from .crc_property import place_with_crc
 from .disk import Disk
 from .errors import DiskFullError, StorePoisonedError
 from .group_commit import GroupCommit
+from .held_append import HeldAppends
 from .incidents import tell_room
 from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
 from .log_files import LogFiles
@@ -64,7 +64,7 @@ Appended = tuple[int, int, int, int]
 """Queue offset, physical offset, store time in ms, bytes of the record."""
 
 
-class CommitLog(ColumnAppends):
+class CommitLog(HeldAppends):
     """The writable commit log of one open store."""
 
     def __init__(
@@ -232,7 +232,7 @@ class CommitLog(ColumnAppends):
         while True:
             segment = self._active
             if self.end < segment.base or self.end >= segment.end:
-                self._active = self._start_segment(self.end)
+                self._active = self._start_segment(self.end, self._active)
                 continue
             remaining = segment.end - self.end
             if size + BLANK_SIZE <= remaining:
@@ -243,15 +243,15 @@ class CommitLog(ColumnAppends):
             segment.append_mapping()[position : position + BLANK_SIZE] = encode_blank(remaining)
             self.end = segment.end
 
-    def _start_segment(self, base: int) -> AppendSegment:
-        """Make the segment at `base`, or take the one that a halted writer prepared there."""
+    def _start_segment(self, base: int, last: AppendSegment) -> AppendSegment:
+        """Make the segment at `base`, behind the `last` one, or take the one that a halted writer prepared there."""
         prepared = self.reader.segment_at(base)
         if prepared is not None:
             assert isinstance(prepared, AppendSegment)
             return prepared
         outer = sys.exception()
         try:
-            segment = self.preparation.take(base, self._active)
+            segment = self.preparation.take(base, last)
         except BaseException as e:
             self._judge(e, outer)
             raise

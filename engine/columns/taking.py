@@ -68,18 +68,20 @@ def _named(given: Mapping[Any, Any]) -> Given:
 class Rows:
     """The rows of one part, checked but for their topic's queues."""
 
-    def __init__(self, topic: str, given: Given, settings: StoreSettings, segment_size: int) -> None:
+    def __init__(
+        self, topic: str, given: Given, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
+    ) -> None:
         """Raises InvalidMessageError, or the one of its children that names the limit, with the first row at fault."""
         # Everything about the topic is checked as for one message.
-        self._template = prepare(Message(topic, b""), settings, segment_size)
+        self._template = prepare(Message(topic, b"", sys_flag=sys_flag), settings, segment_size)
         self._given = given
         self.bodies = _ranges("value", given["value"])
         count = self.count = len(self.bodies)
         if not self.bodies.present().all():
             raise InvalidMessageError(f"row {int(self.bodies.present().argmin())}: no body, expected bytes")
         self.texts, names = texts_of([part for part in self._properties() if part is not None], count)
-        self.is_uncommon = not names.isdisjoint(UNCOMMON)
-        """Whether these rows must be put as messages."""
+        self.uncommon = names & UNCOMMON
+        """Their properties that a put looks at: with any, these rows must be put as messages."""
         self.queue_ids, self.has_queue = self._numbers("partition", 32, 0)
         self.flags, has_flag = self._numbers("flag", 32, 0)
         self.born_timestamps_ms, self.has_born = self._numbers("bornTimestamp", 64, None)
@@ -216,6 +218,8 @@ def _pairs(name: str, values: Any, count: int) -> Pairs | Fields:
     return found
 
 
-def all_rows(topic: str, given: Any, settings: StoreSettings, segment_size: int) -> Sequence[Rows]:
+def all_rows(
+    topic: str, given: Any, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
+) -> Sequence[Rows]:
     """All rows of what was given, checked before any of them is appended."""
-    return [Rows(topic, part, settings, segment_size) for part in parts_of(given)]
+    return [Rows(topic, part, settings, segment_size, sys_flag=sys_flag) for part in parts_of(given)]

@@ -1,0 +1,178 @@
+"""Rows between the tasks that make them and the commit that appends them: files in a folder that all machines share.
+
+    STAGING/JOB/part-PARTITION-ATTEMPT.arrow    an Arrow stream; each of its batches has one topic and one flag, which
+                                                its metadata names
+
+A task makes the folder of its job if need be, writes one file and tells the driver its name, length and CRC32C; the
+commit believes no other file. A task that fails removes its file, the end of a job removes its folder. What a killed
+driver or executor left is removed by the first write that begins after it has not changed for STALE_S.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import crc32c
+import pyarrow as pa
+
+from ..engine.append_together import ColumnPart, checked_rows
+from ..store.errors import DamagedStoreError
+from ..store.settings import StoreSettings
+from .write_columns import Group, WriteColumns
+
+log = logging.getLogger("flightlog.spark")
+
+STAGED_SIZE = 16 << 20
+"""About how many bytes of rows are gathered by topic before they are written: what a task holds."""
+READ_SIZE = 4 << 20
+STALE_S = 24 * 3600
+"""A task that works writes to its file far more often."""
+TOPIC, SYS_FLAG = b"topic", b"sysFlag"
+
+
+class StagedFile:
+    """What a task tells of its file. Pickled."""
+
+    def __init__(self, path: Path, count: int, size: int, crc: int) -> None:
+        self.path, self.count, self.size, self.crc = path, count, size, crc
+
+
+class _Checked:
+    """A file that is written from its start to its end, and what its bytes come to."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.size = self.crc = 0
+        self.closed = False
+
+    def write(self, data: Any) -> int:
+        self.crc = crc32c.crc32c(data, self.crc)
+        self._file.write(data)
+        self.size += len(data)
+        return len(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Stager:
+    """Writes the rows of one task."""
+
+    def __init__(self, columns: WriteColumns, job: Path, settings: StoreSettings, segment_size: int) -> None:
+        self._columns, self._job = columns, job
+        self._settings, self._segment_size = settings, segment_size
+        self._held: dict[Group, list[Any]] = {}
+        self._held_size = 0
+        self._writer: Any = None
+        self._count = 0
+
+    def stage(self, batches: Iterable[Any], partition: int) -> StagedFile | None:
+        """Write all rows; None where there is none. If it raises, nothing is left behind. Raises InvalidMessageError
+        for rows that no store takes."""
+        self._job.mkdir(parents=True, exist_ok=True)
+        path = self._job / f"part-{partition:05d}-{uuid.uuid4().hex}.arrow"
+        try:
+            with open(path, "xb") as file:
+                checked = _Checked(file)
+                for batch in batches:
+                    for group, rows in self._columns.groups(batch):
+                        self._held.setdefault(group, []).append(rows)
+                    self._held_size += batch.nbytes
+                    if self._held_size >= STAGED_SIZE:
+                        self._write_held(checked)
+                self._write_held(checked)
+                if self._writer is not None:
+                    self._writer.close()
+        except BaseException:
+            path.unlink(missing_ok=True)
+            remove_if_empty(self._job)
+            raise
+        if not self._count:
+            path.unlink()
+            remove_if_empty(self._job)
+            return None
+        return StagedFile(path, self._count, checked.size, checked.crc)
+
+    def _write_held(self, file: _Checked) -> None:
+        for group, held in self._held.items():
+            whole = held if len(held) == 1 else pa.Table.from_batches(held).combine_chunks().to_batches()
+            for rows in whole:
+                checked_rows(ColumnPart(group[0], rows, group[1]), self._settings, self._segment_size)
+                if self._writer is None:
+                    self._writer = pa.ipc.new_stream(pa.PythonFile(file, mode="w"), rows.schema)
+                about = {TOPIC: group[0].encode(), SYS_FLAG: str(group[1]).encode()}
+                self._writer.write_batch(rows, custom_metadata=about)
+                self._count += len(rows)
+        self._held.clear()
+        self._held_size = 0
+
+
+def check_staged(files: Sequence[StagedFile]) -> None:
+    """Raises DamagedStoreError unless every file is here and is what its task has written."""
+    for staged in files:
+        size = crc = 0
+        try:
+            with open(staged.path, "rb") as file:
+                while data := file.read(READ_SIZE):
+                    size, crc = size + len(data), crc32c.crc32c(data, crc)
+        except FileNotFoundError as e:
+            raise DamagedStoreError(
+                f"{staged.path}: staged by a task, and not here. Driver and executors must share this folder: name one "
+                "that they do with option stagingPath. Nothing was appended"
+            ) from e
+        if (size, crc) != (staged.size, staged.crc):
+            raise DamagedStoreError(
+                f"{staged.path}: {size} bytes with CRC32C {crc:08X}, expected {staged.size} with {staged.crc:08X}. "
+                "Nothing was appended"
+            )
+
+
+def staged_parts(files: Sequence[StagedFile]) -> Iterator[ColumnPart]:
+    """The rows of all files, in order."""
+    for staged in files:
+        with pa.OSFile(str(staged.path)) as file, pa.ipc.open_stream(file) as reader:
+            for rows, about in reader.iter_batches_with_custom_metadata():
+                yield ColumnPart(about[TOPIC].decode(), rows, int(about[SYS_FLAG]))
+
+
+def remove_job(job: Path) -> None:
+    """Remove the files of a job that is over, however it ended."""
+    shutil.rmtree(job, ignore_errors=True)
+    if job.exists():
+        log.warning("%s: not removed; a later write will", job, extra={"path": str(job)})
+    remove_if_empty(job.parent)
+
+
+def remove_if_empty(folder: Path) -> None:
+    """A folder that holds nothing goes."""
+    with suppress(OSError):  # it holds something, or is gone
+        folder.rmdir()
+
+
+def remove_stale(staging: Path) -> None:
+    """Remove what jobs left whose driver was killed."""
+    oldest_s = time.time() - STALE_S
+    for job in staging.iterdir() if staging.is_dir() else ():
+        if job.is_dir() and _changed_s(job) < oldest_s:
+            log.warning("%s: removed; a write that never ended left it", job, extra={"path": str(job)})
+            shutil.rmtree(job, ignore_errors=True)
+
+
+def _changed_s(folder: Path) -> float:
+    """When anything in it was last changed."""
+    times = [folder.stat().st_mtime]
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):
+            times.append(entry.stat().st_mtime)
+    return max(times)

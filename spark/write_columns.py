@@ -1,0 +1,196 @@
+"""From the columns of a DataFrame to rows that a store appends: those of Spark's Kafka sink, and a record's own.
+
+    value           binary or string   the body; needed
+    topic           string             unless the option `topic` says it for all rows
+    key             binary or string   one index key
+    keys            array<string>      all index keys; where there is such a column, `key` is not looked at
+    partition       a whole number     the queue id; null or no column: the topic's queues take turns
+    headers         as in Kafka        array<struct<key:string,value:binary>>: properties
+    properties      map<string,string> the same as a map
+    tags, uniqKey   string             as a read gives them
+    flag            a whole number     null: 0
+    bornTimestamp   timestamp          when the sender made it; null: when it is stored
+    timestamp       timestamp          the same, where there is no bornTimestamp
+    sysFlag         int                its bits for compressed bodies are kept; half messages are refused
+
+The other columns of a read (`offset`, `physicalOffset`, `messageId`, ...) are the store's to say, and are passed over:
+what was read from one store can be written into another as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import StructType
+
+from ..engine.append_together import ColumnPart
+from ..engine.columns.schema import BY_LOWER_NAME as READ_COLUMNS
+from ..store.errors import InvalidMessageError, InvalidSettingsError
+from ..store.sys_flag import (
+    COMPRESSED,
+    COMPRESSION_MASK,
+    INNER_BATCH,
+    MULTI_TAGS,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+)
+
+TEXT = ("string",)
+BYTES = ("binary", "string")
+NUMBER = ("int", "bigint", "smallint", "tinyint")
+HEADERS = "array<struct<key:string,value:binary>>"
+TYPES = {
+    "value": BYTES,
+    "topic": TEXT,
+    "key": BYTES,
+    "keys": ("array<string>",),
+    "partition": NUMBER,
+    "headers": (HEADERS,),
+    "properties": ("map<string,string>",),
+    "tags": TEXT,
+    "uniqKey": TEXT,
+    "flag": NUMBER,
+    "bornTimestamp": ("timestamp",),
+    "timestamp": ("timestamp",),
+    "sysFlag": ("int",),
+}
+BY_LOWER_NAME = {name.lower(): name for name in TYPES}
+PASSED_OVER = (READ_COLUMNS.keys() | {"store"}) - BY_LOWER_NAME.keys()
+"""Columns of a read that say where a message was, and not what it is."""
+
+KEPT_BITS = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
+Group = tuple[str, int]
+"""Topic and kept bits of the flag: what the rows of one append have in common."""
+
+
+@dataclass(frozen=True)
+class WriteColumns:
+    """Which column of a DataFrame is which, and the topic of rows without one. Travels to the tasks."""
+
+    places: dict[str, int]
+    topic: str | None
+
+    @classmethod
+    def of(cls, schema: StructType, topic: str | None) -> WriteColumns:
+        """Raises InvalidSettingsError for a column that is unknown, of another type or there twice, or missing."""
+        places: dict[str, int] = {}
+        for at, field in enumerate(schema.fields):
+            name = BY_LOWER_NAME.get(field.name.lower())
+            if name is None:
+                if field.name.lower() in PASSED_OVER:
+                    continue
+                raise InvalidSettingsError(
+                    f"column {field.name!r}: a message has no such thing; expected some of {', '.join(TYPES)}. "
+                    "Leave it out with drop(), or move it into properties or value"
+                )
+            found = field.dataType.simpleString()
+            if found not in TYPES[name]:
+                raise InvalidSettingsError(f"column {field.name!r}: {found}, expected {' or '.join(TYPES[name])}")
+            if name in places:
+                raise InvalidSettingsError(f"column {field.name!r}: it is there twice")
+            places[name] = at
+        if "value" not in places:
+            raise InvalidSettingsError("no column 'value': expected the messages' bodies, as binary or string")
+        if topic is None and "topic" not in places:
+            raise InvalidSettingsError("no topic: expected a column 'topic', or option(\"topic\", name) for all rows")
+        if "headers" in places and "properties" in places:
+            raise InvalidSettingsError("columns 'headers' and 'properties': both are the properties, expected one")
+        return cls(places, topic)
+
+    def groups(self, batch: Any) -> Iterator[tuple[Group, Any]]:
+        """The rows of a batch by topic and flag, in their order, as record batches of an append's columns. Raises
+        InvalidMessageError for rows that no store takes."""
+        rows = self._rows(batch)
+        topics, flags = self._topics(batch), self._flags(batch)
+        if not len(rows):
+            return
+        if isinstance(topics, str) and flags is None:
+            yield (topics, 0), rows
+            return
+        names, codes = ([topics], np.zeros(len(rows), np.int64)) if isinstance(topics, str) else topics
+        together = codes << 16 | (0 if flags is None else flags)
+        order = np.argsort(together, kind="stable")
+        starts = np.flatnonzero(np.diff(together[order], prepend=-1))
+        ordered = rows if len(starts) == 1 else rows.take(pa.array(order))
+        for start, stop in zip(starts.tolist(), [*starts.tolist()[1:], len(rows)], strict=True):
+            code, flag = divmod(int(together[order[start]]), 1 << 16)
+            yield (names[code], flag), ordered.slice(start, stop - start)
+
+    def _column(self, batch: Any, name: str) -> Any:
+        at = self.places.get(name)
+        return None if at is None else batch.column(at)
+
+    def _rows(self, batch: Any) -> Any:
+        found = {"value": self._column(batch, "value"), "partition": self._column(batch, "partition")}
+        if found["partition"] is None:
+            found["partition"] = pa.nulls(len(batch), pa.int32())
+        for name, column in (
+            ("keys", "keys" if "keys" in self.places else "key"),
+            ("tags", "tags"),
+            ("uniqKey", "uniqKey"),
+            ("bornTimestamp", "bornTimestamp" if "bornTimestamp" in self.places else "timestamp"),
+        ):
+            if column in self.places:
+                found[name] = self._column(batch, column)
+        if "flag" in self.places:
+            found["flag"] = pc.fill_null(self._column(batch, "flag"), 0)
+        if "properties" in self.places:
+            found["properties"] = self._column(batch, "properties")
+        elif "headers" in self.places:
+            found["properties"] = _properties(self._column(batch, "headers"))
+        return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
+
+    def _topics(self, batch: Any) -> str | tuple[list[str], Any]:
+        """The topic of all rows; or the topics, and which of them each row has."""
+        if self.topic is not None:
+            return self.topic
+        column = self._column(batch, "topic")
+        if column.null_count:
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
+            raise InvalidMessageError(f"column 'topic', row {row} of a batch: null, expected the name of a topic")
+        encoded = column.dictionary_encode()
+        return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
+
+    def _flags(self, batch: Any) -> Any:
+        """The kept bits of each row; None where none has any."""
+        column = self._column(batch, "sysFlag")
+        if column is None:
+            return None
+        flags = pc.fill_null(column, 0).to_numpy().astype(np.int64)
+        transaction = flags & TRANSACTION_MASK
+        half = (transaction == TRANSACTION_PREPARED) | (transaction == TRANSACTION_ROLLBACK)
+        if half.any():
+            raise InvalidMessageError(
+                f"column 'sysFlag', row {int(half.argmax())} of a batch: a half message or its rollback, "
+                "which belongs to a transaction of another store. Leave such rows out (sysFlag & 4 = 0)"
+            )
+        whole = (flags & (INNER_BATCH | COMPRESSED)) == (INNER_BATCH | COMPRESSED)
+        if whole.any():
+            raise InvalidMessageError(
+                f"column 'sysFlag', row {int(whole.argmax())} of a batch: a compressed inner batch, expected its "
+                "messages. Leave such rows out (sysFlag & 128 = 0)"
+            )
+        kept = flags & KEPT_BITS
+        return kept if kept.any() else None
+
+
+def _properties(headers: Any) -> Any:
+    """Kafka's headers as a map."""
+    items = headers.values
+    offsets = headers.offsets
+    if headers.null_count:  # what lies below a null is none of it
+        headers = pc.fill_null(headers, [])
+        items, offsets = headers.values, headers.offsets
+    keys, values = items.field("key"), items.field("value")
+    return pa.MapArray.from_arrays(offsets, keys, values)
+
+
+def part_of(group: Group, rows: Any) -> ColumnPart:
+    """What a store appends."""
+    return ColumnPart(group[0], rows, group[1])

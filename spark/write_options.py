@@ -1,0 +1,81 @@
+"""What `.option(name, value)` may say to a write: `df.write.format("flightlog").mode("append").save(path)`.
+
+    path         the folder of the store; what save() and start() are given. A store is made where there is none
+    topic        the topic of all rows; without it every row says its own, in a column `topic`
+    stagingPath  a folder that driver and executors share, for the rows until they are appended; by default a folder of
+                 the store's own (flightlog/staging)
+
+Names are taken in any case. A stream's own options (checkpointLocation and the like) are Spark's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..store.errors import InvalidSettingsError
+from ..store.progress import FLIGHTLOG_FOLDER
+from ..store.settings import StoreSettings
+
+NAMES = ("path", "topic", "stagingPath")
+STREAM_NAMES = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands over besides, of a stream."""
+STAGING_FOLDER = "staging"
+SETTINGS = StoreSettings()
+"""Of the store while rows are appended; its geometry is adopted."""
+
+URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """The options of one write, checked."""
+
+    root: Path
+    """Absolute: workers may run in another folder."""
+    topic: str | None
+    """None: every row says its own."""
+    staging: Path
+
+
+def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) -> WriteOptions:
+    """Check the options as Spark hands them over. Raises InvalidSettingsError with what was expected."""
+    given = {name.lower(): value for name, value in options.items()}
+    known = {name.lower() for name in NAMES} | (STREAM_NAMES if is_stream else set())
+    unknown = sorted(given.keys() - known)
+    if unknown:
+        raise InvalidSettingsError(f"option {unknown[0]!r}: unknown to a write; expected one of {', '.join(NAMES)}")
+    if not given.get("path"):
+        way = (
+            'df.writeStream.format("flightlog").start'
+            if is_stream
+            else 'df.write.format("flightlog").mode("append").save'
+        )
+        raise InvalidSettingsError(f'no path: expected {way}("/folder/of/the/store")')
+    root = _folder("path", given["path"])
+    staging = given.get("stagingpath")
+    if given.get("topic") == "":
+        raise InvalidSettingsError("topic='': expected the name of a topic, or no such option and a column topic")
+    return WriteOptions(
+        root,
+        given.get("topic"),
+        root / FLIGHTLOG_FOLDER / STAGING_FOLDER if staging is None else _folder("stagingPath", staging),
+    )
+
+
+def _folder(name: str, text: str) -> Path:
+    """A folder that this machine and the executors' see: nothing else can be locked, or appended to."""
+    if not URI.match(text):
+        if not text:
+            raise InvalidSettingsError(f"{name}='': expected a folder")
+        return Path(os.path.abspath(text))
+    parts = urlsplit(text)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise InvalidSettingsError(
+            f"{name}={text!r}: a store is written in a local or mounted folder alone, as a plain path or file:/..."
+        )
+    return Path(os.path.abspath(unquote(parts.path)))
