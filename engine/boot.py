@@ -115,7 +115,7 @@ class OpenParts:
 
 def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenParts:
     """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, the lock is free again."""
-    _check_folder(path, settings, disk)
+    check_folder(path, settings, disk)
     disk.make_folder(path)
     lock = StoreLock.acquire(path)
     try:
@@ -125,7 +125,7 @@ def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenP
         raise
 
 
-def _check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
+def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
     """Never make a store in a folder that holds something else, nor open one that leads elsewhere."""
     refuse_links(disk, path)
     names = {entry.name for entry in disk.list(path)}

@@ -13,12 +13,19 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ..store.errors import InvalidSettingsError
+from ..store.errors import InvalidSettingsError, MissingExtraError
 from .versions import require_spark
 
 try:
     import pyarrow  # noqa: F401 (what readers hand to Spark)
-    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    import pyspark
+    from pyspark.sql.datasource import (
+        DataSource,
+        DataSourceReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+        InputPartition,
+    )
     from pyspark.sql.types import StructType
 except ModuleNotFoundError:
     require_spark("the Spark source")
@@ -28,6 +35,8 @@ from .options import ReadOptions, parse_options
 from .planning import LogRange, packed, plan_log, require_store
 from .reading import RangeReader
 from .schema import arrow_schema, spark_schema
+from .write_options import parse_write_options
+from .writing import LogBatchWriter, refuse_overwrite
 
 
 class DefaultSource(DataSource):
@@ -52,6 +61,21 @@ class DefaultSource(DataSource):
                 f"columns={','.join(options.columns)!r} beside a schema of {', '.join(names)}: expected one of them"
             )
         return LogBatchReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """What appends rows of these columns. Raises UsageErrors, and StoreLockedError, before any task runs."""
+        refuse_overwrite(overwrite, is_stream=False)
+        return LogBatchWriter(parse_write_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The same for the batches of a stream."""
+        refuse_overwrite(overwrite, is_stream=True)
+        try:
+            from .stream_writing import LogStreamWriter
+        except ImportError as error:
+            needed_for = f"writing a stream (pyspark 4.1 or newer; {pyspark.__version__} is here)"
+            raise MissingExtraError("spark", needed_for) from error
+        return LogStreamWriter(parse_write_options(self.options, is_stream=True), schema)
 
     def _checked_options(self) -> ReadOptions:
         options = parse_options(self.options)

@@ -18,7 +18,6 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.engine.append_together import ColumnPart
-from flightlog.store import held_append
 from flightlog.store.errors import (
     DiskFullError,
     InvalidMessageError,
@@ -28,6 +27,7 @@ from flightlog.store.errors import (
     UsageError,
 )
 from flightlog.store.held_append import HeldRange
+from flightlog.store.segment import AppendSegment
 
 if TYPE_CHECKING:
     from tests.conftest import Scale
@@ -141,7 +141,7 @@ def test_nothing_at_all_changes_nothing(tmp_path: Path, assert_clean: AssertClea
     with begun(tmp_path / "store") as store:
         end = store._log.end
         for none in ([], [ColumnPart("a", {"value": []})]):
-            appended = store.append_together(none, pytest.fail)
+            appended = store.append_together(none, lambda appended: pytest.fail("nothing to commit"))
             assert (appended.start, appended.end, appended.count) == (end, end, 0)
         store.put(Message("t", b"on"))
     assert_clean(tmp_path / "store")
@@ -283,7 +283,7 @@ def test_a_sync_that_fails_ends_it_with_all_or_nothing(
     path = tmp_path / "store"
     store = begun(path)
     store.flush()
-    real, left = held_append.AppendSegment.sync, [nth]
+    real, left = AppendSegment.sync, [nth]
 
     def sync(segment: Any) -> None:
         left[0] -= 1
@@ -292,7 +292,7 @@ def test_a_sync_that_fails_ends_it_with_all_or_nothing(
         real(segment)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(held_append.AppendSegment, "sync", sync)
+        patch.setattr(AppendSegment, "sync", sync)
         with pytest.raises(SyncFailedError):
             store.append_together(parts())
         assert contents(store) == {("t", 0): BEFORE}

@@ -1,4 +1,5 @@
-"""What the tests of the Spark room share: one session for all of them, and a way to read a store through it."""
+"""What the tests of the Spark room share: one session for all of them, a way to read a store through it, and how every
+test that wrote a store ends."""
 
 from __future__ import annotations
 
@@ -13,6 +14,9 @@ import flightlog.spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from flightlog.engine.findings import VerifyReport
+
+    AssertClean = Callable[[Path], VerifyReport]
     Load = Callable[..., DataFrame]
 
 
@@ -37,3 +41,16 @@ def load(spark: SparkSession) -> Load:
         return spark.read.format("flightlog").options(**options).load(str(path))
 
     return read
+
+
+@pytest.fixture(scope="session")
+def assert_clean() -> AssertClean:
+    """Verify a store that nobody has open, and return the report for more questions."""
+
+    def check(path: Path) -> VerifyReport:
+        with flightlog.open_read_only(path) as view:
+            report = view.verify()
+        assert report.is_clean, "\n".join(map(str, report.findings))
+        return report
+
+    return check

@@ -1,0 +1,46 @@
+"""Writing a stream into a store: `df.writeStream.format("flightlog").option("checkpointLocation", ...).start(path)`.
+
+Each batch is there whole or not at all, and once: a batch that Spark brings again, after a restart, is not appended
+again (write_ledger.py). Needs Spark 4.1, whose streams hand over Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ..store.errors import InvalidSettingsError
+from .write_options import WriteOptions
+from .writing import JobStaging, StagedTask, append_files, staged_files
+
+
+class LogStreamWriter(DataSourceStreamArrowWriter):
+    """One batch of a stream. Spark makes one to plan a batch, and another one to commit or abort it."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self._staging = JobStaging(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> StagedTask:
+        """Stage the rows of a task. Raises InvalidMessageError for rows that no store takes."""
+        return self._staging.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Append all rows of the batch, or none."""
+        try:
+            queries = {message.query for message in messages if isinstance(message, StagedTask)}
+            query = queries.pop() if len(queries) == 1 else None
+            if query is None:
+                raise InvalidSettingsError(
+                    "this Spark does not tell tasks which query they belong to, so a batch could not be known again "
+                    "after a restart; write batches with foreachBatch, at least once"
+                )
+            append_files(self._staging.options.root, staged_files(messages), query, batchId)
+        finally:
+            self._staging.clean_up(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what was staged."""
+        self._staging.clean_up(messages)

@@ -1,0 +1,181 @@
+"""Writing a DataFrame into a store: `df.write.format("flightlog").mode("append").save(path)`, and streams.
+
+    driver      checks options, columns and that nobody has the store open, before any task runs
+    tasks       check the rows and stage them, each in a file of its own (staging.py)
+    driver      checks those files, opens the store, appends all rows, durably and as one, and closes it again
+
+All of a job's rows are in the store, or none (see store/held_append.py). Rows of one task keep their order in each of
+their queues, and tasks come in the order of the DataFrame's partitions.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from ..engine.boot import check_folder
+from ..engine.message_store import open_store
+from ..store.disk import RealDisk
+from ..store.errors import DamagedStoreError, FlightlogError, InvalidSettingsError, StoreLockedError
+from ..store.held_append import HeldRange
+from ..store.lock import StoreLock
+from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
+from ..store.settings import DEFAULT_SEGMENT_SIZE
+from .staging import StagedFile, Stager, check_staged, remove_if_empty, remove_job, remove_stale, staged_parts
+from .write_columns import WriteColumns
+from .write_ledger import WriteLedger, digest_of, is_in_log
+from .write_options import SETTINGS, WriteOptions
+
+log = logging.getLogger("flightlog.spark")
+
+QUERY_ID = "sql.streaming.queryId"
+"""What Spark tells the tasks of a stream: the id that its checkpoint keeps."""
+
+
+@dataclass
+class StagedTask(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    job: Path
+    file: StagedFile | None
+    """None: it had no rows."""
+    query: str | None
+
+
+def refuse_overwrite(overwrite: bool, *, is_stream: bool) -> None:
+    """Raises InvalidSettingsError: a log only grows."""
+    if overwrite and is_stream:
+        raise InvalidSettingsError("outputMode complete: a store only grows; expected outputMode append or update")
+    if overwrite:
+        raise InvalidSettingsError(
+            'mode overwrite: a store only grows; expected mode("append"), perhaps to another path. A topic is deleted '
+            "with flightlog.open(path).delete_topic(name)"
+        )
+
+
+def refuse_locked(root: Path) -> None:
+    """Raises StoreLockedError where somebody has the store open for writing."""
+    if (root / COMMIT_LOG_FOLDER).exists():
+        StoreLock.acquire(root).release()
+
+
+def find_segment_size(root: Path) -> int:
+    """How large the segments are that rows must fit into. Raises StoreNotFoundError for a folder of something else."""
+    disk = RealDisk()
+    if root.exists():
+        check_folder(root, SETTINGS, disk)
+    found = list_log_files(disk, LogFolders.of(root, SETTINGS), tolerant=True).segment_size
+    return found or DEFAULT_SEGMENT_SIZE  # of a new store
+
+
+class JobStaging:
+    """The part of a job that runs in tasks. Pickled."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        self.options = options
+        self._columns = WriteColumns.of(schema, options.topic)
+        self._segment_size = find_segment_size(options.root)
+        self._was_there = options.root.exists()
+        remove_stale(options.staging)
+        self._job = options.staging / f"job-{uuid.uuid4().hex}"
+
+    def write(self, batches: Iterator[Any]) -> StagedTask:
+        context = TaskContext.get()
+        assert context is not None, "this runs in tasks alone"
+        stager = Stager(self._columns, self._job, SETTINGS, self._segment_size)
+        file = stager.stage(batches, context.partitionId())
+        return StagedTask(self._job, file, context.getLocalProperty(QUERY_ID))
+
+    def clean_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Remove what was staged, of a store that was not made after all too."""
+        for job in {self._job, *(message.job for message in messages if isinstance(message, StagedTask))}:
+            remove_job(job)
+        root = self.options.root
+        if not (root / COMMIT_LOG_FOLDER).exists():
+            folder = self.options.staging
+            while folder != root and root in folder.parents:
+                remove_if_empty(folder)
+                folder = folder.parent
+            if not self._was_there:
+                remove_if_empty(root)
+
+
+class LogBatchWriter(DataSourceArrowWriter):
+    """One job. Made in the driver, where what cannot be written is refused; `write` runs in tasks with a copy."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        refuse_locked(options.root)
+        self._staging = JobStaging(options, schema)
+
+    def write(self, iterator: Iterator[Any]) -> StagedTask:
+        """Stage the rows of a task. Raises InvalidMessageError for rows that no store takes."""
+        return self._staging.write(iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Append all rows, or none: then it raises, and nothing is left of the job."""
+        try:
+            append_files(self._staging.options.root, staged_files(messages), None, 0)
+        finally:
+            self._staging.clean_up(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what was staged."""
+        self._staging.clean_up(messages)
+
+
+def staged_files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
+    """Of all tasks, in the order of their partitions."""
+    if not all(isinstance(message, StagedTask) for message in messages):
+        raise DamagedStoreError("a task told nothing of its rows, expected a message of each. Nothing was appended")
+    return [message.file for message in messages if isinstance(message, StagedTask) and message.file is not None]
+
+
+def append_files(root: Path, files: Sequence[StagedFile], query: str | None, batch: int) -> None:
+    """Append the rows of all files as one, unless this batch of this query is there already. Raises DamagedStoreError,
+    StoreLockedError, and what opening and appending raise: then none of the rows is in the store."""
+    if not files:
+        return
+    check_staged(files)
+    ledger = None if query is None else WriteLedger(root, query)
+    told: list[HeldRange] = []
+
+    def note(appended: HeldRange) -> None:
+        told.append(appended)
+        if ledger is not None:
+            ledger.note(batch, appended, done=False)
+
+    try:
+        with open_store(root, SETTINGS) as store:
+            if ledger is not None and ledger.has(batch):
+                text, extra = "%s: batch %d of query %s is there already", {"path": str(root), "batch": batch}
+                log.info(text, root, batch, query, extra=extra)
+                return
+            appended = store.append_together(staged_parts(files), note)
+            if ledger is not None:
+                ledger.note(batch, appended, done=True)
+    except StoreLockedError:
+        raise
+    except BaseException as e:
+        _settle(root)
+        if not told or not is_in_log(root, told[0].start, len(told[0].first_record), digest_of(told[0].first_record)):
+            raise
+        # The error came behind the commit point: to say that the job has failed would have it done twice.
+        log.warning("%s: all rows are there; behind them: %s", root, e, extra={"path": str(root), "cause": repr(e)})
+
+
+def _settle(root: Path) -> None:
+    """Have what a failed append left removed at once."""
+    try:
+        open_store(root, SETTINGS).close()
+    except FlightlogError as e:
+        log.warning(
+            "%s: the next writer settles what is left: %s", root, e, extra={"path": str(root), "cause": repr(e)}
+        )
