@@ -7,10 +7,24 @@
 #include <stdint.h>
 #include <string.h>
 
+#if !defined(_WIN32)
+#include <sched.h>
+#endif
+
 #include "encode.h"
 
 /* Below this a thread that waits for the GIL waits less than giving it away and taking it back costs. */
 #define GIL_RELEASE_SIZE ((Py_ssize_t)64 << 10)
+
+/* Without the GIL from here to PyEval_RestoreThread. Whoever waited for it was often waiting on this very core, where a
+ * kernel that does not preempt would leave it for milliseconds: the core is its first, if it wants it. */
+static inline PyThreadState *let_others_run(void) {
+    PyThreadState *const thread = PyEval_SaveThread();
+#if !defined(_WIN32)
+    sched_yield();
+#endif
+    return thread;
+}
 
 /* ---- integers ---- */
 

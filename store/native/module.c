@@ -83,10 +83,10 @@ static PyObject *py_walk(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     } else {
         enum walk_end end;
         size_t filled;
-        Py_BEGIN_ALLOW_THREADS
+        PyThreadState *const thread = let_others_run();
         end = walk_frames(inputs[0].bytes.data, &position, stop, physical_base, check_crc, inputs[1].view.buf,
                           rows_size / sizeof(struct frame_row), &filled);
-        Py_END_ALLOW_THREADS
+        PyEval_RestoreThread(thread);
         result = Py_BuildValue("(nLi)", (Py_ssize_t)filled, (long long)position, (int)end);
     }
     release(inputs, 2);

@@ -57,7 +57,7 @@ PyObject *py_list_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
         struct listing listing = {inputs[UNITS].view.buf, inputs[ROW_NUMBERS].view.buf, inputs[QUEUES].view.buf,
                                   inputs[KEY_HASHES].view.buf, inputs[KEY_OFFSETS].view.buf,
                                   inputs[KEY_TIMES].view.buf, room, 0, 0, 0, 0, 0};
-        PyThreadState *thread = wanted >= MANY ? PyEval_SaveThread() : NULL;
+        PyThreadState *thread = wanted >= MANY ? let_others_run() : NULL;
         const int are_inside = rows_are_inside(data, rows.data, wanted);
         const int is_listed = are_inside && list_rows(data, rows.data, wanted, apart, &listing);
         if (thread != NULL) PyEval_RestoreThread(thread);
@@ -102,7 +102,7 @@ PyObject *py_link_keys(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
         keys.hashes = buffers[KEY_HASHES].bytes.data;
         keys.offsets = buffers[KEY_OFFSETS].bytes.data;
         keys.timestamps_ms = buffers[KEY_TIMES].bytes.data;
-        PyThreadState *thread = keys.count >= MANY ? PyEval_SaveThread() : NULL;
+        PyThreadState *thread = keys.count >= MANY ? let_others_run() : NULL;
         const int64_t empty = link_keys(buffers[SLOTS].bytes.data, slot_count, &keys, buffers[ENTRIES].view.buf,
                                         buffers[IN_SLOT].view.buf);
         if (thread != NULL) PyEval_RestoreThread(thread);
@@ -134,7 +134,7 @@ PyObject *py_set_heads(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ss
         PyErr_SetString(PyExc_ValueError, "a buffer that is written to shares memory with another");
     } else {
         const size_t heads = in_slot.size / 4;
-        PyThreadState *thread = heads >= MANY ? PyEval_SaveThread() : NULL;
+        PyThreadState *thread = heads >= MANY ? let_others_run() : NULL;
         const int are_set = set_heads(buffers[SLOTS].view.buf, slots.size / 4, buffers[STAMPS].view.buf,
                                       stamps.size / 4, (size_t)slots_before, in_slot.data, heads, first);
         if (thread != NULL) PyEval_RestoreThread(thread);

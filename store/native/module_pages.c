@@ -53,10 +53,9 @@ static PyObject *advise_pages(const char *function, PyObject *const *args, Py_ss
     } else if (((uintptr_t)buffer + (uintptr_t)position) % page_size() != 0) {
         PyErr_Format(PyExc_ValueError, "no page begins at position %lld", (long long)position);
     } else {
-        int is_done;
-        Py_BEGIN_ALLOW_THREADS
-        is_done = advise(buffer + position, (size_t)size, advice);
-        Py_END_ALLOW_THREADS
+        PyThreadState *const thread = let_others_run();
+        const int is_done = advise(buffer + position, (size_t)size, advice);
+        PyEval_RestoreThread(thread);
         result = PyBool_FromLong(is_done);
     }
     release(&input, 1);
