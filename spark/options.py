@@ -10,6 +10,8 @@
                      it is a row that says so in a column `_corrupt`
     splitBytes       about how many bytes of the log one task reads; 256 MiB by default
 
+    and to a stream those of stream_options.py
+
 Names are taken in any case, as everywhere in Spark.
 """
 
@@ -24,13 +26,18 @@ from ..store.errors import InvalidSettingsError
 from .columns import CORRUPT, HEADERS, STORE, find_column, require_corrupt
 from .locations import StoreLocation
 from .path_options import PATH_NAMES, SQL_WAY, may_name_several, parse_stores
+from .stream_options import PLAIN_STREAM, STREAM_NAMES, StreamOptions, parse_stream_options
 
 OnCorrupt = Literal["fail", "skip", "rows"]
 
 DEFAULT_SPLIT_BYTES = 256 << 20  # smaller tasks cost more than they spread, larger ones leave cores idle
 MIN_SPLIT_BYTES = 4096
 
-NAMES = (*PATH_NAMES, "columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes")
+NAMES = (
+    *PATH_NAMES,
+    *("columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes"),
+    *STREAM_NAMES,
+)
 TABLE_NAMES = frozenset({"owner", "provider"})
 """What Spark adds to the options in a CREATE TABLE."""
 
@@ -50,6 +57,7 @@ class ReadOptions:
     decompress: bool = False
     on_corrupt: OnCorrupt = "fail"
     split_bytes: int = DEFAULT_SPLIT_BYTES
+    stream: StreamOptions = PLAIN_STREAM
 
     @property
     def added(self) -> tuple[Column, ...]:
@@ -81,6 +89,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         decompress=_flag("decompress", given),
         on_corrupt=_on_corrupt(given.get("oncorrupt", "fail")),
         split_bytes=_split_bytes(given["splitbytes"]) if "splitbytes" in given else DEFAULT_SPLIT_BYTES,
+        stream=parse_stream_options(given),
     )
     if "columns" in given:
         parsed = replace(parsed, columns=_columns(given["columns"], parsed.added))

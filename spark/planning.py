@@ -20,7 +20,7 @@ from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..store import native
 from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk
-from ..store.errors import DiskError, StoreNotFoundError
+from ..store.errors import FileGoneError, StoreNotFoundError
 from ..store.frame import FRAME_DTYPE
 from ..store.log_files import COMMIT_LOG_FOLDER
 from ..store.log_reader import LogReader
@@ -70,14 +70,17 @@ def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[L
         return list(packed(plan_log(view, StoreLocation.local(path), split_bytes), split_bytes))
 
 
-def plan_log(view: ReadOnlyStore, location: StoreLocation, split_bytes: int) -> list[LogRange]:
-    """The whole log in ranges of about `split_bytes`, in its order.
+def plan_log(
+    view: ReadOnlyStore, location: StoreLocation, split_bytes: int, span: tuple[int, int] | None = None
+) -> list[LogRange]:
+    """The log in ranges of about `split_bytes`, in its order: all of it, or physical [start, stop), which must be the
+    start or the end of records.
 
     Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
     pieces. Raises DiskError where the disk does not give what was asked for.
     """
     reader, ranges = view.log_reader, list[LogRange]()
-    for segment, start, stop in reader.segments_between(view.min_physical_offset, view.end_physical_offset):
+    for segment, start, stop in reader.segments_between(*span or (view.min_physical_offset, view.end_physical_offset)):
         try:
             deleted = view.deleted_topics if segment.base + start < view.deleted_topics.highest else None
             places = _cuts(reader, segment, start, stop, split_bytes)
@@ -94,9 +97,9 @@ def plan_log(view: ReadOnlyStore, location: StoreLocation, split_bytes: int) -> 
     return ranges
 
 
-def gone(path: Path) -> DiskError:
+def gone(path: Path) -> FileGoneError:
     """What to raise for a segment that was there a moment ago."""
-    return DiskError(
+    return FileGoneError(
         f"{path}: gone since the query began; expected a segment. Either retention removed it, and the query can be "
         "run again, or this machine does not see the folder that the driver sees"
     )

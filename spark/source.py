@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,6 +21,7 @@ try:
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceReader,
+        DataSourceStreamReader,
         DataSourceStreamWriter,
         DataSourceWriter,
         InputPartition,
@@ -32,6 +32,7 @@ except ModuleNotFoundError:
     raise
 
 from .options import ReadOptions, parse_options
+from .partition import LogPartition
 from .planning import LogRange, packed, plan_log, require_store
 from .reading import RangeReader
 from .schema import arrow_schema, spark_schema
@@ -54,7 +55,16 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
+        return self._tasks(self._checked_options(), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of a stream of these columns. Raises as `reader` does."""
+        from .streaming import LogStreamReader
+
         options = self._checked_options()
+        return LogStreamReader(options, self._tasks(options, schema))
+
+    def _tasks(self, options: ReadOptions, schema: StructType) -> LogBatchReader:
         names = arrow_schema(schema, options.added).names
         if options.columns and [name.lower() for name in names] != [name.lower() for name in options.columns]:
             raise InvalidSettingsError(
@@ -82,13 +92,6 @@ class DefaultSource(DataSource):
         for location in options.stores:
             require_store(location)
         return options
-
-
-@dataclass
-class LogPartition(InputPartition):
-    """What one task reads. None of it refers to anything that only the driver has."""
-
-    ranges: tuple[LogRange, ...]
 
 
 class LogBatchReader(DataSourceReader):

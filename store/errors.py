@@ -23,6 +23,8 @@
     │   └── MissingJavaError
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
+    ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
+    ├── CheckpointAheadError           spark/: a stream has come further than its store reaches
     ├── DamagedStoreError              the files are not what they should be
     │   ├── StrayFileError
     │   ├── SymbolicLinkError          a link to elsewhere, where a store has files and folders of its own

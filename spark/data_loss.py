@@ -1,0 +1,50 @@
+"""Messages that were asked for and are gone: the option `failOnDataLoss` says whether that ends the query."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ..store.errors import FlightlogError
+
+log = logging.getLogger("flightlog.spark")
+
+
+class DataLossError(FlightlogError):
+    """What a query or a stream asks for was removed before it was read."""
+
+    def __init__(self, losses: Sequence[str]) -> None:
+        super().__init__(
+            f"gone before it was read: {'; '.join(losses)}. Retention was faster, or somebody deleted a topic; the "
+            "option failOnDataLoss=false goes on with what there still is"
+        )
+        self.losses = tuple(losses)
+
+
+class CheckpointAheadError(FlightlogError):
+    """A stream has come further than its store reaches. New messages would get offsets that it takes for read."""
+
+    def __init__(self, store: str, detail: str) -> None:
+        super().__init__(
+            f"{store}: the stream has read up to {detail}. The store lost its end (a power cut takes what was not "
+            "flushed), was restored from an older backup, or is another one. Bring the newer store back, or begin "
+            "anew with another checkpointLocation"
+        )
+
+
+class Losses:
+    """What is missing, found in one look at all stores of a query."""
+
+    def __init__(self) -> None:
+        self._found: list[str] = []
+
+    def add(self, what: str) -> None:
+        self._found.append(what)
+
+    def tell(self, *, fail: bool) -> None:
+        """Raise DataLossError, or log a warning, where something is missing."""
+        if self._found and fail:
+            raise DataLossError(self._found)
+        if self._found:
+            told = "; ".join(self._found)
+            log.warning("failOnDataLoss=false: the query goes on without %s", told, extra={"losses": self._found})

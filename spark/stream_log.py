@@ -1,0 +1,111 @@
+"""A stream over everything in a store: one physical offset says how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.read_only import ReadOnlyStore
+from ..store.frame import WalkEnd
+from ..store.salvage import next_intact
+from ..store.scan import SegmentScan
+from .data_loss import Losses
+from .locations import StoreLocation
+from .options import ReadOptions
+from .planning import LogRange, packed, plan_log
+from .stream_offsets import LogPlace, Place
+
+FRAME_START_SIZE = 8
+"""The bytes of size and magic: fewer than these are left unused at a segment's end."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogStream:
+    """The steps of such a stream; `Steps` in followed_store.py says what each does."""
+
+    place_type: ClassVar[type[Place]] = LogPlace
+
+    def earliest(self, view: ReadOnlyStore) -> LogPlace:
+        return LogPlace(view.min_physical_offset)
+
+    def latest(self, view: ReadOnlyStore) -> LogPlace:
+        return LogPlace(view.end_physical_offset)
+
+    def is_ahead(self, view: ReadOnlyStore, place: LogPlace) -> bool:
+        return place.physical_offset > view.end_physical_offset
+
+    def kept(self, view: ReadOnlyStore, place: LogPlace, losses: Losses) -> LogPlace:
+        begin = view.min_physical_offset
+        if place.physical_offset >= begin:
+            return place
+        losses.add(f"{view.path}: physical offsets {place.physical_offset} to {begin}")
+        return LogPlace(begin)
+
+    def log_end(self, place: LogPlace) -> int:
+        return place.physical_offset
+
+    def ahead_text(self, view: ReadOnlyStore, place: LogPlace) -> str:
+        return f"physical offset {place.physical_offset}, and the log ends at {view.end_physical_offset}"
+
+    def backlog(self, place: LogPlace, last: LogPlace) -> int:
+        """In bytes of the log."""
+        return max(last.physical_offset - place.physical_offset, 0)
+
+    def advance(self, view: ReadOnlyStore, place: LogPlace, last: LogPlace, limit: int | None) -> LogPlace:
+        start, stop = place.physical_offset, last.physical_offset
+        if start >= stop:
+            return place
+        return LogPlace(stop if limit is None else behind_records(view, start, stop, limit))
+
+    def plan(
+        self, view: ReadOnlyStore, location: StoreLocation, start: LogPlace, stop: LogPlace, options: ReadOptions
+    ) -> list[tuple[LogRange, ...]]:
+        span = start.physical_offset, stop.physical_offset
+        return list(packed(plan_log(view, location, options.split_bytes, span), options.split_bytes))
+
+
+def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> int:
+    """The physical offset behind the first `count` records of [start, stop); `stop` if there are no more.
+
+    Damage counts as nothing: tasks deal with it. Raises FileNotFoundError where a segment is gone.
+    """
+    for ends in _record_ends(view, start, stop):
+        if len(ends) >= count:
+            return int(ends[count - 1])
+        count -= len(ends)
+    return stop
+
+
+def _record_ends(view: ReadOnlyStore, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
+    reader = view.log_reader
+    for segment, first, last in reader.segments_between(start, stop):
+        position: int | None = first
+        while position is not None:
+            scan = reader.scan(segment, position, last, check_crc=False, mapped=False)
+            for _, rows in scan:
+                yield rows["physical_offset"] + rows["size"]
+            position = None if _came_to(scan, last) else next_intact(segment, scan.position, last)
+
+
+def is_whole(view: ReadOnlyStore, start: int, stop: int) -> bool:
+    """Whether intact records fill the log from `start` to exactly `stop`, whatever the view may show of it."""
+    reader, position = view.log_reader, start
+    for segment, first, last in reader.segments_between(start, stop):
+        if segment.base + first != position:
+            return False
+        scan = reader.scan(segment, first, last, check_crc=True, mapped=False)
+        if not all(rows["crc_ok"].all() for _, rows in scan):
+            return False
+        if scan.position != last and not (last == segment.size and _came_to(scan, last)):
+            return False
+        position = segment.base + last
+    return position == stop
+
+
+def _came_to(scan: SegmentScan, stop: int) -> bool:
+    """Whether a walk came to the end of the records, or of a segment, and not to damage."""
+    return scan.end is WalkEnd.BLANK or stop - scan.position < FRAME_START_SIZE
