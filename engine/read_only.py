@@ -284,6 +284,11 @@ class ReadOnlyStore(ReadableStore):
         return self._reader
 
     @property
+    def queue_table(self) -> QueueTable:
+        """The queues' entries, for readers of whole ranges."""
+        return self._table
+
+    @property
     def deleted_topics(self) -> DeletedTopics:
         """Whose records are in the log and in no queue, for readers of whole ranges."""
         return self._deleted

@@ -26,6 +26,7 @@ from ..store.settings import PAGE_SIZE
 from .looking_again import look_again_where_files_go
 from .queue_extension import QueueExtension
 from .queue_files import QueueFiles
+from .queue_layout import QueueLayout
 from .queue_look import NO_LOOK, PAGE_ENTRIES, QueueFileLook, look_into, no_entry_mask
 from .queue_sync import Unsynced, queue_file_gone
 from .queue_unit import (
@@ -383,6 +384,10 @@ class ConsumeQueue:
                 self.extension.write_again(units)
             self._write(index, units.tobytes())
             index += len(units)
+
+    @property
+    def layout(self) -> QueueLayout:
+        return QueueLayout(str(self.folder), self._file_entries, self._first_file_index)
 
     def _path(self, number: int) -> Path:
         return self._path_of(self._first_file_index + number * self._file_entries)

@@ -7,6 +7,7 @@ import numpy as np
 
 from .consume_queue import ConsumeQueue
 from .queue_extension import QueueExtension
+from .queue_layout import QueueLayout
 from .queue_unit import FILLER, UNIT_DTYPE, Units, decode_units, search_offset
 
 NO_UNITS: Units = np.empty(0, UNIT_DTYPE)
@@ -26,6 +27,16 @@ class MemoryQueue:
         self._tail_count = 0
         self.min_index = below.min_index
         self.end = below.end
+
+    @property
+    def split(self) -> int:
+        """Index below which entries come from disk."""
+        return self._split
+
+    @property
+    def layout(self) -> QueueLayout:
+        """Where those are."""
+        return self._below.layout
 
     def skip_removed(self) -> None:
         """Begin behind what the writer has removed of the queue on disk."""

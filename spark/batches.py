@@ -20,7 +20,7 @@ from ..store.errors import CorruptBodyError, CorruptRecordError
 from ..store.frame import Rows
 from ..store.log_reader import BAD_CRC
 from .columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
-from .corruption import Corruption
+from .corruption import Corruption, Damage, offset_of
 from .decompression import decompressed
 from .inner_batch import unwrap
 from .options import OnCorrupt
@@ -54,12 +54,18 @@ class BatchMaker:
         """The name of the store that what comes next is from."""
 
     def batches(
-        self, path: Path, piece: bytes | memoryview, rows: Rows, deleted: DeletedTopics | None = None
+        self,
+        path: Path,
+        piece: bytes | memoryview,
+        rows: Rows,
+        deleted: DeletedTopics | None = None,
+        span: tuple[int, int] | None = None,
     ) -> Iterator[Any]:
         """The messages of these records of the segment file `path`, in the order of the rows, which point into `piece`.
 
-        `deleted` are topics whose records are not shown. Raises CorruptRecordError for a damaged record where that is
-        to fail the query, and MissingExtraError for a compressed body that needs an extra.
+        `deleted` are topics whose records are not shown; `span`, if it is given, are the queue offsets [start, stop) of
+        what is. Raises CorruptRecordError for a damaged record where that is to fail the query, and MissingExtraError
+        for a compressed body that needs an extra.
         """
         rows, reasons = _not_deleted(piece, rows, deleted), Reasons()
         rows = self._with_right_crcs(path, rows, reasons)
@@ -70,17 +76,21 @@ class BatchMaker:
         parts = self._decompressed(path, piece, rows, reasons) if self._decompress else [(piece, rows)]
         for part, part_rows in parts:
             for message_rows, batch_indexes in unwrap(part, part_rows, _are_among(part_rows, reasons)):
+                if span is not None:
+                    inside = (message_rows["queue_offset"] >= span[0]) & (message_rows["queue_offset"] < span[1])
+                    batch_indexes = None if batch_indexes is None else batch_indexes[inside]
+                    message_rows = only(message_rows, inside)
                 messages = MessageColumns(part, message_rows, batch_indexes)
                 arrays = [self._column(name, path, messages, message_rows, reasons) for name in self._columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def damaged(self, damage: CorruptRecordError) -> Iterator[Any]:
+    def damaged(self, damage: Damage) -> Iterator[Any]:
         """What is handed over where no record is: a row, or nothing. Raises it where it is to fail the query."""
         self.corruption.meet(damage)
         if self.corruption.shows:
-            reasons = {damage.physical_offset: damage.found}
+            reasons = {offset_of(damage): damage.found}
             known = {
-                CORRUPT.name: damaged_places(damage.path, [damage.physical_offset], reasons),
+                CORRUPT.name: damaged_places(damage.path, [offset_of(damage)], reasons),
                 STORE.name: pa.array([self.store], pa.string()),
             }
             arrays = [

@@ -10,10 +10,14 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ..store.errors import CorruptRecordError
+from ..store.errors import CorruptQueueError, CorruptRecordError
 from .options import OnCorrupt
 
 log = logging.getLogger("flightlog.spark")
+
+
+Damage = CorruptRecordError | CorruptQueueError
+"""A damaged record, or an entry of a queue that is none of a message."""
 
 
 class Corruption:
@@ -26,9 +30,9 @@ class Corruption:
         self.places = 0
         """Records and stretches of bytes that were damaged."""
         self._told = 0
-        self._first: CorruptRecordError | None = None
+        self._first: Damage | None = None
 
-    def meet(self, damage: CorruptRecordError) -> None:
+    def meet(self, damage: Damage) -> None:
         """Count it. Raises it where it is to fail the query."""
         if self._fails:
             raise damage
@@ -42,11 +46,17 @@ class Corruption:
         if first is None or self.shows:
             return
         log.warning(
-            "%s: left out %d damaged places in %s, the first at physical offset %d: %s",
+            "%s: left out %d damaged places in %s, the first at %s %d: %s",
             path,
             count,
             stretch,
-            first.physical_offset,
+            "physical offset" if isinstance(first, CorruptRecordError) else f"{first.path}, entry",
+            offset_of(first),
             first.found,
-            extra={"path": str(path), "physical_offset": first.physical_offset},
+            extra={"path": str(first.path), "offset": offset_of(first)},
         )
+
+
+def offset_of(damage: Damage) -> int:
+    """The physical offset of a record, the queue offset of an entry."""
+    return damage.physical_offset if isinstance(damage, CorruptRecordError) else damage.queue_offset

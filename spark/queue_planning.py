@@ -1,0 +1,175 @@
+"""Cutting queues into ranges for tasks: what a query of some topics reads, and nothing of the others.
+
+All queues are cut at the same physical offsets, so that a task reads one stretch of the log, whatever the number of
+queues whose messages lie there; its reader puts them together again (queue_reading.py).
+
+A task takes the entries of its ranges from the queues' files. Entries that no file holds (the end of a queue that lags
+behind the log, and those of inner batches, which a view has in memory anyway) travel with the range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.read_only import ReadOnlyStore
+from ..index.batch_queue import BatchQueue
+from ..index.memory_queue import MemoryQueue
+from ..index.queue_layout import QueueLayout
+from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue
+from ..index.queue_unit import UNIT_DTYPE, valid_mask
+from ..store.settings import MAX_RECORD_SIZE
+from .locations import StoreLocation
+from .selection import QueueSpans, index_at
+
+SAMPLES, SAMPLE_ENTRIES = 16, 64
+"""Places of a queue, and entries there, that tell how large its records are."""
+MARKS_A_TASK = 16
+"""Entries that tell where in the log a task's share of the records lies: more make the tasks more alike."""
+
+
+class SegmentFiles(NamedTuple):
+    """Where the log's segments are."""
+
+    folders: tuple[str, ...]
+    segment_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedUnits:
+    """Entries that stand in no file, as they would."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedBatches:
+    """Entries of a batch queue that reach into the range."""
+
+    raw: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """The messages of one queue with queue offsets in [start, stop); all that a task needs to know."""
+
+    location: StoreLocation
+    topic: str
+    queue_id: int
+    start: int
+    stop: int
+    log: SegmentFiles
+    entries: QueueLayout | CarriedUnits | CarriedBatches
+
+    @property
+    def queue_folder(self) -> Path:
+        """Where a queue of this name lies; damage is told by it."""
+        return Path(self.location.path, CONSUME_QUEUE_FOLDER, self.topic, str(self.queue_id))
+
+
+def plan_queues(
+    view: ReadOnlyStore, location: StoreLocation, spans: QueueSpans, split_bytes: int, min_partitions: int = 1
+) -> list[tuple[QueueRange, ...]]:
+    """The ranges of each task, in the order of the log: about `split_bytes` of records a task, and `min_partitions`
+    tasks at least if there are as many messages. Reads a few entries of each queue, and no record."""
+    folders = tuple(dict.fromkeys(str(segment.path.parent) for segment in view.segments))
+    log = SegmentFiles(folders, view.log_reader.segment_size)
+    found = {key: queue for key in spans if (queue := view.queue_table.get(key)) is not None}
+    marks = _Marks.of([(found[key], *spans[key]) for key in found], split_bytes, min_partitions)
+    at = {key: spans[key][0] for key in found}
+    tasks = []
+    for cut in [*marks.cuts(min_partitions), None]:
+        ranges: list[QueueRange] = []
+        for key, queue in found.items():
+            start, stop = at[key], spans[key][1]
+            at[key] = stop if cut is None else index_at(queue, cut, start, stop)
+            for first, last, entries in _parts(queue, start, at[key]):
+                ranges.append(QueueRange(location, *key, first, last, log, entries))
+        if ranges:
+            tasks.append(tuple(ranges))
+    return tasks
+
+
+def _parts(
+    queue: Queue, start: int, stop: int
+) -> Iterator[tuple[int, int, QueueLayout | CarriedUnits | CarriedBatches]]:
+    """[start, stop) in parts whose entries come from one place each."""
+    if start >= stop:
+        return
+    if isinstance(queue, BatchQueue):
+        chosen = _batches(queue, start, stop)
+        if len(chosen):
+            yield start, stop, CarriedBatches(chosen.tobytes())
+        return
+    assert isinstance(queue, MemoryQueue)
+    split = min(max(queue.split, start), stop)
+    if start < split:
+        yield start, split, queue.layout
+    if split < stop:
+        yield split, stop, CarriedUnits(queue.units(split, stop - split).tobytes())
+
+
+def _batches(queue: BatchQueue, start: int, stop: int) -> NDArray[np.void]:
+    """The entries of batches with messages in [start, stop)."""
+    batches = queue.batches
+    bases = batches["base"].astype(np.int64)
+    first = int(np.searchsorted(bases + batches["count"], start, side="right"))
+    return batches[first : int(np.searchsorted(bases, stop))]
+
+
+class _Marks:
+    """Some records of the queues, by physical offset, each with the bytes that it stands for."""
+
+    def __init__(self, places: NDArray[np.int64], sizes: NDArray[np.float64], tasks: int) -> None:
+        order = np.argsort(places, kind="stable")
+        self._places, self._sizes, self._tasks = places[order], sizes[order], tasks
+
+    @classmethod
+    def of(cls, spans: list[tuple[Queue, int, int]], split_bytes: int, min_partitions: int) -> _Marks:
+        sizes = [_about_size(*span) for span in spans]
+        total, messages = sum(sizes), sum(stop - start for _, start, stop in spans)
+        tasks = max(-(-total // split_bytes), min_partitions)
+        places: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+        weights: list[NDArray[np.float64]] = [np.empty(0)]
+        for (queue, start, stop), size in zip(spans, sizes, strict=True):
+            # By bytes; and by messages, in case a few of them have most of the bytes.
+            by_bytes = MARKS_A_TASK * tasks * size // max(total, 1)
+            by_messages = MARKS_A_TASK * min_partitions * (stop - start) // max(messages, 1)
+            count = min(by_bytes + by_messages + 1, stop - start) if tasks > 1 else 0
+            indexes = [start + (2 * i + 1) * (stop - start) // (2 * count) for i in range(count)]
+            units = np.concatenate([queue.units(index, 1) for index in indexes] or [np.empty(0, UNIT_DTYPE)])
+            places.append(units["physical_offset"][valid_mask(units)].astype(np.int64))
+            weights.append(np.full(len(places[-1]), size / max(count, 1)))
+        return cls(np.concatenate(places), np.concatenate(weights), tasks)
+
+    def cuts(self, min_partitions: int) -> list[int]:
+        """Physical offsets at which tasks end, ascending."""
+        if not len(self._places):
+            return []
+        before = np.cumsum(self._sizes) - self._sizes
+        shares = before[-1] * np.arange(1, self._tasks) / self._tasks
+        cuts = np.unique(self._places[np.searchsorted(before, shares)])
+        places = np.unique(self._places)
+        if len(cuts) + 1 < min(min_partitions, len(places)):  # a few records are larger than a task's share
+            cuts = places[np.arange(1, min_partitions) * len(places) // min_partitions]
+        found: list[int] = np.unique(cuts[cuts > places[0]]).tolist()
+        return found
+
+
+def _about_size(queue: Queue, start: int, stop: int) -> int:
+    """Bytes of the records of [start, stop), from a sample of the entries where there are many."""
+    if isinstance(queue, BatchQueue):
+        return int(_batches(queue, start, stop)["size"].astype(np.int64).sum())
+    count = stop - start
+    if count <= SAMPLES * SAMPLE_ENTRIES:
+        units = queue.units(start, count)
+    else:
+        places = [start + i * (count - SAMPLE_ENTRIES) // (SAMPLES - 1) for i in range(SAMPLES)]
+        units = np.concatenate([queue.units(place, SAMPLE_ENTRIES) for place in places])
+    sizes = np.where(valid_mask(units), np.minimum(units["size"], MAX_RECORD_SIZE), 0).astype(np.int64)
+    return int(sizes.sum()) * count // max(len(units), 1)

@@ -1,0 +1,267 @@
+"""Reading queues in a task: entries, then the records that they point at, and nothing else of the log.
+
+The ranges of a task are read together, in the order of the log: neighbouring records come with one read, whichever of
+the queues they stand in, also over a gap that takes less time to read than another read would. A record must be what
+its entry says; else it is damage, as a body that differs from its CRC.
+
+What a task holds: a page of entries, and the bytes of one batch (4 MiB, or one record that is larger), beside what is
+decompressed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from ..engine.columns.gathering import gather
+from ..store import native
+from ..store.disk import Disk, DiskFile
+from ..store.errors import CorruptQueueError, CorruptRecordError
+from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
+from ..store.inner_batch import inner_count
+from ..store.light_queues import is_light, light_places
+from ..store.log_reader import WALK_END_TEXT
+from ..store.properties import decode_properties
+from ..store.scan import PIECE_SIZE
+from ..store.segment import segment_name
+from ..store.sys_flag import INNER_BATCH
+from .batches import BatchMaker, only
+from .corruption import Damage
+from .options import OnCorrupt
+from .planning import gone
+from .queue_entries import Entries, EntryReader
+from .queue_planning import CarriedBatches, QueueRange
+
+log = logging.getLogger("flightlog.spark")
+
+GAP_SIZE = 4096
+"""Bytes between two records that are read along with them."""
+ROWS_A_BATCH = 32768
+
+
+class _Stretch(NamedTuple):
+    """Entries whose records come with one read: numbers [first, stop)."""
+
+    first: int
+    stop: int
+    start: int
+    """Physical offset."""
+    size: int
+
+
+class QueueRangeReader:
+    """Reads ranges of queues of one store."""
+
+    def __init__(
+        self,
+        schema: Any,
+        *,
+        include_internal: bool = False,
+        on_corrupt: OnCorrupt = "fail",
+        decompress: bool = False,
+        fail_on_data_loss: bool = True,
+        disk: Disk | None = None,
+    ) -> None:
+        """As `BatchMaker`; `disk` is used in place of the locations' own."""
+        self._maker = BatchMaker(
+            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress
+        )
+        self._fail_on_data_loss, self._given_disk = fail_on_data_loss, disk
+        self._file: tuple[int, DiskFile | None] | None = None
+        """The segment that was read last, by its base."""
+        self._damages: list[Damage] = []
+        """Found, and not told yet."""
+
+    @property
+    def damaged_places(self) -> int:
+        """Entries and records that were damaged, as far as they did not fail the query."""
+        return self._maker.corruption.places
+
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[Any]:
+        """The messages of these ranges as RecordBatches of the schema, in the order of the log.
+
+        Raises CorruptRecordError and CorruptQueueError at the first damage if that is to fail the query, DiskError
+        where files are gone or cannot be read.
+        """
+        if not ranges:
+            return
+        self._ranges, location = ranges, ranges[0].location
+        self._disk, self._maker.store = self._given_disk or location.disk(), location.name
+        self._topics = pa.array([each.topic.encode("utf-8", "surrogatepass") for each in ranges], pa.binary())
+        self._queue_ids = np.array([each.queue_id for each in ranges], np.int64)
+        self._of_batches = np.array([isinstance(each.entries, CarriedBatches) for each in ranges])
+        try:
+            for entries in EntryReader(self._disk, ranges, self._damages.append, self._meet_loss):
+                for stretches in _reads(entries, ranges[0].log.segment_size):
+                    yield from self._batches(entries, stretches)
+                yield from self._told_damages()
+            yield from self._told_damages()
+            self._maker.corruption.tell(location.path, f"{len(ranges)} ranges of queues")
+        finally:
+            self._close()
+
+    # -- from entries to records
+
+    def _batches(self, entries: Entries, stretches: list[_Stretch]) -> Iterator[Any]:
+        """What these stretches hold, which lie in one segment."""
+        first = stretches[0].first
+        some = entries.part(slice(first, stretches[-1].stop))
+        base = stretches[0].start - stretches[0].start % self._ranges[0].log.segment_size
+        file = self._open(base)
+        if file is None:
+            return
+        pieces: list[bytes] = []
+        rows: Rows = np.empty(len(some.owners), FRAME_DTYPE)
+        good = np.zeros(len(rows), np.bool_)
+        for stretch in stretches:
+            data = file.read(stretch.start - base, stretch.size)
+            pieces.append(data if len(data) == stretch.size else data.ljust(stretch.size, b"\0"))
+        piece, at = pieces[0] if len(pieces) == 1 else b"".join(pieces), 0
+        for stretch in stretches:
+            here = slice(stretch.first - first, stretch.stop - first)
+            self._walk(file.path, piece, some.part(here), stretch.start - at, rows[here], good[here])
+            at += stretch.size
+        good &= self._are_listed(piece, rows, some, good)
+        yield from self._told_damages()
+        yield from self._handed_over(file.path, piece, only(rows, good), some.owners[good])
+
+    def _walk(self, path: Path, piece: bytes, some: Entries, base: int, rows: Rows, good: NDArray[np.bool_]) -> None:
+        """Fill the rows of the records that lie in the piece, whose first byte is that of physical offset `base`; and
+        say which of the rows are any."""
+        positions, at = some.physical_offsets - base, 0
+        while at < len(rows):
+            count, end = native.walk_places(piece, positions[at:], some.sizes[at:], base, True, rows[at:])
+            good[at : at + count] = True
+            at += count
+            if at < len(rows):
+                found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"
+                self._damages.append(CorruptRecordError(path, int(some.physical_offsets[at]), found, expected))
+                at += 1
+
+    def _are_listed(self, piece: bytes, rows: Rows, some: Entries, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Whether each record is the one that its entry stands for."""
+        same: NDArray[np.bool_] = good & (rows["queue_id"] == self._queue_ids[some.owners])
+        same &= rows["queue_offset"] == some.queue_offsets
+        if same.any():
+            found = rows[same]
+            topics = gather(piece, found["topic_position"], found["topic_size"])
+            same[same] = pc.equal(topics, self._topics.take(some.owners[same])).to_numpy(zero_copy_only=False)
+        for at in np.flatnonzero(good & ~same).tolist():
+            listed, row, queue_offset = self._ranges[some.owners[at]], rows[at], int(some.queue_offsets[at])
+            topic, queue_id = _text(piece, row, "topic").decode("utf-8", "replace"), int(row["queue_id"])
+            properties_raw = _text(piece, row, "properties")
+            if _is_listed_otherwise(topic, row, properties_raw, listed, queue_offset):
+                same[at] = True
+                continue
+            there = f"the record of topic {topic} queue {queue_id} offset {row['queue_offset']}"
+            expected = f"topic {listed.topic} queue {listed.queue_id} offset {queue_offset}"
+            self._damages.append(CorruptQueueError(listed.queue_folder, queue_offset, there, expected))
+        return same
+
+    def _handed_over(self, path: Path, piece: bytes, rows: Rows, owners: NDArray[np.int64]) -> Iterator[Any]:
+        if not self._of_batches.any():
+            yield from self._maker.batches(path, piece, rows)
+            return
+        of_batches = self._of_batches[owners]
+        yield from self._maker.batches(path, piece, rows[~of_batches])
+        for number in np.unique(owners[of_batches]).tolist():
+            span = self._ranges[number].start, self._ranges[number].stop
+            yield from self._maker.batches(path, piece, rows[owners == number], span=span)
+
+    def _told_damages(self) -> Iterator[Any]:
+        damages, self._damages = self._damages.copy(), []
+        for damage in damages:
+            yield from self._maker.damaged(damage)
+
+    # -- the log's files
+
+    def _open(self, base: int) -> DiskFile | None:
+        """The segment that begins at this physical offset; None where it is gone and that is to be passed over."""
+        if self._file is None or self._file[0] != base:
+            self._close()
+            self._file = base, self._find(base)
+        return self._file[1]
+
+    def _find(self, base: int) -> DiskFile | None:
+        paths = [Path(folder, segment_name(base)) for folder in self._ranges[0].log.folders]
+        for path in paths:
+            with suppress(FileNotFoundError):
+                return self._disk.open(path)
+        self._meet_loss(paths[0])
+        return None
+
+    def _close(self) -> None:
+        file = self._file[1] if self._file is not None else None
+        self._file = None
+        if file is not None:
+            file.close()
+
+    def _meet_loss(self, path: Path) -> None:
+        """A file that was there when the query was planned is not any more."""
+        if self._fail_on_data_loss or not self._disk.exists(self._ranges[0].location.path):
+            raise gone(path)
+        log.warning("%s: gone since the query began; what it held is passed over", path, extra={"path": str(path)})
+
+
+def _reads(entries: Entries, segment_size: int) -> Iterator[list[_Stretch]]:
+    """Stretches that make a batch together: of one segment, 4 MiB at most, or one record that is larger."""
+    waiting: list[_Stretch] = []
+    size = base = 0
+    for stretch in _stretches(entries, segment_size):
+        rows = stretch.stop - waiting[0].first if waiting else 0
+        if waiting and (
+            size + stretch.size > PIECE_SIZE or rows > ROWS_A_BATCH or stretch.start // segment_size != base
+        ):
+            yield waiting
+            waiting, size = [], 0
+        waiting.append(stretch)
+        size, base = size + stretch.size, stretch.start // segment_size
+    if waiting:
+        yield waiting
+
+
+def _stretches(entries: Entries, segment_size: int) -> Iterator[_Stretch]:
+    starts = entries.physical_offsets
+    ends = starts + entries.sizes
+    gaps = starts[1:] - ends[:-1]
+    breaks = (gaps < 0) | (gaps > GAP_SIZE) | (starts[1:] // segment_size != starts[:-1] // segment_size)
+    borders = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(starts)]
+    sizes = (ends[np.array(borders[1:]) - 1] - starts[borders[:-1]]).tolist() if len(starts) else []
+    for (first, stop), size in zip(pairwise(borders), sizes, strict=False):
+        start = int(starts[first])
+        if size <= PIECE_SIZE:
+            yield _Stretch(first, stop, start, size)
+            continue
+        while first < stop:
+            start = int(starts[first])
+            fit = first + int(np.searchsorted(ends[first:stop], start + PIECE_SIZE, side="right"))
+            fit = max(fit, first + 1)
+            yield _Stretch(first, fit, start, int(ends[fit - 1]) - start)
+            first = fit
+
+
+def _text(piece: bytes, row: Any, field: str) -> bytes:
+    start = int(row[f"{field}_position"])
+    return piece[start : start + int(row[f"{field}_size"])]
+
+
+def _is_listed_otherwise(topic: str, row: Any, properties_raw: bytes, listed: QueueRange, queue_offset: int) -> bool:
+    """Whether a record stands in a queue by more than its topic's bytes, queue id and offset: in a light queue, under
+    a topic that is no UTF-8, or as an inner batch in a queue of single messages."""
+    key, own = (listed.topic, listed.queue_id), (topic, int(row["queue_id"]))
+    if is_light(listed.topic):
+        return (key, queue_offset) in light_places(topic, properties_raw)
+    behind = queue_offset - int(row["queue_offset"])
+    is_batch = int(row["sys_flag"]) & INNER_BATCH
+    return own == key and (
+        behind == 0 or (is_batch != 0 and 0 < behind < inner_count(decode_properties(properties_raw)))
+    )

@@ -1,0 +1,272 @@
+"""Which queues of a store are read, and between which offsets or times.
+
+The conventions are those of Spark's Kafka source: topics by name, by pattern, or queue by queue, or everything; each
+queue from and to an offset, or the first message at or after a time. `selection_options.py` has the words for it.
+
+Invariants:
+- A queue is read as it stands in the view: up to what is visible, without deleted topics.
+- What is not there any more is told (`failOnDataLoss`), never left out silently.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ..engine.read_only import ReadOnlyStore
+from ..index.batch_queue import BatchQueue
+from ..index.queue_table import Queue
+from ..index.queue_unit import search_offset
+from ..store.errors import DataLossError, InvalidSettingsError
+from ..store.light_queues import LIGHT_PREFIX, is_light
+from ..store.queue_offsets import QueueKey
+from .bounds import NO_BOUNDS, Bounds
+from .visibility import is_internal
+
+log = logging.getLogger("flightlog.spark")
+
+EARLIEST, LATEST = -2, -1
+"""In place of an offset: the first message, and behind the last one."""
+
+Edge = Literal["earliest", "latest"]
+Unmatched = Literal["error", "latest"]
+QueueSpans = dict[QueueKey, tuple[int, int]]
+"""By topic and queue id: the first queue offset, and the one behind the last."""
+
+NAMES_TOLD = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """An offset for each queue."""
+
+    option: str
+    """How it was asked for; refusals say it."""
+    by_queue: Mapping[QueueKey, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """A store time in ms, for each queue or one for all: the first message at or after it."""
+
+    option: str
+    by_queue: Mapping[QueueKey, int] | None
+    for_all_ms: int = 0
+
+    def of(self, key: QueueKey) -> int:
+        return self.for_all_ms if self.by_queue is None else self.by_queue[key]
+
+
+Position = Edge | Offsets | Times
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """`subscribe`: all queues of these topics."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """`subscribePattern`: all queues of the topics whose whole name matches."""
+
+    regex: str
+
+    def matches(self, topic: str) -> bool:
+        if is_light(topic) and not self.regex.startswith(LIGHT_PREFIX):
+            return False  # light queues hold messages of other topics once more: nobody who writes .* means them
+        return re.fullmatch(self.regex, topic) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """`assign`: these queues."""
+
+    keys: frozenset[QueueKey]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSpan:
+    """The log itself, everything in it, between two store times in ms; None: no limit."""
+
+    since_ms: int | None = None
+    before_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What the options say. All of it can be pickled."""
+
+    subscription: Topics | Pattern | Assigned | None = None
+    """None: everything."""
+    starting: Position | None = None
+    """None: as the kind of query has it, earliest for a batch and latest for a stream."""
+    ending: Position | None = None
+    unmatched: Unmatched = "error"
+    """What becomes of a queue without a message at or after its starting time."""
+    fail_on_data_loss: bool = True
+    include_internal: bool = False
+
+    def queues(self, view: ReadOnlyStore) -> QueueSpans:
+        """The queues of this selection that the view has, each with what it holds; (0, 0) for those that the store's
+        topics have and nothing was ever put to."""
+        spans = view.queues()
+        for name, topic in view.topics(include_system=True).items():
+            for queue_id in range(topic.queue_count):
+                spans.setdefault((name, queue_id), (0, 0))
+        return {key: span for key, span in sorted(spans.items()) if self.takes(key)}
+
+    def takes(self, key: QueueKey) -> bool:
+        """Whether a queue of this name is read, if it is there."""
+        topic, _ = key
+        match self.subscription:
+            case Topics(names):
+                return topic in names
+            case Assigned(keys):
+                return key in keys
+            case Pattern():
+                return self.subscription.matches(topic) and self._shows(topic)
+        return not is_light(topic) and self._shows(topic)
+
+    def _shows(self, topic: str) -> bool:
+        return self.include_internal or not is_internal(topic.encode("utf-8", "surrogatepass"))
+
+    def missing(self, view: ReadOnlyStore) -> set[str]:
+        """The topics and queues that were asked for by name and are not in this store."""
+        match self.subscription:
+            case Topics(names):
+                return set(names) - {topic for topic, _ in self.queues(view)} - view.topics(include_system=True).keys()
+            case Assigned(keys):
+                return {f"{topic} queue {queue_id}" for topic, queue_id in keys - self.queues(view).keys()}
+        return set()
+
+    @property
+    def reads_the_log(self) -> bool:
+        """Whether everything is read, and nothing said by queue: then records are read as they lie."""
+        by_queue = (self.starting, self.ending)
+        return self.subscription is None and not any(
+            isinstance(position, Offsets) or (isinstance(position, Times) and position.by_queue is not None)
+            for position in by_queue
+        )
+
+    def resolve(self, view: ReadOnlyStore, bounds: Bounds = NO_BOUNDS) -> LogSpan | QueueSpans:
+        """What a batch query reads of this store; of queues, what can lie within `bounds`. Those without anything to
+        read are left out.
+
+        Raises InvalidSettingsError where offsets or times are not given for exactly the queues that are read, or no
+        message is as late as a starting time; DataLossError where an offset is not in its queue.
+        """
+        if self.reads_the_log:
+            return LogSpan(*(p.for_all_ms if isinstance(p, Times) else None for p in (self.starting, self.ending)))
+        known = self.queues(view)
+        starts = self.resolve_position(view, known, self.starting or "earliest", is_start=True)
+        stops = self.resolve_position(view, known, self.ending or "latest", is_start=False)
+        return narrowed(view, {key: (starts[key], stops[key]) for key in known}, bounds)
+
+    def resolve_position(
+        self, view: ReadOnlyStore, known: QueueSpans, position: Position, *, is_start: bool
+    ) -> dict[QueueKey, int]:
+        """The queue offset of a position in each of the known queues. Raises as `resolve`."""
+        if isinstance(position, Offsets) or (isinstance(position, Times) and position.by_queue is not None):
+            _check_names(position, known)
+        return {key: self._in_queue(view, key, span, position, is_start=is_start) for key, span in known.items()}
+
+    def _in_queue(
+        self, view: ReadOnlyStore, key: QueueKey, span: tuple[int, int], position: Position, *, is_start: bool
+    ) -> int:
+        first, end = span
+        match position:
+            case "earliest":
+                return first
+            case "latest":
+                return end
+            case Offsets():
+                asked = position.by_queue.get(key, LATEST)  # without one only where nothing was ever put
+                if asked < 0:
+                    return first if asked == EARLIEST else end
+                return self._held(view, key, span, asked, position.option)
+        if end == 0:
+            return 0  # nothing was ever put to it
+        asked_ms = position.of(key)
+        found = view.offset_at(*key, asked_ms)
+        if found == end and is_start and self.unmatched == "error":
+            raise InvalidSettingsError(
+                f"{position.option}: {view.path}: topic {key[0]} queue {key[1]} has no message stored at or after "
+                f"{asked_ms} ms; expected an earlier time, or startingOffsetsByTimestampStrategy=latest, which begins "
+                "behind the last one"
+            )
+        return max(found, first)
+
+    def _held(self, view: ReadOnlyStore, key: QueueKey, span: tuple[int, int], asked: int, option: str) -> int:
+        first, end = span
+        if first <= asked <= end:
+            return asked
+        self.tell_loss(f"{option}: {view.path}: topic {key[0]} queue {key[1]}", asked, span)
+        return min(max(asked, first), end)
+
+    def tell_loss(self, where: str, asked: int, span: tuple[int, int]) -> None:
+        """An offset is not in its queue. Raises DataLossError, or logs a warning, as `failOnDataLoss` has it."""
+        found = f"{where}: offset {asked}; the queue holds offsets {span[0]} to {span[1]}"
+        if self.fail_on_data_loss:
+            raise DataLossError(found)
+        log.warning("%s; what it does not hold is passed over", found, extra={"queue_offset": asked})
+
+
+def _check_names(position: Offsets | Times, known: QueueSpans) -> None:
+    assert position.by_queue is not None
+    held = {key for key, (_, end) in known.items() if end > 0}
+    for wrong, said in ((held - position.by_queue.keys(), "lacks"), (position.by_queue.keys() - known.keys(), "names")):
+        if wrong:
+            raise InvalidSettingsError(
+                f"{position.option}: {said} {tell_keys(wrong)}; expected every queue that is read and no other: "
+                f"{tell_keys(known)}. -2 is the earliest offset, -1 the latest"
+            )
+
+
+def tell_keys(keys: Iterable[QueueKey]) -> str:
+    """A few queues in words."""
+    told = [f"{topic} queue {queue_id}" for topic, queue_id in sorted(keys)]
+    more = f" and {len(told) - NAMES_TOLD} more" if len(told) > NAMES_TOLD else ""
+    return (", ".join(told[:NAMES_TOLD]) or "none") + more
+
+
+def narrowed(view: ReadOnlyStore, spans: QueueSpans, bounds: Bounds) -> QueueSpans:
+    """What of these queues can lie within the bounds, as far as the places of entries tell; no empty span."""
+    found: QueueSpans = {}
+    for key, (start, stop) in spans.items():
+        topic, queue_id = key
+        if not is_light(topic):  # what its messages say of themselves is about other queues
+            if (bounds.topics is not None and topic not in bounds.topics) or queue_id not in bounds.queue_ids:
+                continue
+            start, stop = max(start, bounds.queue_offsets.start), min(stop, bounds.queue_offsets.stop)
+        queue = view.queue_table.get(key)
+        if queue is not None and start < stop and not bounds.physical_offsets.is_everything:
+            start = index_at(queue, bounds.physical_offsets.start, start, stop)
+            stop = index_at(queue, bounds.physical_offsets.stop, start, stop)
+        if start < stop:
+            found[key] = start, stop
+    return found
+
+
+def index_at(queue: Queue, physical_offset: int, low: int, high: int) -> int:
+    """The first queue offset in [low, high) of a record at or behind `physical_offset`, or `high`."""
+    if isinstance(queue, BatchQueue):
+        return min(max(queue.first_at_or_after(physical_offset), low), high)
+    return search_offset(queue.units, physical_offset, low, high)
+
+
+def require_known(selection: Selection, views: Iterable[ReadOnlyStore]) -> None:
+    """Raises InvalidSettingsError for a topic or a queue that was asked for by name and is in none of the stores."""
+    looked_at = list(views)
+    missing = set.intersection(*(selection.missing(view) for view in looked_at)) if looked_at else set()
+    if missing:
+        topics = sorted({name for view in looked_at for name in view.topics()})
+        more = " ..." if len(topics) > NAMES_TOLD else ""
+        raise InvalidSettingsError(
+            f"{', '.join(sorted(missing))}: not in {', '.join(str(view.path) for view in looked_at)}; "
+            f"found topics {', '.join(topics[:NAMES_TOLD])}{more}"
+        )
