@@ -25,7 +25,7 @@ from ..engine.columns.schema import COLUMNS, Column
 from ..store.errors import InvalidSettingsError
 from .columns import CORRUPT, HEADERS, STORE, find_column, require_corrupt
 from .locations import StoreLocation
-from .path_options import PATH_NAMES, SQL_WAY, may_name_several, parse_stores
+from .path_options import PATH_NAMES, may_name_several, parse_stores
 from .stream_options import PLAIN_STREAM, STREAM_NAMES, StreamOptions, parse_stream_options
 
 OnCorrupt = Literal["fail", "skip", "rows"]
@@ -38,8 +38,6 @@ NAMES = (
     *("columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes"),
     *STREAM_NAMES,
 )
-TABLE_NAMES = frozenset({"owner", "provider"})
-"""What Spark adds to the options in a CREATE TABLE."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +72,6 @@ class ReadOptions:
 def parse_options(options: Mapping[str, str]) -> ReadOptions:
     """Check the options as Spark hands them over. Raises InvalidSettingsError with what was expected."""
     given = {name.lower(): value for name, value in options.items()}
-    if given.keys() >= TABLE_NAMES:
-        raise InvalidSettingsError(
-            f"CREATE TABLE: Spark forgets such a table's path when a Python source is read; expected {SQL_WAY}"
-        )
     unknown = sorted(given.keys() - {name.lower() for name in NAMES})
     if unknown:
         raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")

@@ -20,7 +20,8 @@ from .locations import StoreLocation
 from .store_patterns import LocalFolders, is_pattern, matching_stores
 
 PATH_NAMES = ("path", "paths")
-SQL_WAY = "CREATE TEMPORARY VIEW name USING flightlog OPTIONS (path '/folder/of/the/store')"
+SQL_WAY = "CREATE TABLE name USING flightlog OPTIONS (path '/folder/of/the/store')"
+"""Without columns: Spark asks the source for them, and at no other time hands a table's options over."""
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -67,7 +68,8 @@ def _texts(given: Mapping[str, str]) -> list[str]:
 def _local_path(text: str) -> Path:
     if not text:
         raise InvalidSettingsError(
-            f'no path: expected spark.read.format("flightlog").load("/folder/of/the/store"), or in SQL {SQL_WAY}'
+            f'no path: expected spark.read.format("flightlog").load("/folder/of/the/store"), or in SQL {SQL_WAY}, '
+            "or CREATE TEMPORARY VIEW; without a list of columns, and for reading alone"
         )
     if not URI.match(text):
         return Path(os.path.abspath(text))

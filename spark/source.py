@@ -8,7 +8,7 @@ options.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -36,6 +36,7 @@ from .partition import LogPartition
 from .planning import LogRange, packed, plan_log, require_store
 from .reading import RangeReader
 from .schema import arrow_schema, spark_schema
+from .table_options import options_of_new_table, options_of_read, with_options
 from .write_options import parse_write_options
 from .writing import LogBatchWriter, refuse_overwrite
 
@@ -50,18 +51,20 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of the option `columns`. Raises UsageErrors for a wrong option and a wrong path."""
-        options = self._checked_options()
-        return spark_schema(options.columns, options.shown)
+        of_table = options_of_new_table(self.options)
+        options = _checked(self.options if of_table is None else of_table)
+        schema = spark_schema(options.columns, options.shown)
+        return schema if of_table is None else with_options(schema, of_table)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
-        return self._tasks(self._checked_options(), schema)
+        return self._tasks(_checked(options_of_read(self.options, schema)), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of a stream of these columns. Raises as `reader` does."""
         from .streaming import LogStreamReader
 
-        options = self._checked_options()
+        options = _checked(options_of_read(self.options, schema))
         return LogStreamReader(options, self._tasks(options, schema))
 
     def _tasks(self, options: ReadOptions, schema: StructType) -> LogBatchReader:
@@ -87,11 +90,12 @@ class DefaultSource(DataSource):
             raise MissingExtraError("spark", needed_for) from error
         return LogStreamWriter(parse_write_options(self.options, is_stream=True), schema)
 
-    def _checked_options(self) -> ReadOptions:
-        options = parse_options(self.options)
-        for location in options.stores:
-            require_store(location)
-        return options
+
+def _checked(given: Mapping[str, str]) -> ReadOptions:
+    options = parse_options(given)
+    for location in options.stores:
+        require_store(location)
+    return options
 
 
 class LogBatchReader(DataSourceReader):
