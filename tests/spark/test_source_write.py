@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ci
 NEVER_MS = 3_600_000
 SMALL = StoreSettings.small(flush_interval_ms=NEVER_MS)
-SAME = ("key", "value", "topic", "tags", "keys", "uniqKey", "bornTimestamp", "flag", "properties")
+SAME = ("key", "value", "topic", "tags", "keys", "uniqKey", "bornTimestamp", "flag")
 
 
 def save(rows: DataFrame, path: Path, **options: str) -> None:
@@ -69,8 +69,10 @@ def test_what_was_read_is_written_and_read_back_the_same(
     path = tmp_path / "copy"
     rows = load(golden("rollover") / "store").where("octet_length(topic) <= 127")  # longer ones RocketMQ writes wrong
     save(rows, path)
-    compared = (*SAME, "partition", "offset", "sysFlag")
-    first, second = (sorted(map(str, read.select(*compared).collect())) for read in (rows, load(path)))
+    kept = "sysFlag & 1795"  # the other bits speak of the store's hosts
+    properties = "map_filter(properties, (name, value) -> name != 'KEYS')"  # where two spaces stand between keys, too
+    compared = (*SAME, "partition", "offset", kept, properties)
+    first, second = (sorted(map(str, read.selectExpr(*compared).collect())) for read in (rows, load(path)))
     assert first and first == second
     assert_clean(path)
 
