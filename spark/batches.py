@@ -19,6 +19,8 @@ from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptBodyError, CorruptRecordError
 from ..store.frame import Rows
 from ..store.log_reader import BAD_CRC
+from ..store.sys_flag import INNER_BATCH
+from .bounds import NO_BOUNDS, Bounds
 from .columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
 from .corruption import Corruption, Damage, offset_of
 from .decompression import decompressed
@@ -44,11 +46,13 @@ class BatchMaker:
         include_internal: bool = False,
         on_corrupt: OnCorrupt = "fail",
         decompress: bool = False,
+        bounds: Bounds = NO_BOUNDS,
     ) -> None:
-        """`schema` is an Arrow schema with names of columns, as `schema.arrow_schema` makes it."""
+        """`schema` is an Arrow schema with names of columns, as `schema.arrow_schema` makes it. What lies outside of
+        `bounds` is not there, whether it is damaged or not, as far as a record is there at all."""
         self._schema = schema
         self._columns = [find_column(name).name for name in schema.names]
-        self._include_internal, self._decompress = include_internal, decompress
+        self._include_internal, self._decompress, self._bounds = include_internal, decompress, bounds
         self.corruption = Corruption(on_corrupt)
         self.store = ""
         """The name of the store that what comes next is from."""
@@ -68,11 +72,14 @@ class BatchMaker:
         for a compressed body that needs an extra.
         """
         rows, reasons = _not_deleted(piece, rows, deleted), Reasons()
+        if not self._bounds.is_everything:
+            rows = only(rows, self._bounds.may_hold(piece, rows))
         rows = self._with_right_crcs(path, rows, reasons)
         if not self._include_internal:
             rows = only(rows, is_message(piece, rows) | _are_among(rows, reasons))
         if not len(rows):
             return
+        may_hold_others = not self._bounds.is_everything and bool((rows["sys_flag"] & INNER_BATCH).any())
         parts = self._decompressed(path, piece, rows, reasons) if self._decompress else [(piece, rows)]
         for part, part_rows in parts:
             for message_rows, batch_indexes in unwrap(part, part_rows, _are_among(part_rows, reasons)):
@@ -80,6 +87,12 @@ class BatchMaker:
                     inside = (message_rows["queue_offset"] >= span[0]) & (message_rows["queue_offset"] < span[1])
                     batch_indexes = None if batch_indexes is None else batch_indexes[inside]
                     message_rows = only(message_rows, inside)
+                if may_hold_others:
+                    within = self._bounds.mask(part, message_rows)
+                    message_rows = only(message_rows, within)
+                    batch_indexes = batch_indexes if batch_indexes is None else batch_indexes[within]
+                    if not len(message_rows):
+                        continue
                 messages = MessageColumns(part, message_rows, batch_indexes)
                 arrays = [self._column(name, path, messages, message_rows, reasons) for name in self._columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)

@@ -8,6 +8,8 @@
     decompress       true: bodies as they were before compression; what cannot be decompressed is damage
     onCorrupt        fail (default): a damaged record fails the query; skip: it is left out, counted and logged; rows:
                      it is a row that says so in a column `_corrupt`
+    tags, pushDownPredicate
+                     what need not be read (bounds_options.py)
     splitBytes       about how many bytes of the log one task reads; 256 MiB by default
 
     and to a stream those of stream_options.py
@@ -23,6 +25,8 @@ from typing import Literal
 
 from ..engine.columns.schema import COLUMNS, Column
 from ..store.errors import InvalidSettingsError
+from .bounds import NO_BOUNDS, Bounds
+from .bounds_options import BOUNDS_NAMES, parse_bounds, parse_pushes
 from .columns import CORRUPT, HEADERS, STORE, find_column, require_corrupt
 from .locations import StoreLocation
 from .path_options import PATH_NAMES, may_name_several, parse_stores
@@ -36,6 +40,7 @@ MIN_SPLIT_BYTES = 4096
 NAMES = (
     *PATH_NAMES,
     *("columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes"),
+    *BOUNDS_NAMES,
     *STREAM_NAMES,
 )
 
@@ -54,6 +59,8 @@ class ReadOptions:
     include_headers: bool = False
     decompress: bool = False
     on_corrupt: OnCorrupt = "fail"
+    bounds: Bounds = NO_BOUNDS
+    pushes_filters: bool = False
     split_bytes: int = DEFAULT_SPLIT_BYTES
     stream: StreamOptions = PLAIN_STREAM
 
@@ -82,6 +89,8 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         include_headers=_flag("includeHeaders", given),
         decompress=_flag("decompress", given),
         on_corrupt=_on_corrupt(given.get("oncorrupt", "fail")),
+        bounds=parse_bounds(given),
+        pushes_filters=parse_pushes(given),
         split_bytes=_split_bytes(given["splitbytes"]) if "splitbytes" in given else DEFAULT_SPLIT_BYTES,
         stream=parse_stream_options(given),
     )

@@ -20,6 +20,7 @@ from ..store.salvage import next_intact
 from ..store.scan import SegmentScan
 from ..store.segment import Segment
 from .batches import BatchMaker
+from .bounds import NO_BOUNDS, Bounds
 from .options import OnCorrupt
 from .planning import LogRange, gone
 
@@ -46,11 +47,12 @@ class RangeReader:
         include_internal: bool = False,
         on_corrupt: OnCorrupt = "fail",
         decompress: bool = False,
+        bounds: Bounds = NO_BOUNDS,
         disk: Disk | None = None,
     ) -> None:
         """As `BatchMaker`; `disk` is used in place of the disk of each location."""
         self._maker = BatchMaker(
-            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress
+            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
         )
         self._disk = disk
         self._rows: Rows = np.empty(ROWS_A_BATCH, FRAME_DTYPE)

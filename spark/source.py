@@ -31,6 +31,8 @@ except ModuleNotFoundError:
     require_spark("the Spark source")
     raise
 
+from .bounds_options import filters_are_coming
+from .filters import bounds_of
 from .options import ReadOptions, parse_options
 from .partition import LogPartition
 from .planning import LogRange, packed, plan_log, require_store
@@ -73,7 +75,8 @@ class DefaultSource(DataSource):
             raise InvalidSettingsError(
                 f"columns={','.join(options.columns)!r} beside a schema of {', '.join(names)}: expected one of them"
             )
-        return LogBatchReader(options, schema)
+        takes_filters = options.pushes_filters and filters_are_coming()
+        return (FilteredReader if takes_filters else LogBatchReader)(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What appends rows of these columns. Raises UsageErrors, and StoreLockedError, before any task runs."""
@@ -102,7 +105,7 @@ class LogBatchReader(DataSourceReader):
     """Plans once in the driver's worker; `read` then runs in many, each with a copy of this object."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options, self._wanted = options, schema
+        self._options, self._wanted, self._bounds = options, schema, options.bounds
 
     def partitions(self) -> list[InputPartition]:
         """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
@@ -123,9 +126,19 @@ class LogBatchReader(DataSourceReader):
             include_internal=options.include_internal,
             on_corrupt=options.on_corrupt,
             decompress=options.decompress,
+            bounds=self._bounds,
         )
         for piece_range in partition.ranges:
             yield from reader.read(piece_range)
+
+
+class FilteredReader(LogBatchReader):
+    """Does not read what the filters of its query leave out. Spark evaluates them all the same."""
+
+    def pushFilters(self, filters: list[Any]) -> list[Any]:
+        """Called before `partitions`, from Spark 4.1 on."""
+        self._bounds &= bounds_of(filters)
+        return filters
 
 
 @cache
