@@ -39,11 +39,12 @@ from .finding import Finder
 from .findings import VerifyReport
 from .get_limits import GetLimits
 from .key_query import KeyQuery
+from .lost import lost_places
 from .readable import ReadableStore
 from .reading import QueueReader
 from .recovery import RecoveryReport, recover_queues
 from .statistics import StoreStatistics, view_statistics
-from .survey import Survey, survey
+from .survey import Damage, Survey, survey
 from .topics import add_found, read_topics
 from .verifying import verify_store
 from .view_keys import ViewKeys
@@ -282,6 +283,10 @@ class ReadOnlyStore(ReadableStore):
     def log_reader(self) -> LogReader:
         """The log itself, for readers of whole ranges."""
         return self._reader
+
+    def lost_places(self) -> list[Damage]:
+        """What of the log no walk over it comes by, for readers of whole ranges; see engine/lost.py."""
+        return lost_places(self._reader, self._evidence, self._survey)
 
     @property
     def queue_table(self) -> QueueTable:

@@ -48,10 +48,13 @@ class LogRange:
 
     deleted: DeletedTopics | None = None
     """Whose records are not to be shown; None where all are."""
+    lost: str = ""
+    """What was found in place of it, where there is nothing to read."""
 
     @property
     def size(self) -> int:
-        return self.stop - self.start
+        """Bytes to read."""
+        return 0 if self.lost else self.stop - self.start
 
 
 def require_store(location: StoreLocation) -> None:
@@ -74,7 +77,7 @@ def plan_log(
     view: ReadOnlyStore, location: StoreLocation, split_bytes: int, span: tuple[int, int] | None = None
 ) -> list[LogRange]:
     """The log in ranges of about `split_bytes`, in its order: all of it, or physical [start, stop), which must be the
-    start or the end of records.
+    start or the end of records. Those that are lost are among them.
 
     Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
     pieces. Raises DiskError where the disk does not give what was asked for.
@@ -94,7 +97,17 @@ def plan_log(
                     deleted=deleted,
                 )
             )
-    return ranges
+    return sorted([*ranges, *_lost(view, location, span)], key=lambda piece: piece.base + piece.start)
+
+
+def _lost(view: ReadOnlyStore, location: StoreLocation, span: tuple[int, int] | None) -> Iterator[LogRange]:
+    size = view.log_reader.segment_size
+    for place in view.lost_places():
+        if span is not None and not span[0] <= place.physical_offset < span[1]:
+            continue
+        start = place.physical_offset % size if size else 0
+        path, base = str(place.path), place.physical_offset - start
+        yield LogRange(location, path, base, size, start, max(size, start), is_cut=False, lost=place.found)
 
 
 def gone(path: Path) -> FileGoneError:

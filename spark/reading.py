@@ -69,9 +69,14 @@ class RangeReader:
         gone or cannot be read.
         """
         path, start, stop = Path(piece_range.segment_path), piece_range.start, piece_range.stop
+        self._maker.store = piece_range.location.name
+        if piece_range.lost:
+            lost = CorruptRecordError(path, piece_range.base + start, piece_range.lost, "records")
+            yield from self._maker.damaged(lost)
+            self._maker.corruption.tell(path, f"bytes {start} to {stop}")
+            return
         disk = self._disk or piece_range.location.disk()
         segment = Segment(disk, path, piece_range.base, piece_range.segment_size)
-        self._maker.store = piece_range.location.name
         try:
             position: int | None = start
             while position is not None:

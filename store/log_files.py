@@ -65,6 +65,8 @@ class LogFiles:
     """Bytes of each; None where there is no segment."""
     notes: list[str] = field(default_factory=list)
     """What a tolerant reader went past."""
+    left_out: dict[int, int] = field(default_factory=dict)
+    """The lengths of segments among them whose file has a wrong one, by their first byte."""
     empty: list[Path] = field(default_factory=list)
     """Files without a byte behind the last segment, oldest first."""
     found_in: dict[int, Path] = field(default_factory=dict)
@@ -127,6 +129,7 @@ def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = F
         empty.insert(0, found_in.pop(base) / entry.name)
     segment_size = _segment_size(entries)
     bases: list[int] = []
+    left_out: dict[int, int] = {}
     for base, entry in entries:
         assert segment_size is not None
         path = found_in[base] / entry.name
@@ -144,9 +147,11 @@ def list_log_files(disk: Disk, folders: LogFolders | Path, *, tolerant: bool = F
             raise wrong
         else:
             notes.append(str(wrong))
-            if entry.size == segment_size and base % segment_size == 0:
+            if isinstance(wrong, SegmentLengthError):
+                left_out[base] = entry.size
+            else:
                 bases.append(base)  # a gap alone: what lies behind it is read
-    return LogFiles(folders, bases, segment_size, notes, empty, found_in)
+    return LogFiles(folders, bases, segment_size, notes, left_out, empty, found_in)
 
 
 def _segment_size(entries: list[tuple[int, FolderEntry]]) -> int | None:

@@ -25,10 +25,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import flightlog
 from flightlog import FlightlogError, Message, MessageStore, PutResult, ReadOnlyStore, StoredMessage, StoreSettings
 from flightlog.engine.columns.schema import batch_schema
+from flightlog.spark.columns import ARROW_TYPES, CORRUPT
 from flightlog.spark.planning import plan
 from flightlog.spark.reading import RangeReader
 from flightlog.store import native
@@ -175,14 +177,15 @@ class Case:
 
     def _read_as_spark(self) -> None:
         packs = self._try(lambda: plan(self.root, 4096, self.disk)) or []
-        for on_corrupt in ("skip", "fail"):
-            reader = RangeReader(batch_schema(None), on_corrupt=on_corrupt, disk=self.disk, include_internal=True)
+        schema = batch_schema(None).append(pa.field(CORRUPT.name, ARROW_TYPES[CORRUPT.type]))
+        for on_corrupt in ("skip", "fail", "rows"):
+            reader = RangeReader(schema, on_corrupt=on_corrupt, disk=self.disk, include_internal=True)
             for piece in (piece for pack in packs for piece in pack):
                 self._try(lambda: self._check_rows(reader, piece))
 
     def _check_rows(self, reader: RangeReader, piece: Any) -> None:
         for batch in reader.read(piece):
-            self._check_batch(batch)
+            self._check_batch(batch.filter(batch.column(CORRUPT.name).is_null()))
 
     def _check_batch(self, batch: Any) -> None:
         columns = (batch.column(name).to_pylist() for name in COLUMNS)

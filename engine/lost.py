@@ -1,0 +1,33 @@
+"""Parts of a log that no walk comes by: files of the wrong length, gaps between files, an end before what was synced.
+
+A reader of whole ranges goes from file to file, up to where the view ends. It would take what is not there for all that
+there ever was.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from ..store.log_reader import LogReader
+from .evidence import Evidence
+from .survey import LOG_IS_SHORT, Damage, Survey
+
+NO_FILE = "no segment file"
+
+
+def lost_places(reader: LogReader, evidence: Evidence, found: Survey) -> list[Damage]:
+    """The places below what is known to have been there, in the order of the log."""
+    files, segments = evidence.files, reader.segments
+    places = [
+        Damage(files.path(base), base, f"a segment file of {size} bytes, not {files.segment_size}", None)
+        for base, size in files.left_out.items()
+        if not evidence.is_ours or base < evidence.durable_below  # above it is what was made ahead of the log
+    ]
+    for before, after in pairwise(segments):
+        gap = range(before.end, after.base)
+        if gap and before.end < found.end and not any(place.physical_offset in gap for place in places):
+            places.append(Damage(files.path(before.end), before.end, NO_FILE, after.base))
+    if found.end < evidence.durable_below:
+        path = segments[-1].path if segments else reader.folder
+        places.append(Damage(path, found.end, LOG_IS_SHORT if found.torn is None else found.torn.found, None))
+    return sorted(places, key=lambda place: place.physical_offset)
