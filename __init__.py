@@ -20,6 +20,7 @@ if _sys.platform == "win32":
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from .engine.append_together import ColumnPart
 from .engine.finding import Boundary
 from .engine.message_store import MessageStore
 from .engine.message_store import open_store as open
@@ -41,6 +42,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AppendResult",
     "Boundary",
+    "ColumnPart",
     "CompressionType",
     "FlightlogError",
     "FlushMode",

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 FACE = {
     "AppendResult",
     "Boundary",
+    "ColumnPart",
     "CompressionType",
     "FlightlogError",
     "FlushMode",

@@ -1,0 +1,397 @@
+"""Staging and committing without Spark: what is refused, what is checked, and what is left when it ends badly."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, StructType
+
+import flightlog
+from flightlog import Message, StoreSettings
+from flightlog.spark import staging as staging_module
+from flightlog.spark import writing
+from flightlog.spark.schema import SPARK_TYPES
+from flightlog.spark.staging import StagedFile, Stager, check_staged, remove_stale
+from flightlog.spark.write_columns import PASSED_OVER, TYPES, WriteColumns
+from flightlog.spark.write_ledger import LEDGER_FILE, WriteLedger
+from flightlog.spark.write_options import NAMES, SETTINGS, parse_write_options
+from flightlog.spark.writing import LogBatchWriter, append_files
+from flightlog.store.errors import (
+    ConfigFileError,
+    DamagedStoreError,
+    DiskError,
+    InvalidMessageError,
+    InvalidSettingsError,
+    StoreLockedError,
+    StoreNotFoundError,
+    TopicTooLongError,
+)
+from flightlog.store.held_append import _HeldRows
+
+if TYPE_CHECKING:
+    from tests.spark.conftest import AssertClean
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+SEGMENT_SIZE = 1 << 30
+
+
+HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+
+def schema(text: str) -> StructType:
+    """Of words as in SQL, without a session."""
+    types = SPARK_TYPES | {"array<struct<key:string,value:binary>>": HEADERS}
+    pairs = [field.split(" ") for field in text.split(", ")]
+    return StructType([StructField(name, types[kind]) for name, kind in pairs])
+
+
+def batch(**columns: Any) -> Any:
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def stage(job: Path, batches: list[Any], text: str, *, topic: str | None = None, partition: int = 0) -> StagedFile:
+    columns = WriteColumns.of(schema(text), topic)
+    found = Stager(columns, job, SETTINGS, SEGMENT_SIZE).stage(batches, partition)
+    assert found is not None
+    return found
+
+
+def bodies(path: Path) -> dict[tuple[str, int], list[bytes]]:
+    with flightlog.open_read_only(path) as view:
+        return {key: [message.body for message in view.read(*key)] for key, (_, end) in view.queues().items() if end}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[StagedFile]:
+    """Two tasks' rows, of two topics."""
+    first = batch(topic=["a", "b", "a"], value=[b"1", b"2", b"3"], partition=[0, 0, 0])
+    second = batch(topic=["b", "b"], value=[b"4", b"5"], partition=[0, 1])
+    text = "topic string, value binary, partition int"
+    return [stage(tmp_path / "job", [each], text, partition=at) for at, each in enumerate((first, second))]
+
+
+ROWS = {("a", 0): [b"1", b"3"], ("b", 0): [b"2", b"4"], ("b", 1): [b"5"]}
+BEFORE = {("t", 0): [b"before"]}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+        store.put(Message("t", b"before"))
+    return tmp_path / "store"
+
+
+# ---- what the driver refuses ----
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, 'no path: expected df.write.format("flightlog").mode("append").save'),
+        ({"path": "/s", "topic": ""}, "topic='': expected the name of a topic"),
+        ({"path": "/s", "stagingPath": ""}, "stagingPath='': expected a folder"),
+        ({"path": "hdfs://host/s"}, "path='hdfs://host/s': a store is written in a local or mounted folder alone"),
+        ({"path": "/s", "splitBytes": "4096"}, "option 'splitbytes': unknown to a write; expected one of path, topic"),
+        ({"path": "/s", "checkpointLocation": "/c"}, "option 'checkpointlocation': unknown"),
+    ],
+)
+def test_wrong_options_say_what_was_expected(options: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidSettingsError) as caught:
+        parse_write_options(options)
+    assert said in str(caught.value)
+
+
+def test_right_options() -> None:
+    options = parse_write_options({"PATH": "file:///a%20b", "stagingpath": "c/../d"})
+    assert (options.root, options.topic, options.staging) == (Path("/a b"), None, Path.cwd() / "d")
+    options = parse_write_options({"path": "/s", "topic": "t", "checkpointLocation": "/c"}, is_stream=True)
+    assert (options.topic, options.staging) == ("t", Path("/s/flightlog/staging"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("topic string", "no column 'value'"),
+        ("value string", "no topic: expected a column 'topic'"),
+        ("value string, topic string, Value binary", "column 'Value': it is there twice"),
+        ("value int, topic string", "column 'value': int, expected binary or string"),
+        ("value binary, topic binary", "column 'topic': binary, expected string"),
+        ("value binary, topic string, timestamp bigint", "column 'timestamp': bigint, expected timestamp"),
+        ("value binary, topic string, colour string", "column 'colour': a message has no such thing; expected some of"),
+        (
+            "value binary, topic string, properties map<string,string>, headers array<struct<key:string,value:binary>>",
+            "columns 'headers' and 'properties'",
+        ),
+    ],
+)
+def test_wrong_columns_say_what_was_expected(text: str, said: str) -> None:
+    with pytest.raises(InvalidSettingsError) as caught:
+        WriteColumns.of(schema(text), None)
+    assert said in str(caught.value)
+
+
+def test_a_store_that_is_open_and_a_folder_of_something_else_are_refused_before_any_task(tmp_path: Path) -> None:
+    columns = schema("value string")
+    with flightlog.open(tmp_path / "store", StoreSettings.small()), pytest.raises(StoreLockedError):
+        LogBatchWriter(parse_write_options({"path": str(tmp_path / "store"), "topic": "t"}), columns)
+    (tmp_path / "letters").mkdir()
+    (tmp_path / "letters" / "a.txt").touch()
+    with pytest.raises(StoreNotFoundError, match="no store"):
+        LogBatchWriter(parse_write_options({"path": str(tmp_path / "letters"), "topic": "t"}), columns)
+
+
+def test_the_document_names_every_column_and_option() -> None:
+    [text] = re.findall(r"^## Writing\n(.*?)(?=^## )", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    told = set(re.findall(r"`(\w+)`", "".join(line for line in text.splitlines() if line.startswith("| `"))))
+    assert TYPES.keys() | set(NAMES) <= told
+    assert "offset" in PASSED_OVER and "value" not in PASSED_OVER
+
+
+# ---- what tasks refuse ----
+
+
+@pytest.mark.parametrize(
+    ("columns", "text", "kind", "said"),
+    [
+        ({"value": [b"x", None]}, "value binary", InvalidMessageError, "row 1: no body"),
+        (
+            {"value": [b"x"], "topic": [None]},
+            "value binary, topic string",
+            InvalidMessageError,
+            "column 'topic', row 0",
+        ),
+        ({"value": [b"x"], "topic": ["t" * 200]}, "value binary, topic string", TopicTooLongError, "200 UTF-8 bytes"),
+        ({"value": [b"x"], "key": ["a b"]}, "value binary, key string", InvalidMessageError, "a key is not empty"),
+        ({"value": [b"x"], "sysFlag": [4]}, "value binary, sysFlag int", InvalidMessageError, "a half message"),
+        ({"value": [b"x"], "sysFlag": [0x81]}, "value binary, sysFlag int", InvalidMessageError, "inner batch"),
+        ({"value": [b"x"], "partition": [-1]}, "value binary, partition int", InvalidMessageError, "queue id -1"),
+    ],
+)
+def test_a_task_refuses_what_no_store_takes_and_leaves_no_file(
+    columns: dict[str, Any], text: str, kind: type[Exception], said: str, tmp_path: Path
+) -> None:
+    topic = None if "topic" in columns else "t"
+    with pytest.raises(kind, match=said):
+        stage(tmp_path / "job", [batch(**columns)], text, topic=topic)
+    assert not (tmp_path / "job").exists()
+
+
+def test_a_task_that_dies_of_its_rows_leaves_no_file(tmp_path: Path) -> None:
+    def rows() -> Iterator[Any]:
+        yield batch(value=[b"x"])
+        raise RuntimeError("no such row")
+
+    def stager() -> Stager:
+        return Stager(WriteColumns.of(schema("value binary"), "t"), tmp_path / "job", SETTINGS, SEGMENT_SIZE)
+
+    with pytest.raises(RuntimeError, match="no such row"):
+        stager().stage(rows(), 0)
+    assert not (tmp_path / "job").exists()
+    assert stager().stage([], 0) is None
+    assert not (tmp_path / "job").exists()
+
+
+# ---- what is appended ----
+
+
+def test_rows_go_to_their_topics_in_order(files: list[StagedFile], path: Path, assert_clean: AssertClean) -> None:
+    append_files(path, files, None, 0)
+    assert bodies(path) == BEFORE | ROWS
+    assert assert_clean(path).records == 6
+
+
+def test_what_is_held_is_written_by_topic_in_few_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    monkeypatch.setattr(staging_module, "STAGED_SIZE", 4 << 10)
+    batches = [
+        batch(
+            topic=[f"t{(i + k) % 7}" for k in range(10)], value=[b"%d " % (10 * i + k) + bytes(20) for k in range(10)]
+        )
+        for i in range(100)
+    ]
+    staged = stage(tmp_path / "job", batches, "topic string, value binary")
+    with pa.OSFile(str(staged.path)) as file, pa.ipc.open_stream(file) as reader:
+        assert 7 < sum(1 for _ in reader) < 200
+    append_files(tmp_path / "store", [staged], None, 0)
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        found = [(message.physical_offset, message) for key in view.queues() for message in view.read(*key)]
+    for topic in range(7):
+        numbers = [int(m.body.split()[0]) for _, m in sorted(found, key=lambda each: each[0]) if m.topic == f"t{topic}"]
+        assert numbers == [10 * i + k for i in range(100) for k in range(10) if (i + k) % 7 == topic]
+    assert_clean(tmp_path / "store")
+
+
+def test_columns_of_every_kind(tmp_path: Path, assert_clean: AssertClean) -> None:
+    headers = pa.array(
+        [[{"key": "h", "value": b"1"}], None, []],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([zlib.compress(b"x"), b"y", b"z"]),
+            pa.array([1, 0x20, None], pa.int32()),
+            pa.array([b"k1", None, b"k3"]),
+            headers,
+            pa.array([7, None, 9], pa.int64()),
+            pa.array([1000, None, 3000], pa.timestamp("us", "UTC")),
+            pa.array(["", "tag", None]),
+            pa.array([5, 6, 7], pa.int64()),
+        ],
+        names=["value", "sysFlag", "key", "headers", "flag", "timestamp", "tags", "offset"],
+    )
+    text = (
+        "value binary, sysFlag int, key binary, headers array<struct<key:string,value:binary>>, flag bigint, "
+        "timestamp timestamp, tags string, offset bigint"
+    )
+    append_files(tmp_path / "store", [stage(tmp_path / "job", [rows], text, topic="t")], None, 0)
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        found = {m.decompressed_body(): m for key in view.queues() for m in view.read(*key)}
+    x, y, z = found[b"x"], found[b"y"], found[b"z"]
+    assert (x.sys_flag, y.sys_flag, z.sys_flag) == (1, 0, 0)
+    assert (x.properties, y.properties) == ({"h": "1", "KEYS": "k1"}, {"TAGS": "tag"})
+    assert (x.flag, y.flag, z.flag) == (7, 0, 9)
+    assert (x.born_timestamp_ms, y.born_timestamp_ms, z.born_timestamp_ms) == (1, y.store_timestamp_ms, 3)
+    assert_clean(tmp_path / "store")
+
+
+# ---- what ends badly ----
+
+
+def test_files_that_are_not_what_tasks_wrote_are_refused(files: list[StagedFile], path: Path) -> None:
+    with open(files[1].path, "r+b") as file:
+        file.seek(files[1].size // 2)
+        file.write(b"\x55")
+    with pytest.raises(DamagedStoreError, match="CRC32C"):
+        append_files(path, files, None, 0)
+    files[1].path.unlink()
+    with pytest.raises(DamagedStoreError, match="Driver and executors must share this folder"):
+        check_staged(files)
+    assert bodies(path) == BEFORE
+
+
+def test_an_append_that_fails_leaves_a_sound_store_without_its_rows(
+    files: list[StagedFile], path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    real = staging_module.staged_parts
+
+    def parts(staged: Any) -> Iterator[Any]:
+        yield from real(staged)
+        raise DiskError("the network's disk is gone")
+
+    monkeypatch.setattr(writing, "staged_parts", parts)
+    with pytest.raises(DiskError, match="is gone"):
+        append_files(path, files, None, 0)
+    assert bodies(path) == BEFORE
+    assert assert_clean(path).records == 1
+    assert not (path / "abort").exists(), "recovered and closed"
+
+
+def test_an_error_behind_the_commit_point_is_none_of_the_job(
+    files: list[StagedFile], path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    real = _HeldRows.commit
+
+    def commit(rows: _HeldRows) -> None:
+        real(rows)
+        raise DiskError("and then the disk was gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(_HeldRows, "commit", commit)
+        append_files(path, files, None, 0)
+    assert bodies(path) == BEFORE | ROWS
+    assert_clean(path)
+
+
+def test_of_two_commits_at_the_same_moment_the_second_is_refused(files: list[StagedFile], path: Path) -> None:
+    with flightlog.open(path, StoreSettings.small()), pytest.raises(StoreLockedError):
+        append_files(path, files, None, 0)
+    assert bodies(path) == BEFORE
+
+
+KILLED = """
+import os, pickle, signal, sys
+from pathlib import Path
+from flightlog.spark.writing import append_files
+from flightlog.store import held_append
+
+site = sys.argv[2]
+rows = held_append._HeldRows
+
+def die_in(name, after):
+    real = getattr(rows, name)
+    def call(*arguments):
+        if after:
+            real(*arguments)
+        os.kill(os.getpid(), signal.SIGKILL)
+    setattr(rows, name, call)
+
+die_in(site.removeprefix("after "), site.startswith("after "))
+append_files(Path(sys.argv[1]), pickle.loads(sys.stdin.buffer.read()), "query", 7)
+"""
+
+
+@pytest.mark.parametrize("site", ["after _append_some", "sync", "commit", "after commit"])
+def test_a_driver_that_is_killed_leaves_all_or_nothing_and_the_batch_is_known_again(
+    site: str, files: list[StagedFile], path: Path, assert_clean: AssertClean
+) -> None:
+    import pickle
+
+    command = [sys.executable, "-P", "-c", KILLED, str(path), site]
+    finished = subprocess.run(command, input=pickle.dumps(files), capture_output=True)
+    assert finished.returncode == -signal.SIGKILL, finished.stderr.decode()
+    assert bodies(path) == BEFORE, "what a killed writer had not shown yet cannot be seen"
+    with flightlog.open(path, SETTINGS):
+        pass
+    assert bodies(path) == (BEFORE | ROWS if site == "after commit" else BEFORE)
+    append_files(path, files, "query", 7)
+    assert bodies(path) == BEFORE | ROWS, "once"
+    append_files(path, files, "query", 7)
+    append_files(path, files, "query", 6)
+    assert bodies(path) == BEFORE | ROWS
+    append_files(path, files, "query", 8)
+    append_files(path, files, "another", 7)
+    assert bodies(path)["a", 0] == [b"1", b"3"] * 3
+    assert_clean(path)
+
+
+def test_a_note_of_a_batch_that_nobody_can_judge_any_more(
+    files: list[StagedFile], path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append_files(path, files, "query", 7)
+    ledger, note = WriteLedger(path, "query"), path / "flightlog" / LEDGER_FILE
+    assert ledger.has(7) and not ledger.has(8) and not WriteLedger(path, "another").has(0)
+    note.write_text(note.read_text().replace("true", "false"))
+    assert ledger.has(7), "the log says so"
+    with monkeypatch.context() as patch:
+        patch.setattr(flightlog.ReadOnlyStore, "min_physical_offset", 1 << 40)
+        with pytest.raises(DamagedStoreError, match="nobody can tell whether it was committed"):
+            ledger.has(7)
+    note.write_text('{"query": {"batch": "x"}}')
+    with pytest.raises(ConfigFileError):
+        ledger.has(7)
+
+
+def test_only_what_has_not_changed_for_a_day_is_removed(tmp_path: Path) -> None:
+    long_ago = time.time() - staging_module.STALE_S - 60
+    for name, ages in {"job-dead": [long_ago], "job-alive": [long_ago, time.time()]}.items():
+        job = tmp_path / "staging" / name
+        job.mkdir(parents=True)
+        for number, age in enumerate(ages):
+            (job / f"part-{number}").touch()
+            os.utime(job / f"part-{number}", (age, age))
+        os.utime(job, (long_ago, long_ago))
+    remove_stale(tmp_path / "staging")
+    assert [job.name for job in (tmp_path / "staging").iterdir()] == ["job-alive"]
+    remove_stale(tmp_path / "none")
