@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..store.disk import Disk, RealDisk
+from .addresses import Address
+from .remote_disk import RemoteDisk
+from .storages import storage_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,10 @@ class StoreLocation:
     """What `disk()` calls the store's folder."""
     uri: str
     """How messages call it."""
+    address: Address | None = None
+    """How to get there; None for a local or mounted folder."""
+    storage_options: str = field(default="", repr=False)
+    """JSON for the library that reads there. It may hold a password, so it is never shown."""
 
     @classmethod
     def local(cls, path: Path) -> StoreLocation:
@@ -26,8 +33,10 @@ class StoreLocation:
         return cls(path.name, path, str(path))
 
     def disk(self) -> Disk:
-        """What this store's files are read by, in the driver and in tasks."""
-        return RealDisk()
+        """What this store's files are read by, in the driver and in tasks. Raises as `storage_of`."""
+        if self.address is None:
+            return RealDisk()
+        return RemoteDisk(storage_of(self.address, self.storage_options), self.address.root, self.path)
 
     def open(self) -> ReadOnlyStore:
         """A read-only view of the store. Raises StoreNotFoundError."""

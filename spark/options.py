@@ -1,6 +1,7 @@
 """What `.option(name, value)` may say to the source.
 
     path, paths      the folders that hold the stores' commitlog/; what load() is given (path_options.py)
+    storageOptions   a JSON object for the library that reads a remote store (storages.py)
     columns          the columns to read, with commas between; all by default, and every one costs time. `store` is
                      one of them by default where path can name several stores
     includeInternal  true: prepared and rollback records and RocketMQ's internal topics too

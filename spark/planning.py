@@ -80,13 +80,14 @@ def plan_log(
     start or the end of records. Those that are lost are among them.
 
     Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
-    pieces. Raises DiskError where the disk does not give what was asked for.
+    pieces. Of a remote store no segment is read: without a seal that is sure to be its own it stays in one range.
+    Raises DiskError where the disk does not give what was asked for.
     """
     reader, ranges = view.log_reader, list[LogRange]()
     for segment, start, stop in reader.segments_between(*span or (view.min_physical_offset, view.end_physical_offset)):
         try:
             deleted = view.deleted_topics if segment.base + start < view.deleted_topics.highest else None
-            places = _cuts(reader, segment, start, stop, split_bytes)
+            places = _cuts(reader, segment, start, stop, split_bytes, view.evidence.is_ours)
         except FileNotFoundError as e:
             raise gone(segment.path) from e
         for first, last in pairwise(places):
@@ -118,24 +119,35 @@ def gone(path: Path) -> FileGoneError:
     )
 
 
-def _cuts(reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int) -> list[int]:
-    """Where ranges of [start, stop) begin and end."""
+def _cuts(
+    reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int, are_seals_ours: bool
+) -> list[int]:
+    """Where ranges of [start, stop) begin and end. Whoever has sealed segments drops stale seals when it opens a store;
+    another writer does not."""
     count = -(-(stop - start) // split_bytes)
     wanted = [start + (stop - start) * i // count for i in range(1, count)]
-    return [start, *(sorted(set(_places(reader, segment, start, stop, wanted))) if wanted else ()), stop]
+    is_remote = not reader.disk.maps_files
+    if not wanted or (is_remote and not are_seals_ours):
+        return [start, stop]
+    places = _places_in_seal(reader, segment, start, stop, wanted)
+    if places is None or not (is_remote or all(_is_record(segment, place) for place in places)):
+        places = [] if is_remote else _walk_to(reader, segment, start, stop, wanted)
+    return [start, *sorted(set(places)), stop]
 
 
-def _places(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
-    """The first record that starts at or behind each wanted position, as far as one is known before `stop`."""
+def _places_in_seal(
+    reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]
+) -> list[int] | None:
+    """The first record that starts at or behind each wanted position, as far as a seal knows one before `stop`; None
+    where none serves."""
     seal = read_seal(reader.disk, reader.folder.parent, segment)
     if seal is not None and wanted[0] - start >= BLOCK_SIZE:
         boundaries = np.array(seal.boundaries, np.int64)
         boundaries = boundaries[(boundaries > start) & (boundaries < min(stop, seal.records_end))]
         found = np.searchsorted(boundaries, wanted)
         places: list[int] = boundaries[found[found < len(boundaries)]].tolist()
-        if all(_is_record(segment, place) for place in places):
-            return places
-    return _walk_to(reader, segment, start, stop, wanted)
+        return places
+    return None
 
 
 def _is_record(segment: Segment, position: int) -> bool:
@@ -148,7 +160,7 @@ def _is_record(segment: Segment, position: int) -> bool:
 
 
 def _walk_to(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
-    """As `_places`, by a walk. It ends at damage: the rest then stays in one range, whose task deals with it."""
+    """As `_places_in_seal`, by a walk. It ends at damage: the rest then stays in one range; its task deals with it."""
     places: list[int] = []
     for _, rows in reader.scan(segment, start, stop, check_crc=False, mapped=False):
         positions = rows["physical_offset"] - segment.base

@@ -17,8 +17,9 @@ from ..store.errors import CorruptRecordError, DamagedStoreError
 from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
 from ..store.log_reader import WALK_END_TEXT
 from ..store.salvage import next_intact
-from ..store.scan import SegmentScan
+from ..store.scan import ReadPiece, SegmentScan
 from ..store.segment import Segment
+from .ahead_reads import AheadReads
 from .batches import BatchMaker
 from .bounds import NO_BOUNDS, Bounds
 from .options import OnCorrupt
@@ -77,10 +78,12 @@ class RangeReader:
             return
         disk = self._disk or piece_range.location.disk()
         segment = Segment(disk, path, piece_range.base, piece_range.segment_size)
+        ahead = None if disk.maps_files else AheadReads(segment.read, stop)
+        read: ReadPiece = segment.read if ahead is None else ahead.read
         try:
             position: int | None = start
             while position is not None:
-                scan = SegmentScan(segment.read, segment.base, segment.size, position, stop, check_crc=True)
+                scan = SegmentScan(read, segment.base, segment.size, position, stop, check_crc=True)
                 for piece, rows in self._joined(scan):
                     yield from self._maker.batches(path, piece, rows, piece_range.deleted)
                 damage = _damage_at_end(segment, piece_range, scan)
@@ -92,6 +95,8 @@ class RangeReader:
         except FileNotFoundError as e:
             raise gone(path) from e
         finally:
+            if ahead is not None:
+                ahead.close()
             segment.close()
 
     def _joined(self, scan: SegmentScan) -> Iterator[tuple[bytes | memoryview, Rows]]:

@@ -48,13 +48,14 @@ def is_pattern(path: Path | str) -> bool:
     return WILD.search(str(path)) is not None
 
 
-def matching_stores(pattern: Path, folders: Folders) -> list[Path]:
-    """The folders with a `commitlog` in them that an absolute pattern matches, by name; or just `pattern` where it is
-    none. Raises DiskError."""
-    if not is_pattern(pattern) or folders.exists(pattern):
+def matching_stores(root: Path, pattern: Path, folders: Folders) -> list[Path]:
+    """The folders with a `commitlog` in them that a pattern matches, which lies below `root`; by name; or just
+    `pattern` where it is none. Raises DiskError."""
+    parts = pattern.relative_to(root).parts
+    if not any(map(is_pattern, parts)) or folders.exists(pattern):
         return [pattern]
-    found = [Path(pattern.anchor)]
-    for part in pattern.parts[len(found[0].parts) :]:
+    found = [root]
+    for part in parts:
         if is_pattern(part):
             found = [folder / name for folder in found for name in _matching(folders.folder_names(folder), part)]
         else:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
 
-from .path_options import URI
+from .addresses import ADDRESS
 
 MADE_WITH = frozenset({"owner", "provider"})
 """What Spark adds to the options in a CREATE TABLE."""
@@ -30,7 +30,7 @@ def options_of_new_table(options: Mapping[str, str]) -> dict[str, str] | None:
         return None
     found = {name.removeprefix(OPTION_PREFIX): value for name, value in given.items() if name.startswith(OPTION_PREFIX)}
     if path := given.get("path"):
-        found["path"] = path if URI.match(path) else os.path.abspath(path)
+        found["path"] = path if ADDRESS.match(path) else os.path.abspath(path)
     return found
 
 

@@ -111,6 +111,10 @@ class DiskFile(Protocol):
 class Disk(Protocol):
     """Files and folders."""
 
+    @property
+    def maps_files(self) -> bool:
+        """Whether files can be mapped. Where they cannot be, everything is read by read calls."""
+
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
         """Raises FileGoneError if it is missing and `create` is not set, or if its folder is."""
 
@@ -261,6 +265,8 @@ class RealFile(HintedFile):
 
 class RealDisk:
     """Local file systems."""
+
+    maps_files = True
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         flags = os.O_RDWR if writable else os.O_RDONLY

@@ -139,7 +139,7 @@ class LogReader:
         Raises CorruptRecordError for anything else that lies there.
         """
         segment, position = self._place(physical_offset, size)
-        record = self._mapping(segment, physical_offset)[position : position + size]
+        record = self._copy(segment, physical_offset, position, size)
         values = self._check(segment, record, physical_offset, size)
         return message_of_record(record, values[6], values[16])
 
@@ -193,7 +193,7 @@ class LogReader:
         """
         self._check_open()
         segment = self.segment_at(int.from_bytes(units[:8], "big", signed=True))
-        if segment is None or self.check_crc_property:
+        if segment is None or self.check_crc_property or not self.disk.maps_files:
             return []
         try:
             mapping = segment.mapping()
@@ -210,7 +210,7 @@ class LogReader:
         by `end`: sound, no inner batch, nothing odd about it. None: `message_at` says what is there, at more cost."""
         self._check_open()
         segment = self.segment_at(physical_offset)
-        if segment is None or self.check_crc_property:
+        if segment is None or self.check_crc_property or not self.disk.maps_files:
             return NO_MESSAGE
         mapping, position = self._mapping(segment, physical_offset), physical_offset - segment.base
         if position + HEAD.size > len(mapping):
@@ -243,14 +243,15 @@ class LogReader:
         if segment is None:
             raise CorruptRecordError(self.folder, physical_offset, "no segment", "a record")
         position = physical_offset - segment.base
-        mapping = self._mapping(segment, physical_offset)
-        row, stop = bytearray(FRAME_ROW.size), min(segment.size, position + MAX_RECORD_SIZE)
-        if native.walk(mapping, position, stop, segment.base, True, row)[0] and not self.check_crc_property:
-            values = FRAME_ROW.unpack(row)
-            if values[19]:
-                return message_of_record(mapping[position : position + values[9]], values[6] - position, values[16])
+        if self.disk.maps_files and not self.check_crc_property:
+            mapping = self._mapping(segment, physical_offset)
+            row, stop = bytearray(FRAME_ROW.size), min(segment.size, position + MAX_RECORD_SIZE)
+            if native.walk(mapping, position, stop, segment.base, True, row)[0]:
+                values = FRAME_ROW.unpack(row)
+                if values[19]:
+                    return message_of_record(mapping[position : position + values[9]], values[6] - position, values[16])
         # Whatever else there is to say about this place: by the size that it claims.
-        raw = mapping[position : position + 4]
+        raw = self._copy(segment, physical_offset, position, 4)
         return self.message(physical_offset, max(int.from_bytes(raw, "big", signed=True), 8))
 
     def store_timestamp_ms_at(self, physical_offset: int, size: int) -> int:
@@ -294,6 +295,12 @@ class LogReader:
     def next_segment_offset(self, physical_offset: int) -> int:
         """Physical offset where the segment behind the one of this byte starts, or would start."""
         return physical_offset + self.segment_size - physical_offset % self.segment_size
+
+    def _copy(self, segment: Segment, physical_offset: int, position: int, size: int) -> bytes:
+        try:
+            return segment.copy(position, size)
+        except FileNotFoundError as e:
+            raise CorruptRecordError(segment.path, physical_offset, FILE_IS_GONE, "a record") from e
 
     def _mapping(self, segment: Segment, physical_offset: int) -> mmap.mmap:
         try:

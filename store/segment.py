@@ -104,10 +104,14 @@ class Segment:
         """Whether it is being read through its mapping."""
         return self._mapping is not None
 
+    def copy(self, position: int, size: int) -> bytes:
+        """The bytes through the mapping, or through a read call where files cannot be mapped. Raises as `mapping`."""
+        return self.mapping()[position : position + size] if self.disk.maps_files else self.read(position, size)
+
     def expect_scattered_reads(self, are_scattered: bool) -> None:
         """Whether the kernel is to read nothing ahead for reads through the mapping: each may bring in many mebibytes
         else. Raises as `mapping` does."""
-        if hasattr(mmap, "MADV_RANDOM"):
+        if hasattr(mmap, "MADV_RANDOM") and self.disk.maps_files:
             self.mapping().madvise(mmap.MADV_RANDOM if are_scattered else mmap.MADV_NORMAL)
 
     def _open_for_read(self) -> DiskFile:

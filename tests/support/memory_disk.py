@@ -167,6 +167,8 @@ class MemoryFileSystem(FileSystem):
 
 
 class MemoryDisk:
+    maps_files = True
+
     """Files and folders below one root."""
 
     def __init__(self, root: Path, tree: Tree | None = None) -> None:

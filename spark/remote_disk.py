@@ -1,0 +1,282 @@
+"""A disk whose files lie in a remote storage (storages.py): read-only, by ranges, without mappings.
+
+A view of a store asks for many small things; every request takes milliseconds. So
+
+- what is in the folders of a store is asked for once for each folder of the store's root, all below it at a time;
+- small files are fetched whole, and with the first one of a folder all small ones beside it, several at a time;
+- a look at a few bytes of a large file (an entry of a queue, a head of a record) fetches the block around it, and
+  keeps it for the next look.
+
+What is listed or fetched once stays as it was for this disk, that is for one view: a remote store is taken to be a
+copy at rest. Large reads fetch just what they ask for.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NoReturn
+
+from ..index.index_file import INDEX_FOLDER
+from ..index.queue_table import CONSUME_QUEUE_FOLDER
+from ..store.disk import DiskFile, DiskSpace, FolderEntry
+from ..store.errors import DiskError, FileGoneError
+from ..store.file_system import FileSystem
+from ..store.log_files import COMMIT_LOG_FOLDER
+from .storages import AT_ONCE, Storage, StorageFile, storage_errors
+
+BLOCK_SIZE = 16 << 10
+BLOCKS_MAX = 4096
+SMALL_SIZE = 256 << 10
+SMALL_TOTAL_MAX = 64 << 20
+"""Bytes of small files that are fetched at a time."""
+NEVER_WHOLE = (COMMIT_LOG_FOLDER, INDEX_FOLDER)
+"""What is in these folders is read here and there, or not at all."""
+
+
+Entries = list[FolderEntry]
+Names = list[str]
+
+
+class RemoteDisk:
+    """A store's files, for one view or one task."""
+
+    maps_files = False
+
+    def __init__(self, storage: Storage, root: str, store: Path | None) -> None:
+        """`root` is the address up to its path; as `Path(root)` it stands at the start of every path that this disk is
+        asked for. `store` is the folder of the store, by such a path; None where stores are still looked for."""
+        self._storage, self._root, self._store = storage, root, store
+        self._folders: dict[Path, Entries] = {}
+        """Folders that were listed, and what is in each."""
+        self._sizes: dict[Path, int] = {}
+        """Of the files in them."""
+        self._wholes: dict[Path, bytes] = {}
+        self._blocks: dict[tuple[Path, int], bytes] = {}
+
+    def uri(self, path: Path) -> str:
+        """How messages call what is at this path."""
+        return self._root + self.key(path)
+
+    def key(self, path: Path) -> str:
+        """What the storage calls it."""
+        below = path.relative_to(Path(self._root)).as_posix()
+        return "/" if below == "." else f"/{below}"
+
+    def list(self, folder: Path) -> Entries:
+        top = self._top(folder)
+        if top not in self._folders:
+            self._look(top, deep=self._store is not None and self._store == top.parent)
+        return list(self._folders.get(folder, ()))
+
+    def _top(self, path: Path) -> Path:
+        """What is listed at once when this is to be listed: the folder of the store's root that it is in."""
+        if self._store is None or self._store not in path.parents:
+            return path
+        return self._store / path.relative_to(self._store).parts[0]
+
+    def _look(self, top: Path, *, deep: bool) -> None:
+        with storage_errors(self.uri(top), "listing it"):
+            found = self._storage.find(self.key(top), deep=deep)
+        folders: dict[Path, dict[str, FolderEntry]] = {top: {}}
+        for each in found:
+            *between, name = each.path.split("/")
+            folder = top
+            for part in between:  # an object store has no folders: they are what names have in common
+                folders[folder].setdefault(part, FolderEntry(part, True, 0))
+                folder = folder / part
+                folders.setdefault(folder, {})
+            folders[folder][name] = FolderEntry(name, each.is_folder, each.size)
+            if each.is_folder:
+                folders.setdefault(folder / name, {})
+            else:
+                self._sizes[folder / name] = each.size
+        for folder, entries in folders.items():
+            if deep or folder == top:
+                self._folders[folder] = sorted(entries.values())
+
+    def exists(self, path: Path) -> bool:
+        beside = self._folders.get(path.parent)
+        if beside is not None:
+            return any(entry.name == path.name for entry in beside)
+        with storage_errors(self.uri(path), "looking for it"):
+            return self._storage.exists(self.key(path))
+
+    def folder_names(self, folder: Path) -> Names:
+        """The folders in this folder, for patterns."""
+        return [entry.name for entry in self.list(folder) if entry.is_folder]
+
+    def open(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
+        if writable or create:
+            self._refuse(path)
+        if path.parent in self._folders and path not in self._sizes:
+            raise FileGoneError(f"{self.uri(path)}: there is no such file. If it was there, look at what was copied")
+        if self._sizes.get(path, SMALL_SIZE + 1) <= SMALL_SIZE and self._top(path).name not in NEVER_WHOLE:
+            return RemoteFile(self, path, self._whole(path))
+        return RemoteFile(self, path)
+
+    def _whole(self, path: Path) -> bytes:
+        if path not in self._wholes:
+            wanted, total = [path], 0
+            for each in self._beside(path):
+                total += self._sizes[each]
+                if each not in self._wholes and each != path and total <= SMALL_TOTAL_MAX:
+                    wanted.append(each)
+            with ThreadPoolExecutor(min(AT_ONCE, len(wanted))) as pool:
+                self._wholes.update(zip(wanted, pool.map(self._fetch_whole, wanted), strict=True))
+        return self._wholes[path]
+
+    def _beside(self, path: Path) -> Iterator[Path]:
+        """Small files that are wanted soon where this one is: those of its folder, of a queue those of all queues."""
+        top = self._top(path)
+        folder = top if top.name == CONSUME_QUEUE_FOLDER else path.parent
+        return (
+            each
+            for each, size in self._sizes.items()
+            if folder in each.parents and size <= SMALL_SIZE and (folder is top or each.parent == folder)
+        )
+
+    def _fetch_whole(self, path: Path) -> bytes:
+        return self.fetch(self.handle(path), path, 0, self._sizes[path])
+
+    def handle(self, path: Path) -> StorageFile:
+        """What reads the file. Raises FileGoneError."""
+        with storage_errors(self.uri(path), "opening it"):
+            return self._storage.open(self.key(path))
+
+    def size(self, path: Path) -> int | None:
+        """Bytes of a file that was listed."""
+        return self._sizes.get(path)
+
+    def fetch(self, handle: StorageFile, path: Path, position: int, size: int) -> bytes:
+        """So many bytes of a file that has them. Raises DiskError where fewer come."""
+        what = f"reading {size} bytes at {position}"
+        with storage_errors(self.uri(path), what):
+            data = handle.read(position, size) if size else b""
+            if len(data) != size:
+                raise OSError(f"got {len(data)} of them: the connection was cut, or the file was replaced")
+        return data
+
+    def block(self, handle: StorageFile, path: Path, number: int, file_size: int) -> bytes:
+        """Block `number` of a file."""
+        block = self._blocks.get((path, number))
+        if block is None:
+            at = number * BLOCK_SIZE
+            block = self.fetch(handle, path, at, min(BLOCK_SIZE, file_size - at))
+            while len(self._blocks) >= BLOCKS_MAX:
+                self._blocks.pop(next(iter(self._blocks)), None)
+            self._blocks[path, number] = block
+        return block
+
+    def modified_ms(self, path: Path) -> int:
+        self._refuse(path)
+
+    def allocated_size(self, path: Path) -> int:
+        return RemoteFile(self, path).size()
+
+    def free_size(self, path: Path) -> int:
+        return 0
+
+    def space(self, path: Path) -> DiskSpace:
+        return DiskSpace(0, 0)
+
+    def open_file_system(self, path: Path) -> FileSystem | None:
+        return None
+
+    def open_unnamed(self, path: Path) -> DiskFile | None:
+        self._refuse(path)
+
+    def link(self, file: DiskFile) -> None:
+        self._refuse(file.path)
+
+    def make_folder(self, path: Path, *, syncs: bool = True) -> None:
+        self._refuse(path)
+
+    def sync_folder(self, path: Path) -> None:
+        self._refuse(path)
+
+    def rename(self, old: Path, new: Path) -> None:
+        self._refuse(old)
+
+    def remove(self, path: Path) -> None:
+        self._refuse(path)
+
+    def remove_folder(self, path: Path) -> None:
+        self._refuse(path)
+
+    def _refuse(self, path: Path) -> NoReturn:
+        raise DiskError(f"{self.uri(path)}: a remote store is only read. To change it, copy it to a disk first")
+
+
+class RemoteFile:
+    """An open file."""
+
+    def __init__(self, disk: RemoteDisk, path: Path, whole: bytes | None = None) -> None:
+        self.path = path
+        self._disk, self._whole = disk, whole
+        self._opened: StorageFile | None = None
+        self._size: int | None = disk.size(path) if whole is None else len(whole)
+
+    @property
+    def _handle(self) -> StorageFile:
+        if self._opened is None:
+            self._opened = self._disk.handle(self.path)
+        return self._opened
+
+    def size(self) -> int:
+        if self._size is None:
+            handle = self._handle
+            with storage_errors(self._disk.uri(self.path), "asking for its length"):
+                self._size = handle.size()
+        return self._size
+
+    def has_name(self) -> bool:
+        return True
+
+    def read(self, position: int, size: int) -> bytes:
+        size = max(min(size, self.size() - position), 0)
+        if self._whole is not None:
+            return self._whole[position : position + size]
+        if size >= BLOCK_SIZE:
+            return self._disk.fetch(self._handle, self.path, position, size)
+        if not size:
+            return b""
+        first, last = position // BLOCK_SIZE, (position + size - 1) // BLOCK_SIZE
+        blocks = [self._disk.block(self._handle, self.path, number, self.size()) for number in range(first, last + 1)]
+        at = position - first * BLOCK_SIZE
+        return b"".join(blocks)[at : at + size]
+
+    def next_data(self, position: int) -> int | None:
+        return position if position < self.size() else None
+
+    def next_hole(self, position: int) -> int:
+        return self.size()
+
+    def will_poke(self) -> None: ...
+
+    def will_read(self, position: int, size: int) -> None: ...
+
+    def will_sync(self, position: int, size: int) -> None: ...
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        self._disk._refuse(self.path)
+
+    def resize(self, size: int) -> None:
+        self._disk._refuse(self.path)
+
+    def allocate(self, position: int, size: int) -> None:
+        self._disk._refuse(self.path)
+
+    def sync(self) -> None:
+        self._disk._refuse(self.path)
+
+    def map_for_append(self) -> mmap.mmap:
+        self._disk._refuse(self.path)
+
+    def map_for_read(self) -> mmap.mmap:
+        raise DiskError(f"{self._disk.uri(self.path)}: a remote file cannot be mapped. Copy the store to a disk first")
+
+    def close(self) -> None:
+        self._opened = None
