@@ -52,7 +52,6 @@ def test_wrong_calls_are_named_by_spark(store: Path, load: Load, spark: SparkSes
     [
         ({}, "no path"),
         ({"path": ""}, "no path"),
-        ({"path": "hdfs://host/store"}, "path 'hdfs://host/store': expected a local or mounted folder"),
         ({"path": "file://elsewhere/store"}, "expected a local or mounted folder"),
         ({"path": "/s", "splitBytes": "1m"}, "splitBytes='1m': expected a whole number of bytes, 4096 or more"),
         ({"path": "/s", "splitBytes": "4095"}, "splitBytes='4095'"),
