@@ -6,6 +6,7 @@ import hashlib
 import ipaddress
 import json
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,8 @@ pytestmark = pytest.mark.ci
 
 HIDDEN_TOPICS = ("SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC")
 PREPARED, ROLLBACK, TRANSACTION_BITS, INNER_BATCH = 0x4, 0xC, 0xC, 0x80
+COMPRESSED, COMPRESSION_BITS = 0x1, 0x701
+BODY_AT = 88
 
 ROWS = {
     "abort": 876,
@@ -75,12 +78,25 @@ def fingerprint(folder: Path) -> dict[str, tuple[int, str]]:
     return found
 
 
+def broken_offsets(root: Path, note: str) -> list[int]:
+    """The physical offset of the record that a note speaks of, where there is that note."""
+    key = {"torn.json": "tornMessageOffset", "crcflip.json": "flippedMessageOffset"}[note]
+    return [json.loads((root / note).read_text())[key]] if (root / note).exists() else []
+
+
+def stored_body(store: Path, line: dict[str, Any]) -> bytes:
+    """A body as it lies in the log, of a record with IPv4 hosts."""
+    (segment,) = {path for path in (store / "commitlog").iterdir() if segment_holds(path, line["commitLogOffset"])}
+    with segment.open("rb") as file:
+        file.seek(line["commitLogOffset"] - int(segment.name) + BODY_AT)
+        body = file.read(line["bodyLen"])
+    assert hashlib.sha1(body).hexdigest() == line["bodySha1"]
+    return body
+
+
 def stored_lines(root: Path) -> list[dict[str, Any]]:
     """What was put and is still whole: not expired, torn or flipped; in the order of the log."""
-    broken = set()
-    for note, key in (("torn.json", "tornMessageOffset"), ("crcflip.json", "flippedMessageOffset")):
-        if (root / note).exists():
-            broken.add(json.loads((root / note).read_text())[key])
+    broken = {*broken_offsets(root, "torn.json"), *broken_offsets(root, "crcflip.json")}
     first_kept = min(int(path.name) for path in (root / "store" / "commitlog").iterdir())
     manifests = sorted(root.glob("manifest*.jsonl"))
     lines = [json.loads(line) for path in manifests for line in path.read_text().splitlines()]
@@ -144,7 +160,11 @@ def read_rows(frame: DataFrame) -> list[Row]:
 
 
 def found_row(row: Row) -> dict[str, Any]:
-    found = row.asDict()
+    return found_fields(row.asDict())
+
+
+def found_fields(row: dict[str, Any]) -> dict[str, Any]:
+    found = dict(row)
     found["bodySha1"] = hashlib.sha1(found.pop("value")).hexdigest()
     for name in ("timestamp", "bornTimestamp"):
         found[name] = found[name].astimezone(UTC)
@@ -191,6 +211,39 @@ def test_a_flipped_byte_fails_the_query_or_costs_one_record(name: str, golden_se
     assert any(row.physicalOffset > flipped for row in rows), "what lies behind the damage is read"
 
 
+@pytest.mark.parametrize("name", [*(name for name in ROWS if name != "batch-bcq"), *FLIPPED_ROWS])
+def test_every_option_together(name: str, golden_set: GetSet, load: Load) -> None:
+    """Cut small, with internal records, headers, decompressed bodies, and damage among them: nothing else differs."""
+    root = golden_set(name)
+    log_size = sum(path.stat().st_size for path in (root / "store" / "commitlog").iterdir())
+    choices = {"includeInternal": True, "includeHeaders": True, "decompress": True, "onCorrupt": "rows"}
+    rows = [row.asDict() for row in read_rows(load(root / "store", splitBytes=max(log_size // 6, 4096), **choices))]
+    lines, damaged = stored_lines(root), [row for row in rows if row["_corrupt"] is not None]
+    assert [row["physicalOffset"] for row in damaged] == broken_offsets(root, "crcflip.json")
+    rows = [row for row in rows if row.pop("_corrupt") is None]
+    assert [row["physicalOffset"] for row in rows] == [line["commitLogOffset"] for line in lines]
+    for row, line in zip(rows, lines, strict=True):
+        headers = {header["key"]: header["value"].decode() for header in row.pop("headers") or ()}
+        assert headers == row["properties"]
+        if line["sysFlag"] & COMPRESSED:
+            assert row["sysFlag"] == line["sysFlag"] & ~COMPRESSION_BITS
+            row["value"], row["sysFlag"] = stored_body(root / "store", line), line["sysFlag"]
+        assert found_fields(row) == expected_row(line)
+
+
+def test_compressed_bodies_are_what_zlib_makes_of_them(golden_set: GetSet, load: Load) -> None:
+    root = golden_set("v1-clean")
+    packed = {line["commitLogOffset"]: line for line in stored_lines(root) if line["sysFlag"] & COMPRESSED}
+    assert len(packed) == 13
+    chosen = load(root / "store", decompress=True, columns="physicalOffset,value,sysFlag,bodyCrc")
+    rows = [row for row in chosen.collect() if row.physicalOffset in packed]
+    assert len(rows) == 13
+    for row in rows:
+        line = packed[row.physicalOffset]
+        assert row.value == zlib.decompress(stored_body(root / "store", line))
+        assert (row.sysFlag, row.bodyCrc) == (line["sysFlag"] & ~COMPRESSION_BITS, line["bodyCRC"])
+
+
 def test_inner_batches_come_unwrapped(golden_set: GetSet, load: Load) -> None:
     root = golden_set("batch-bcq")
     rows = read_rows(load(root / "store"))
@@ -223,12 +276,7 @@ def test_inner_batches_come_unwrapped(golden_set: GetSet, load: Load) -> None:
 
 def messages_of(store: Path, line: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """What is a batch's message's own, read field by field from the record's body."""
-    (segment,) = {path for path in (store / "commitlog").iterdir() if segment_holds(path, line["commitLogOffset"])}
-    position = line["commitLogOffset"] - int(segment.name)
-    raw = segment.read_bytes()[position : position + line["size"]]
-    (body_size,) = struct.unpack_from(">i", raw, 84)
-    body = raw[88 : 88 + body_size]
-    assert hashlib.sha1(body).hexdigest() == line["bodySha1"]
+    body = stored_body(store, line)
     while body:
         size, _, _, flag, value_size = struct.unpack_from(">5i", body)
         value, rest = body[20 : 20 + value_size], body[22 + value_size : size]
