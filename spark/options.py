@@ -12,14 +12,16 @@
     tags, pushDownPredicate
                      what need not be read (bounds_options.py)
     splitBytes       about how many bytes of the log one task reads; 256 MiB by default
+    minPartitions    how many tasks there are at least, as far as there are records; 1 by default
 
-    and to a stream those of stream_options.py
+    and those of selection_options.py, which choose queues, offsets and times; to a stream those of stream_options.py
 
 Names are taken in any case, as everywhere in Spark.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -31,6 +33,8 @@ from .bounds_options import BOUNDS_NAMES, parse_bounds, parse_pushes
 from .columns import CORRUPT, HEADERS, STORE, find_column, require_corrupt
 from .locations import StoreLocation
 from .path_options import PATH_NAMES, may_name_several, parse_stores
+from .selection import EVERYTHING, Selection
+from .selection_options import SELECTION_NAMES, parse_selection
 from .stream_options import PLAIN_STREAM, STREAM_NAMES, StreamOptions, parse_stream_options
 
 OnCorrupt = Literal["fail", "skip", "rows"]
@@ -40,10 +44,12 @@ MIN_SPLIT_BYTES = 4096
 
 NAMES = (
     *PATH_NAMES,
-    *("columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes"),
+    *("columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt", "splitBytes", "minPartitions"),
     *BOUNDS_NAMES,
+    *SELECTION_NAMES,
     *STREAM_NAMES,
 )
+PARTITIONS = re.compile("[0-9]{1,9}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +69,8 @@ class ReadOptions:
     bounds: Bounds = NO_BOUNDS
     pushes_filters: bool = False
     split_bytes: int = DEFAULT_SPLIT_BYTES
+    min_partitions: int = 1
+    selection: Selection = EVERYTHING
     stream: StreamOptions = PLAIN_STREAM
 
     @property
@@ -83,6 +91,7 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
     unknown = sorted(given.keys() - {name.lower() for name in NAMES})
     if unknown:
         raise InvalidSettingsError(f"option {unknown[0]!r}: unknown; expected one of {', '.join(NAMES)}")
+    selection = parse_selection(given, include_internal=_flag("includeInternal", given))
     parsed = ReadOptions(
         stores=parse_stores(given),
         shows_store=may_name_several(given),
@@ -90,9 +99,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         include_headers=_flag("includeHeaders", given),
         decompress=_flag("decompress", given),
         on_corrupt=_on_corrupt(given.get("oncorrupt", "fail")),
-        bounds=parse_bounds(given),
+        bounds=parse_bounds(given) & selection.bounds,
         pushes_filters=parse_pushes(given),
         split_bytes=_split_bytes(given["splitbytes"]) if "splitbytes" in given else DEFAULT_SPLIT_BYTES,
+        min_partitions=_min_partitions(given.get("minpartitions", "1")),
+        selection=selection,
         stream=parse_stream_options(given),
     )
     if "columns" in given:
@@ -130,4 +141,11 @@ def _split_bytes(text: str) -> int:
     digits = text.strip()
     if not (digits.isascii() and digits.isdigit()) or int(digits) < MIN_SPLIT_BYTES:
         raise InvalidSettingsError(f"splitBytes={text!r}: expected a whole number of bytes, {MIN_SPLIT_BYTES} or more")
+    return int(digits)
+
+
+def _min_partitions(text: str) -> int:
+    digits = text.strip()
+    if not PARTITIONS.fullmatch(digits) or int(digits) == 0:
+        raise InvalidSettingsError(f"minPartitions={text!r}: expected a number of tasks, 1 or more")
     return int(digits)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pyspark.sql.datasource import InputPartition
 
 from .planning import LogRange
+from .queue_planning import QueueRange
 
 
 @dataclass
 class LogPartition(InputPartition):
     """What one task reads. None of it refers to anything that only the driver has."""
 
-    ranges: tuple[LogRange, ...]
+    ranges: tuple[LogRange | QueueRange, ...]

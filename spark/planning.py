@@ -171,13 +171,17 @@ def _walk_to(reader: LogReader, segment: Segment, start: int, stop: int, wanted:
     return places
 
 
-def packed(ranges: Sequence[LogRange], split_bytes: int) -> Iterator[tuple[LogRange, ...]]:
-    """The ranges of each task: neighbours together as long as they stay within `split_bytes`."""
+def packed(ranges: Sequence[LogRange], split_bytes: int, min_partitions: int = 1) -> Iterator[tuple[LogRange, ...]]:
+    """The ranges of each task: neighbours together as long as they stay within `split_bytes`, and as there are more
+    than `min_partitions`."""
+    to_spare, size = len(ranges) - min_partitions, 0
     pack: list[LogRange] = []
     for piece in ranges:
-        if pack and sum(each.size for each in pack) + piece.size > split_bytes:
+        if pack and (size + piece.size > split_bytes or to_spare <= 0):
             yield tuple(pack)
-            pack = []
+            pack, size = [], 0
+        to_spare -= bool(pack)
         pack.append(piece)
+        size += piece.size
     if pack:
         yield tuple(pack)

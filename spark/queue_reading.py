@@ -32,9 +32,10 @@ from ..store.light_queues import is_light, light_places
 from ..store.log_reader import WALK_END_TEXT
 from ..store.properties import decode_properties
 from ..store.scan import PIECE_SIZE
-from ..store.segment import segment_name
+from ..store.segment import segment_base, segment_name
 from ..store.sys_flag import INNER_BATCH
 from .batches import BatchMaker, only
+from .bounds import NO_BOUNDS, Bounds
 from .corruption import Damage
 from .options import OnCorrupt
 from .planning import gone
@@ -68,12 +69,13 @@ class QueueRangeReader:
         include_internal: bool = False,
         on_corrupt: OnCorrupt = "fail",
         decompress: bool = False,
+        bounds: Bounds = NO_BOUNDS,
         fail_on_data_loss: bool = True,
         disk: Disk | None = None,
     ) -> None:
         """As `BatchMaker`; `disk` is used in place of the locations' own."""
         self._maker = BatchMaker(
-            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress
+            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
         )
         self._fail_on_data_loss, self._given_disk = fail_on_data_loss, disk
         self._file: tuple[int, DiskFile | None] | None = None
@@ -192,11 +194,16 @@ class QueueRangeReader:
         return self._file[1]
 
     def _find(self, base: int) -> DiskFile | None:
-        paths = [Path(folder, segment_name(base)) for folder in self._ranges[0].log.folders]
-        for path in paths:
+        folders = [Path(folder) for folder in self._ranges[0].log.folders]
+        for folder in folders:
             with suppress(FileNotFoundError):
-                return self._disk.open(path)
-        self._meet_loss(paths[0])
+                return self._disk.open(folder / segment_name(base))
+        path, left = folders[0] / segment_name(base), [e.name for each in folders for e in self._disk.list(each)]
+        if any((other := segment_base(name)) is not None and other < base for name in left):
+            # Retention begins with the oldest one.
+            self._damages.append(CorruptRecordError(path, base, "no segment", "records"))
+        else:
+            self._meet_loss(path)
         return None
 
     def _close(self) -> None:

@@ -5,12 +5,11 @@ queue from and to an offset, or the first message at or after a time. `selection
 
 Invariants:
 - A queue is read as it stands in the view: up to what is visible, without deleted topics.
-- What is not there any more is told (`failOnDataLoss`), never left out silently.
+- Offsets that a queue does not hold are told (`failOnDataLoss`), never passed over silently.
 """
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -20,13 +19,12 @@ from ..engine.read_only import ReadOnlyStore
 from ..index.batch_queue import BatchQueue
 from ..index.queue_table import Queue
 from ..index.queue_unit import search_offset
-from ..store.errors import DataLossError, InvalidSettingsError
+from ..store.errors import InvalidSettingsError
 from ..store.light_queues import LIGHT_PREFIX, is_light
 from ..store.queue_offsets import QueueKey
-from .bounds import NO_BOUNDS, Bounds
+from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span
+from .data_loss import Losses
 from .visibility import is_internal
-
-log = logging.getLogger("flightlog.spark")
 
 EARLIEST, LATEST = -2, -1
 """In place of an offset: the first message, and behind the last one."""
@@ -90,14 +88,6 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
-class LogSpan:
-    """The log itself, everything in it, between two store times in ms; None: no limit."""
-
-    since_ms: int | None = None
-    before_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Selection:
     """What the options say. All of it can be pickled."""
 
@@ -145,6 +135,18 @@ class Selection:
         return set()
 
     @property
+    def bounds(self) -> Bounds:
+        """Between which times records of the log are read."""
+        if not self.reads_the_log:
+            return NO_BOUNDS
+        since, before = (
+            position.for_all_ms if isinstance(position, Times) else None for position in (self.starting, self.ending)
+        )
+        return Bounds(
+            store_times_ms=Span(LEAST if since is None else since, GREATEST + 1 if before is None else before)
+        )
+
+    @property
     def reads_the_log(self) -> bool:
         """Whether everything is read, and nothing said by queue: then records are read as they lie."""
         by_queue = (self.starting, self.ending)
@@ -153,67 +155,68 @@ class Selection:
             for position in by_queue
         )
 
-    def resolve(self, view: ReadOnlyStore, bounds: Bounds = NO_BOUNDS) -> LogSpan | QueueSpans:
-        """What a batch query reads of this store; of queues, what can lie within `bounds`. Those without anything to
-        read are left out.
+    def resolve(self, view: ReadOnlyStore, losses: Losses, bounds: Bounds = NO_BOUNDS) -> QueueSpans | None:
+        """What a batch query reads of this store's queues, as far as it can lie within `bounds`; None where it reads
+        the log. Queues without anything to read are left out. Offsets that are not in their queues go to `losses`.
 
         Raises InvalidSettingsError where offsets or times are not given for exactly the queues that are read, or no
-        message is as late as a starting time; DataLossError where an offset is not in its queue.
+        message is as late as a starting time.
         """
         if self.reads_the_log:
-            return LogSpan(*(p.for_all_ms if isinstance(p, Times) else None for p in (self.starting, self.ending)))
+            return None
         known = self.queues(view)
-        starts = self.resolve_position(view, known, self.starting or "earliest", is_start=True)
-        stops = self.resolve_position(view, known, self.ending or "latest", is_start=False)
+        starts = self.offsets(view, known, self.starting or "earliest", losses, is_start=True)
+        stops = self.offsets(view, known, self.ending or "latest", losses, is_start=False)
         return narrowed(view, {key: (starts[key], stops[key]) for key in known}, bounds)
 
-    def resolve_position(
-        self, view: ReadOnlyStore, known: QueueSpans, position: Position, *, is_start: bool
+    def offsets(
+        self, view: ReadOnlyStore, known: QueueSpans, position: Position, losses: Losses, *, is_start: bool
     ) -> dict[QueueKey, int]:
-        """The queue offset of a position in each of the known queues. Raises as `resolve`."""
+        """The queue offset of a position in each of the known queues, within what these hold. Raises as `resolve`."""
         if isinstance(position, Offsets) or (isinstance(position, Times) and position.by_queue is not None):
             _check_names(position, known)
-        return {key: self._in_queue(view, key, span, position, is_start=is_start) for key, span in known.items()}
+        found: dict[QueueKey, int] = {}
+        for key, (first, end) in known.items():
+            match position:
+                case "earliest":
+                    found[key] = first
+                case "latest":
+                    found[key] = end
+                case Offsets():
+                    found[key] = _offset_in(view, key, (first, end), position, losses)
+                case Times():
+                    # Where nothing was ever put there is nothing to miss.
+                    found[key] = self._first_at(view, key, (first, end), position, is_start) if end else 0
+        return found
 
-    def _in_queue(
-        self, view: ReadOnlyStore, key: QueueKey, span: tuple[int, int], position: Position, *, is_start: bool
+    def _first_at(
+        self, view: ReadOnlyStore, key: QueueKey, span: tuple[int, int], position: Times, is_start: bool
     ) -> int:
-        first, end = span
-        match position:
-            case "earliest":
-                return first
-            case "latest":
-                return end
-            case Offsets():
-                asked = position.by_queue.get(key, LATEST)  # without one only where nothing was ever put
-                if asked < 0:
-                    return first if asked == EARLIEST else end
-                return self._held(view, key, span, asked, position.option)
-        if end == 0:
-            return 0  # nothing was ever put to it
         asked_ms = position.of(key)
         found = view.offset_at(*key, asked_ms)
-        if found == end and is_start and self.unmatched == "error":
+        if found == span[1] and is_start and self.unmatched == "error":
             raise InvalidSettingsError(
                 f"{position.option}: {view.path}: topic {key[0]} queue {key[1]} has no message stored at or after "
                 f"{asked_ms} ms; expected an earlier time, or startingOffsetsByTimestampStrategy=latest, which begins "
                 "behind the last one"
             )
-        return max(found, first)
+        return max(found, span[0])
 
-    def _held(self, view: ReadOnlyStore, key: QueueKey, span: tuple[int, int], asked: int, option: str) -> int:
-        first, end = span
-        if first <= asked <= end:
-            return asked
-        self.tell_loss(f"{option}: {view.path}: topic {key[0]} queue {key[1]}", asked, span)
-        return min(max(asked, first), end)
 
-    def tell_loss(self, where: str, asked: int, span: tuple[int, int]) -> None:
-        """An offset is not in its queue. Raises DataLossError, or logs a warning, as `failOnDataLoss` has it."""
-        found = f"{where}: offset {asked}; the queue holds offsets {span[0]} to {span[1]}"
-        if self.fail_on_data_loss:
-            raise DataLossError(found)
-        log.warning("%s; what it does not hold is passed over", found, extra={"queue_offset": asked})
+def _offset_in(view: ReadOnlyStore, key: QueueKey, span: tuple[int, int], position: Offsets, losses: Losses) -> int:
+    first, end = span
+    asked = position.by_queue.get(key, LATEST)  # without one only where nothing was ever put
+    if asked == EARLIEST:
+        return first
+    if asked == LATEST:
+        return end
+    if not first <= asked <= end:
+        held = f"which holds offsets {first} to {end}"
+        losses.add(f"{position.option}: {view.path}: offset {asked} of topic {key[0]} queue {key[1]}, {held}")
+    return min(max(asked, first), end)
+
+
+EVERYTHING = Selection()
 
 
 def _check_names(position: Offsets | Times, known: QueueSpans) -> None:

@@ -8,6 +8,7 @@ startingOffsets     earliest (a batch's default), latest (a stream's), or {"orde
 endingOffsets       latest (default), or JSON likewise; for batch queries
 startingTimestamp, endingTimestamp
                     a store time in ms: from the first message at or after it, up to the first at or after it
+                    (of everything: what was stored between these times, which may be nothing)
 startingOffsetsByTimestamp, endingOffsetsByTimestamp
                     the same for each queue: {"orders": {"0": 1700000000000, "1": 1700000000000}}
 startingOffsetsByTimestampStrategy
@@ -29,7 +30,7 @@ from ..store.record import INT32_MAX, INT64_MAX
 from .selection import EARLIEST, LATEST, Assigned, Offsets, Pattern, Position, Selection, Times, Topics, Unmatched
 from .visibility import is_internal
 
-NAMES = (
+SELECTION_NAMES = (
     "subscribe",
     "subscribePattern",
     "assign",
@@ -65,6 +66,17 @@ def require_batch(selection: Selection) -> None:
     """Raises InvalidSettingsError for what only a stream may ask for."""
     _refuse_edge(selection.starting, "startingOffsets", "latest", LATEST, "a batch query cannot start at the latest")
     _refuse_edge(selection.ending, "endingOffsets", "earliest", EARLIEST, "a batch query cannot end at the earliest")
+
+
+def require_stream(selection: Selection) -> None:
+    """Raises InvalidSettingsError for what only a batch may ask for."""
+    if selection.ending is not None:
+        raise InvalidSettingsError("endingOffsets, endingTimestamp: a stream has no end; expected none of them")
+    if selection.subscription is not None or selection.starting not in (None, "earliest", "latest"):
+        raise InvalidSettingsError(
+            "a stream reads everything, from startingOffsets earliest or latest on; expected neither "
+            f"{', '.join(WAYS)}, nor an offset or time by queue"
+        )
 
 
 def _refuse_edge(position: Position | None, name: str, edge: str, number: int, why: str) -> None:

@@ -31,13 +31,15 @@ except ModuleNotFoundError:
     require_spark("the Spark source")
     raise
 
+from .batch_planning import plan_batch
 from .bounds_options import filters_are_coming
 from .filters import bounds_of
 from .options import ReadOptions, parse_options
 from .partition import LogPartition
-from .planning import LogRange, packed, plan_log, require_store
-from .reading import RangeReader
+from .planning import require_store
+from .range_reading import read_ranges
 from .schema import arrow_schema, spark_schema
+from .selection_options import require_batch
 from .table_options import options_of_new_table, options_of_read, with_options
 from .write_options import parse_write_options
 from .writing import LogBatchWriter, refuse_overwrite
@@ -60,7 +62,9 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
-        return self._tasks(_checked(options_of_read(self.options, schema)), schema)
+        options = _checked(options_of_read(self.options, schema))
+        require_batch(options.selection)
+        return self._tasks(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of a stream of these columns. Raises as `reader` does."""
@@ -109,27 +113,15 @@ class LogBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
-        ranges: list[LogRange] = []
-        for location in self._options.stores:
-            with location.open() as view:
-                ranges += plan_log(view, location, self._options.split_bytes)
-        packs = packed(ranges, self._options.split_bytes)
-        return [LogPartition(pack) for pack in packs] or [LogPartition(())]
+        tasks = plan_batch(self._options, self._bounds)
+        return [LogPartition(ranges) for ranges in tasks] or [LogPartition(())]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The partition's messages as RecordBatches. Raises as `RangeReader.read`."""
+        """The partition's messages as RecordBatches. Raises as `read_ranges`."""
         assert isinstance(partition, LogPartition)
         _freeze()
-        options = self._options
-        reader = RangeReader(
-            arrow_schema(self._wanted, options.added),
-            include_internal=options.include_internal,
-            on_corrupt=options.on_corrupt,
-            decompress=options.decompress,
-            bounds=self._bounds,
-        )
-        for piece_range in partition.ranges:
-            yield from reader.read(piece_range)
+        schema = arrow_schema(self._wanted, self._options.added)
+        yield from read_ranges(partition.ranges, schema, self._options, self._bounds)
 
 
 class FilteredReader(LogBatchReader):

@@ -22,6 +22,7 @@ from .data_loss import Losses
 from .followed_store import FollowedStore
 from .options import ReadOptions
 from .partition import LogPartition
+from .selection_options import require_stream
 from .stream_limit import share_of
 from .stream_log import LogStream
 from .stream_offsets import BEGINNING, NO_NAME, Place, StreamOffset, parse_offset
@@ -50,6 +51,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream over the stores of a query. `tasks` reads what is planned, as it does for a batch query."""
 
     def __init__(self, options: ReadOptions, tasks: DataSourceReader) -> None:
+        require_stream(options.selection)
         self._options, self._tasks = options, tasks
         # A store that was named by itself may be moved, or renamed: its checkpoint is good for it all the same.
         self._stores = {
@@ -149,7 +151,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(found, began).to_json()
 
     def _beginning(self) -> dict[str, Place]:
-        if self._options.stream.starting == "latest":
+        if self._options.selection.starting != "earliest":
             return self._latest_places()
         return {name: store.steps.earliest(store.view) for name, store in self._stores.items()}
 
@@ -166,7 +168,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept[name] = store.steps.kept(store.view, place, losses)
         for name in places.keys() - self._stores.keys():
             losses.add(f"the store {name!r}, which the query does not name any more")
-        losses.tell(fail=self._options.stream.fail_on_data_loss)
+        losses.tell(fail=self._options.selection.fail_on_data_loss)
         return kept
 
     def _plan(self, start: Offset, end: Offset) -> list[InputPartition]:

@@ -22,7 +22,6 @@
     │   ├── MissingExtraError
     │   └── MissingJavaError
     ├── StoreLockedError               another writer holds the store
-    ├── DataLossError                  what a query asks for was in the store, and is not any more
     ├── ClockBehindError               the last record lies in the clock's future
     ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
     ├── CheckpointAheadError           spark/: a stream has come further than its store reaches
@@ -194,16 +193,6 @@ class ClockBehindError(FlightlogError):
             "store times then stand still until the clock catches up"
         )
         self.path, self.newest_store_timestamp_ms, self.now_ms = path, newest_store_timestamp_ms, now_ms
-
-
-class DataLossError(FlightlogError):
-    """A query asks for messages that the store does not hold, or not any more."""
-
-    def __init__(self, found: str) -> None:
-        super().__init__(
-            f"{found}. Retention has removed messages, their topic was deleted, or this is another store. Begin at "
-            "what there is (earliest), or set failOnDataLoss=false to pass over what is lost"
-        )
 
 
 class DamagedStoreError(FlightlogError):

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.spark.data_loss import Losses
 from flightlog.spark.locations import StoreLocation
 from flightlog.spark.planning import plan
 from flightlog.spark.queue_planning import CarriedUnits, QueueRange, plan_queues
@@ -57,7 +58,9 @@ def planned(
 ) -> list[tuple[QueueRange, ...]]:
     given_options = {name.lower(): value for name, value in options.items()}
     with flightlog.open_read_only(path) as view:
-        spans = parse_selection(given_options, **{"include_internal": False, **choices}).resolve(view)
+        losses = Losses()
+        spans = parse_selection(given_options, **{"include_internal": False, **choices}).resolve(view, losses)
+        losses.tell(fail=True)
         assert isinstance(spans, dict)
         tasks = plan_queues(view, StoreLocation.local(path), spans, split_bytes, min_partitions)
     read_by = {key: [0, 0] for key in spans}
@@ -158,7 +161,7 @@ def test_planning_reads_no_record_and_a_few_entries(tmp_path: Path) -> None:
             opened.put_many([Message("orders", b"x" * 100, queue_id=i % 2) for i in range(2000)])
     disk = CountingDisk()
     with flightlog.open_read_only(tmp_path / "store", disk=disk) as view:
-        spans = parse_selection({"subscribe": "orders"}, include_internal=False).resolve(view)
+        spans = parse_selection({"subscribe": "orders"}, include_internal=False).resolve(view, Losses())
         assert isinstance(spans, dict)
         before = disk.read_size
         tasks = plan_queues(view, StoreLocation.local(tmp_path / "store"), spans, 1 << 20)

@@ -1,0 +1,57 @@
+"""What the tasks of a batch query read, of all its stores."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from ..engine.read_only import ReadOnlyStore
+from .bounds import NO_BOUNDS, Bounds
+from .data_loss import Losses
+from .locations import StoreLocation
+from .options import ReadOptions
+from .planning import LogRange, packed, plan_log
+from .queue_planning import QueueRange, plan_queues
+from .selection import QueueSpans, require_known
+
+Range = LogRange | QueueRange
+
+
+def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[Range, ...]]:
+    """The ranges of each task, in the order of the stores and their logs: of the log where everything is read, else of
+    queues; what surely lies outside of `bounds` may be left out.
+
+    Raises InvalidSettingsError for topics and queues that are not there, and as `Selection.resolve`; DataLossError for
+    offsets that are not, unless that is to be passed over.
+    """
+    selection, losses = options.selection, Losses()
+    with ExitStack() as opened:
+        views = [(location, opened.enter_context(location.open())) for location in options.stores]
+        require_known(selection, [view for _, view in views])
+        logs: list[tuple[StoreLocation, ReadOnlyStore]] = []
+        queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]] = []
+        for location, view in views:
+            found = selection.resolve(view, losses, bounds)
+            if found is None:
+                logs.append((location, view))
+            elif found:
+                queues.append((location, view, found))
+        losses.tell(fail=selection.fail_on_data_loss)
+        return [*_log_tasks(logs, options), *_queue_tasks(queues, options)]
+
+
+def _log_tasks(logs: list[tuple[StoreLocation, ReadOnlyStore]], options: ReadOptions) -> list[tuple[LogRange, ...]]:
+    total = sum(view.end_physical_offset - view.min_physical_offset for _, view in logs)
+    size = max(min(options.split_bytes, -(-total // options.min_partitions)), 1)
+    ranges = [piece for location, view in logs for piece in plan_log(view, location, size)]
+    return list(packed(ranges, size, options.min_partitions))
+
+
+def _queue_tasks(
+    queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]], options: ReadOptions
+) -> list[tuple[QueueRange, ...]]:
+    least = -(-options.min_partitions // max(len(queues), 1))
+    return [
+        task
+        for location, view, spans in queues
+        for task in plan_queues(view, location, spans, options.split_bytes, least)
+    ]
