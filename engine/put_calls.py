@@ -112,6 +112,7 @@ class PutCalls(ABC):
         A part is taken when those before it are written, so `parts` may be a generator of more than memory holds; rows
         are checked as by `append_columns`, those with properties that have a meaning to a put (delays, light queues)
         are refused. `before_commit` is called when all rows are written and none can be seen yet.
+        Neither may put to this store: they would wait for themselves.
 
         Whatever is raised, also by `parts` and by `before_commit`: close the store then, for puts raise
         StorePoisonedError if any row was written. The next open removes what was written, or finds all of it where the
