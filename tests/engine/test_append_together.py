@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
-import threading
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -209,73 +208,6 @@ def test_a_torn_tail_is_still_kept_after_such_an_append(tmp_path: Path, assert_c
     assert last.physical_offset == appended.end
     with flightlog.open(path, SETTINGS) as store:
         assert "are kept in" in store.recovery_report.cut[0]
-    assert_clean(path)
-
-
-# ---- beside others ----
-
-
-def test_puts_and_a_deletion_of_other_threads_wait_and_readers_see_all_rows_or_none(
-    tmp_path: Path, scale: Scale, assert_clean: AssertClean
-) -> None:
-    """The services of the store run beside it, as often as they can."""
-    path, rounds = tmp_path / "store", scale.pick(ci=20, full=400)
-    settings = replace(SETTINGS, segment_size=64 << 10, flush_interval_ms=1, queue_flush_interval_ms=1)
-    seen: set[int] = set()
-    stop = threading.Event()
-    errors: list[BaseException] = []
-
-    def guarded(do: Callable[[], None]) -> threading.Thread:
-        def run() -> None:
-            try:
-                do()
-            except BaseException as e:
-                errors.append(e)
-
-        thread = threading.Thread(target=run)
-        thread.start()
-        return thread
-
-    with begun(path, settings) as store:
-
-        def look() -> None:
-            with flightlog.open_read_only(path) as view:
-                while True:
-                    is_last = stop.is_set()
-                    view.refresh()
-                    seen.add(sum(end for (topic, _), (_, end) in view.queues().items() if topic in TOPICS))
-                    if is_last:
-                        return
-
-        def put_ten() -> None:
-            for _ in range(10):
-                store.put(Message("t", b"y"))
-
-        reader = guarded(look)
-        others: list[threading.Thread] = []
-        put = 0
-        for number in range(rounds):
-            store.put(Message(f"old{number}", b"x"))
-
-            def rows(number: int = number) -> Iterator[ColumnPart]:
-                for at, part in enumerate(parts()):
-                    if at == 1:
-                        others.append(guarded(lambda: store.delete_topic(f"old{number}")))
-                        others.append(guarded(put_ten))
-                    yield part
-                yield ColumnPart(f"new{number}", {"value": [b"z"]})
-
-            assert store.append_together(rows()).count == 81
-            for thread in others:
-                thread.join(60)
-                assert not thread.is_alive(), "two threads wait for each other"
-            put += 10
-        stop.set()
-        reader.join(60)
-        assert not errors
-        assert max(seen) == 80 * rounds
-        assert {count % 80 for count in seen} == {0}
-        assert sum(1 for _ in store.read("t")) == len(BEFORE) + put
     assert_clean(path)
 
 
