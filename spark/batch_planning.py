@@ -36,13 +36,15 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
             elif found:
                 queues.append((location, view, found))
         losses.tell(fail=selection.fail_on_data_loss)
-        return [*_log_tasks(logs, options), *_queue_tasks(queues, options)]
+        return [*_log_tasks(logs, options, bounds), *_queue_tasks(queues, options)]
 
 
-def _log_tasks(logs: list[tuple[StoreLocation, ReadOnlyStore]], options: ReadOptions) -> list[tuple[LogRange, ...]]:
+def _log_tasks(
+    logs: list[tuple[StoreLocation, ReadOnlyStore]], options: ReadOptions, bounds: Bounds
+) -> list[tuple[LogRange, ...]]:
     total = sum(view.end_physical_offset - view.min_physical_offset for _, view in logs)
     size = max(min(options.split_bytes, -(-total // options.min_partitions)), 1)
-    ranges = [piece for location, view in logs for piece in plan_log(view, location, size)]
+    ranges = [piece for location, view in logs for piece in plan_log(view, location, size, bounds=bounds)]
     return list(packed(ranges, size, options.min_partitions))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,9 @@ from ..store.log_reader import LogReader
 from ..store.record import FIXED_V1_V4_SIZE
 from ..store.seal import BLOCK_SIZE, read_seal
 from ..store.segment import Segment
+from .bounds import NO_BOUNDS, Bounds
 from .locations import StoreLocation
+from .log_pruning import stretches
 
 LEAST_SIZE = FIXED_V1_V4_SIZE
 
@@ -74,10 +76,14 @@ def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[L
 
 
 def plan_log(
-    view: ReadOnlyStore, location: StoreLocation, split_bytes: int, span: tuple[int, int] | None = None
+    view: ReadOnlyStore,
+    location: StoreLocation,
+    split_bytes: int,
+    span: tuple[int, int] | None = None,
+    bounds: Bounds = NO_BOUNDS,
 ) -> list[LogRange]:
     """The log in ranges of about `split_bytes`, in its order: all of it, or physical [start, stop), which must be the
-    start or the end of records. Those that are lost are among them.
+    start or the end of records; without what surely lies outside of `bounds`. Places that are lost are among them.
 
     Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
     pieces. Of a remote store no segment is read: without a seal that is sure to be its own it stays in one range.
@@ -87,10 +93,14 @@ def plan_log(
     for segment, start, stop in reader.segments_between(*span or (view.min_physical_offset, view.end_physical_offset)):
         try:
             deleted = view.deleted_topics if segment.base + start < view.deleted_topics.highest else None
-            places = _cuts(reader, segment, start, stop, split_bytes, view.evidence.is_ours)
+            is_ours = view.evidence.is_ours
+            parts = stretches(view, segment, start, stop, bounds)
+            cuts = [pairwise(_cuts(reader, segment, first, last, split_bytes, is_ours)) for first, last in parts]
         except FileNotFoundError as e:
             raise gone(segment.path) from e
-        for first, last in pairwise(places):
+        for first, last in chain.from_iterable(cuts):
+            if not bounds.physical_offsets.meets(segment.base + first, segment.base + last):
+                continue
             ranges.append(
                 LogRange(
                     *(location, str(segment.path), segment.base, segment.size, first, last),

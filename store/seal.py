@@ -2,7 +2,7 @@
 
 `flightlog/seals/SEGMENT_NAME`, big-endian:
 
-    0    magic               8 bytes, FLSEAL01
+    0    magic               8 bytes, FLSEAL02
     8    segment base        i64
     16   segment size        i64
     24   end of the records  i64   position of the filler
@@ -15,8 +15,12 @@
     68   topic count         i32
     72   CRC32C of each block      u32 each, over every byte of the segment
     ...  record boundaries         i64 each: positions where a record starts, about one a block
+    ...  store times               i64 least, i64 greatest, of the records from each boundary to the next one, in ms
     ...  topics                    u16 length, UTF-8, i64 record count
     ...  CRC32C of all the above   u32
+
+A seal of FLSEAL01 is the same without the store times. (A clock can be set back under RocketMQ, so the times of the
+first and the last record do not bound the others.)
 
 RocketMQ's own CRC covers bodies only; a seal covers every byte, and gives readers places where a record surely starts.
 A missing or stale seal is only a missed shortcut.
@@ -24,6 +28,7 @@ A missing or stale seal is only a missed shortcut.
 
 from __future__ import annotations
 
+import bisect
 import struct
 from collections import Counter
 from dataclasses import dataclass
@@ -32,6 +37,7 @@ from pathlib import Path
 
 import numpy as np
 from crc32c import crc32c
+from numpy.typing import NDArray
 
 from .disk import Disk
 from .errors import DiskError
@@ -41,13 +47,16 @@ from .progress import FLIGHTLOG_FOLDER
 from .segment import Segment, segment_base, segment_name
 
 SEALS_FOLDER = "seals"
-MAGIC = b"FLSEAL01"
+MAGIC_WITHOUT_TIMES, MAGIC = b"FLSEAL01", b"FLSEAL02"
 HEADER = struct.Struct(">8s6q4i")
 assert HEADER.size == 72
 TOPIC_LENGTH = struct.Struct(">H")
 TOPIC_COUNT = struct.Struct(">q")
+TIMES = struct.Struct(">qq")
 CRC = struct.Struct(">I")
 BLOCK_SIZE = 1 << 20
+TAIL_SIZE = 5 << 20
+"""A filler is no longer than this where messages have 4 MiB at most, RocketMQ's default."""
 SMALL_SIZE = 4096
 """A seal is at most this much longer than what it speaks of: a topic is longer in its record than in the seal."""
 
@@ -67,11 +76,13 @@ class Seal:
     """Positions in the segment, ascending; the first is 0."""
     topics: dict[str, int]
     """Records a topic, prepared and rollback ones included."""
+    store_times_ms: tuple[tuple[int, int], ...] = ()
+    """For each boundary, the least and the greatest of the records from there to the next; empty in an old seal."""
 
     def encode(self) -> bytes:
         parts = [
             HEADER.pack(
-                MAGIC,
+                MAGIC if self.store_times_ms else MAGIC_WITHOUT_TIMES,
                 self.base,
                 self.segment_size,
                 self.records_end,
@@ -85,6 +96,7 @@ class Seal:
             ),
             struct.pack(f">{len(self.block_crcs)}I", *self.block_crcs),
             struct.pack(f">{len(self.boundaries)}q", *self.boundaries),
+            *(TIMES.pack(*times) for times in self.store_times_ms),
         ]
         for topic, count in self.topics.items():
             raw = topic.encode("utf-8", "surrogatepass")
@@ -98,7 +110,7 @@ def decode_seal(raw: bytes) -> Seal | None:
     if len(raw) < HEADER.size + CRC.size or crc32c(raw[: -CRC.size]) != CRC.unpack(raw[-CRC.size :])[0]:
         return None
     magic, base, size, end, records, first, last, block_size, blocks, boundaries, topics = HEADER.unpack_from(raw)
-    if magic != MAGIC or block_size != BLOCK_SIZE:
+    if magic not in (MAGIC, MAGIC_WITHOUT_TIMES) or block_size != BLOCK_SIZE:
         return None
     at = HEADER.size
     try:
@@ -106,6 +118,11 @@ def decode_seal(raw: bytes) -> Seal | None:
         at += 4 * blocks
         places = struct.unpack_from(f">{boundaries}q", raw, at)
         at += 8 * boundaries
+        times: list[tuple[int, int]] = []
+        for _ in range(boundaries if magic == MAGIC else 0):
+            least, greatest = TIMES.unpack_from(raw, at)
+            times.append((least, greatest))
+            at += TIMES.size
         counts: dict[str, int] = {}
         for _ in range(topics):
             (length,) = TOPIC_LENGTH.unpack_from(raw, at)
@@ -118,7 +135,7 @@ def decode_seal(raw: bytes) -> Seal | None:
         return None
     if at != len(raw) - CRC.size or any(after <= before for before, after in pairwise((-1, *places))):
         return None
-    return Seal(base, size, end, records, first, last, block_crcs, places, counts)
+    return Seal(base, size, end, records, first, last, block_crcs, places, counts, tuple(times))
 
 
 def seal_path(root: Path, base: int) -> Path:
@@ -145,6 +162,7 @@ def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
     crcs = [BlockCrcs().crc_of(segment, i) for i in range(-(-segment.size // BLOCK_SIZE))]
     topics: Counter[bytes] = Counter()
     boundaries: list[int] = []
+    store_times: list[tuple[int, int]] = []
     records = first = last = 0
     scan = reader.scan(segment, 0, segment.size, check_crc=False, mapped=False)
     for piece, rows in scan:
@@ -157,24 +175,42 @@ def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
             np.diff(positions // BLOCK_SIZE, prepend=boundaries[-1] // BLOCK_SIZE if boundaries else -1)
         )
         boundaries += positions[starts].tolist()
+        _add_times(store_times, rows["store_timestamp_ms"], starts)
         for at, size in zip(rows["topic_position"].tolist(), rows["topic_size"].tolist(), strict=True):
             topics[bytes(piece[at : at + size])] += 1
     if scan.end is not WalkEnd.BLANK:
         return None
     names = {topic.decode("utf-8", "replace"): count for topic, count in topics.items()}
-    return Seal(segment.base, segment.size, scan.position, records, first, last, tuple(crcs), tuple(boundaries), names)
+    return Seal(
+        *(segment.base, segment.size, scan.position, records, first, last),
+        *(tuple(crcs), tuple(boundaries), names, tuple(store_times)),
+    )
+
+
+def _add_times(found: list[tuple[int, int]], times_ms: NDArray[np.int64], starts: NDArray[np.int64]) -> None:
+    """Bring `found` up to these records, some of which are boundaries; those before the first one go to the last of
+    `found`."""
+    groups = starts if len(starts) and starts[0] == 0 else np.concatenate([np.zeros(1, np.int64), starts])
+    least, greatest = np.minimum.reduceat(times_ms, groups), np.maximum.reduceat(times_ms, groups)
+    pairs: list[tuple[int, int]] = list(zip(least.tolist(), greatest.tolist(), strict=True))
+    if len(pairs) > len(starts):
+        before, here = found.pop(), pairs.pop(0)
+        found.append((min(before[0], here[0]), max(before[1], here[1])))
+    found += pairs
 
 
 def seal_fits(reader: LogReader, segment: Segment, seal: Seal) -> bool:
-    """Whether a segment still ends as it did when it was sealed, seen from its last boundary on.
+    """Whether a segment still ends as it did when it was sealed, seen from its last boundary before `TAIL_SIZE` on.
 
-    To be asked where another program may have cut the segment and filled it again. It reads a block or so; whether
+    To be asked where another program may have cut the segment and filled it again. It reads a few blocks; whether
     every byte is as it was, `broken_blocks` tells.
     """
     if not seal.boundaries:
         return False
     last = -1
-    scan = reader.scan(segment, seal.boundaries[-1], segment.size, check_crc=False, mapped=False)
+    # Not from the last boundary of all: behind the new filler the old records may still lie.
+    place = bisect.bisect_right(seal.boundaries, max(segment.size - TAIL_SIZE, 0)) - 1
+    scan = reader.scan(segment, seal.boundaries[max(place, 0)], segment.size, check_crc=False, mapped=False)
     for _, rows in scan:
         last = int(rows["store_timestamp_ms"][-1])
     ends_alike = (scan.end, scan.position) == (WalkEnd.BLANK, seal.records_end)

@@ -11,16 +11,22 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flightlog
+from flightlog import Message, StoreSettings
+from flightlog.store import seal as seal_module
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import DiskError
 from flightlog.store.log_files import list_log_files
 from flightlog.store.log_reader import LogReader
+from flightlog.store.record import encode_blank
 from flightlog.store.seal import (
+    TAIL_SIZE,
     BlockCrcs,
     Seal,
     broken_blocks,
@@ -37,7 +43,7 @@ from flightlog.store.segment import Segment
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TOPIC = st.text(st.characters(codec="utf-8"), max_size=40)
-SEALS = st.builds(
+WITHOUT_TIMES = st.builds(
     Seal,
     *(INT64, INT64, INT64, INT64, INT64, INT64),
     block_crcs=st.lists(st.integers(0, (1 << 32) - 1), max_size=5).map(tuple),
@@ -46,9 +52,25 @@ SEALS = st.builds(
 )
 
 
+@st.composite
+def with_times(draw: st.DrawFn) -> Seal:
+    seal = draw(WITHOUT_TIMES)
+    return replace(seal, store_times_ms=tuple(draw(st.tuples(INT64, INT64)) for _ in seal.boundaries))
+
+
+SEALS = WITHOUT_TIMES | with_times()
+
+
 @given(SEALS)
 def test_round_trip(seal: Seal) -> None:
     assert decode_seal(seal.encode()) == seal
+
+
+def test_a_seal_of_before_is_read() -> None:
+    old, new = replace(A_SEAL, store_times_ms=()), replace(A_SEAL, store_times_ms=((1, 2), (-3, 4)))
+    assert (old.encode()[:8], new.encode()[:8]) == (b"FLSEAL01", b"FLSEAL02")
+    assert len(new.encode()) == len(old.encode()) + 32
+    assert decode_seal(old.encode()) == old
 
 
 @given(SEALS, st.data())
@@ -94,6 +116,7 @@ def test_a_full_segment_is_described(rollover: LogReader) -> None:
         assert segment.read(at + 4, 4).hex() == "cbd43194"
         assert (seal.record_count, seal.topics) == (len(times), topics)
         assert (seal.first_store_timestamp_ms, seal.last_store_timestamp_ms) == (times[0], times[-1])
+        assert seal.store_times_ms == ((min(times), max(times)),)
         assert len(seal.block_crcs) == 1 and seal.boundaries == (0,)
         assert broken_blocks(segment, seal) == []
 
@@ -120,6 +143,49 @@ def test_boundaries_are_where_records_start(golden: Callable[[str], Path], tmp_p
     assert blocks == sorted(set(blocks)) and 3 <= len(blocks) < 12
     for boundary in seal.boundaries:
         assert log.message_at(boundary).physical_offset == boundary
+    for piece_rows in (1, 7, 100_000):
+        assert times_of(log, seal, piece_rows) == list(seal.store_times_ms)
+
+
+def times_of(log: LogReader, seal: Seal, rows_a_piece: int) -> list[tuple[int, int]]:
+    """Least and greatest store time from each boundary on, asked record by record, and grouped as they come by."""
+    records = [
+        message
+        for _, rows in log.scan(log.segments[0], 0, seal.records_end, check_crc=False)
+        for message in rows.tolist()
+    ]
+    at, times = np.array([record[1] for record in records]), np.array([record[4] for record in records])
+    times[::3] -= 5000  # a clock that was set back
+    found: list[tuple[int, int]] = []
+    for first in range(0, len(at), rows_a_piece):
+        piece = slice(first, first + rows_a_piece)
+        seal_module._add_times(found, times[piece], np.flatnonzero(np.isin(at[piece], seal.boundaries)))
+    ends = [*seal.boundaries[1:], seal.records_end]
+    parts = [times[(at >= start) & (at < end)] for start, end in zip(seal.boundaries, ends, strict=True)]
+    assert found == [(part.min(), part.max()) for part in parts]
+    unchanged = times.copy()
+    unchanged[::3] += 5000
+    parts = [unchanged[(at >= start) & (at < end)] for start, end in zip(seal.boundaries, ends, strict=True)]
+    return [(int(part.min()), int(part.max())) for part in parts]
+
+
+@pytest.mark.usefixtures("kernel")
+def test_old_records_behind_a_new_filler_do_not_make_a_seal_fit(tmp_path: Path) -> None:
+    """RocketMQ has cut the segment back, and a large message did not fit: the filler is far from the end."""
+    size = 8 << 20
+    with flightlog.open(tmp_path, StoreSettings(segment_size=size, max_message_size=1 << 20)) as store:
+        store.put_many([Message("t", bytes([i % 251]) * 50_000) for i in range(200)])
+    disk = RealDisk()
+    log = LogReader(disk, list_log_files(disk, tmp_path / "commitlog"))
+    segment = log.segments[0]
+    seal = read_seal(disk, tmp_path, segment)
+    assert seal is not None and seal_fits(log, segment, seal)
+    filler_at = next(place for place in seal.boundaries if place > size - TAIL_SIZE)
+    assert filler_at < seal.boundaries[-2], "whole blocks of old records lie behind it"
+    with segment.path.open("r+b") as file:
+        file.seek(filler_at)
+        file.write(encode_blank(size - filler_at))
+    assert not seal_fits(log, segment, seal)
 
 
 @pytest.mark.parametrize("position", [0, 40_000, 65_535])
