@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
 from ..engine.read_only import ReadOnlyStore
@@ -11,6 +12,7 @@ from .data_loss import CheckpointAheadError, Losses
 from .locations import StoreLocation
 from .options import ReadOptions
 from .planning import LogRange
+from .queue_planning import QueueRange
 from .stream_log import is_whole
 from .stream_offsets import LogPlace, Place, QueuePlaces
 
@@ -25,6 +27,9 @@ class Steps(Protocol):
     """What a stream asks of one store, by the kind of places that it counts in. Nothing is held between two calls."""
 
     place_type: ClassVar[type[Place]]
+
+    def begin(self, view: ReadOnlyStore, losses: Losses) -> Place:
+        """Where a new stream begins, as the options have it."""
 
     def earliest(self, view: ReadOnlyStore) -> Place:
         """Before everything that the store holds."""
@@ -55,7 +60,7 @@ class Steps(Protocol):
 
     def plan(
         self, view: ReadOnlyStore, location: StoreLocation, start: Any, stop: Any, options: ReadOptions
-    ) -> list[tuple[LogRange, ...]]:
+    ) -> Sequence[tuple[LogRange | QueueRange, ...]]:
         """The ranges of each task of a batch. Raises FileNotFoundError as `advance`."""
 
 
@@ -108,7 +113,8 @@ class FollowedStore:
         view = self.view
         if not self.steps.is_ahead(view, place):
             return False
-        if is_whole(view, view.end_physical_offset, self.steps.log_end(place)):
+        end, wanted = view.end_physical_offset, self.steps.log_end(place)
+        if end < wanted and is_whole(view, end, wanted):
             return True
         raise CheckpointAheadError(self.location.uri, self.steps.ahead_text(view, place))
 

@@ -72,11 +72,6 @@ def require_stream(selection: Selection) -> None:
     """Raises InvalidSettingsError for what only a batch may ask for."""
     if selection.ending is not None:
         raise InvalidSettingsError("endingOffsets, endingTimestamp: a stream has no end; expected none of them")
-    if selection.subscription is not None or selection.starting not in (None, "earliest", "latest"):
-        raise InvalidSettingsError(
-            "a stream reads everything, from startingOffsets earliest or latest on; expected neither "
-            f"{', '.join(WAYS)}, nor an offset or time by queue"
-        )
 
 
 def _refuse_edge(position: Position | None, name: str, edge: str, number: int, why: str) -> None:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..engine.read_only import ReadOnlyStore
-from ..store.frame import WalkEnd
+from ..store.errors import InvalidSettingsError
+from ..store.frame import Rows, WalkEnd
+from ..store.record import INT64_MAX
 from ..store.salvage import next_intact
 from ..store.scan import SegmentScan
+from ..store.segment import Segment
 from .data_loss import Losses
 from .locations import StoreLocation
 from .options import ReadOptions
 from .planning import LogRange, packed, plan_log
+from .selection import Selection, Times
 from .stream_offsets import LogPlace, Place
 
 FRAME_START_SIZE = 8
@@ -27,7 +31,22 @@ FRAME_START_SIZE = 8
 class LogStream:
     """The steps of such a stream; `Steps` in followed_store.py says what each does."""
 
+    selection: Selection
     place_type: ClassVar[type[Place]] = LogPlace
+
+    def begin(self, view: ReadOnlyStore, losses: Losses) -> LogPlace:
+        starting = self.selection.starting
+        if starting == "earliest":
+            return self.earliest(view)
+        if not isinstance(starting, Times):
+            return self.latest(view)
+        found = first_at(view, starting.for_all_ms)
+        if found == view.end_physical_offset and self.selection.unmatched == "error":
+            raise InvalidSettingsError(
+                f"{starting.option}: {view.path}: no message is stored at or after that time; expected an earlier "
+                "time, or startingOffsetsByTimestampStrategy=latest, which begins behind the last one"
+            )
+        return LogPlace(found)
 
     def earliest(self, view: ReadOnlyStore) -> LogPlace:
         return LogPlace(view.min_physical_offset)
@@ -73,22 +92,40 @@ def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> in
 
     Damage counts as nothing: tasks deal with it. Raises FileNotFoundError where a segment is gone.
     """
-    for ends in _record_ends(view, start, stop):
-        if len(ends) >= count:
-            return int(ends[count - 1])
-        count -= len(ends)
+    for span in view.log_reader.segments_between(start, stop):
+        for rows in _walk(view, *span):
+            if len(rows) >= count:
+                return int(rows["physical_offset"][count - 1] + rows["size"][count - 1])
+            count -= len(rows)
     return stop
 
 
-def _record_ends(view: ReadOnlyStore, start: int, stop: int) -> Iterator[NDArray[np.int64]]:
-    reader = view.log_reader
-    for segment, first, last in reader.segments_between(start, stop):
-        position: int | None = first
-        while position is not None:
-            scan = reader.scan(segment, position, last, check_crc=False, mapped=False)
-            for _, rows in scan:
-                yield rows["physical_offset"] + rows["size"]
-            position = None if _came_to(scan, last) else next_intact(segment, scan.position, last)
+def _walk(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> Iterator[Rows]:
+    """The records of a part of a segment, piece by piece."""
+    position: int | None = first
+    while position is not None:
+        scan = view.log_reader.scan(segment, position, last, check_crc=False, mapped=False)
+        for _, rows in scan:
+            yield rows
+        position = None if _came_to(scan, last) else next_intact(segment, scan.position, last)
+
+
+def first_at(view: ReadOnlyStore, time_ms: int) -> int:
+    """The physical offset of a record with a store time of `time_ms` or later, the first one in the log as far as that
+    is ordered by store time; the log's end if there is none. Walks through one segment, and begins others."""
+    spans = list(view.log_reader.segments_between(view.min_physical_offset, view.end_physical_offset))
+    later = bisect.bisect_left(spans, time_ms, key=lambda span: _first_time_ms(view, *span))
+    for span in spans[max(later - 1, 0) :]:
+        for rows in _walk(view, *span):
+            found = np.flatnonzero(rows["store_timestamp_ms"] >= time_ms)
+            if len(found):
+                return int(rows["physical_offset"][found[0]])
+    return view.end_physical_offset
+
+
+def _first_time_ms(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> int:
+    rows = next(_walk(view, segment, first, last), None)
+    return INT64_MAX if rows is None else int(rows["store_timestamp_ms"][0])
 
 
 def is_whole(view: ReadOnlyStore, start: int, stop: int) -> bool:

@@ -26,6 +26,7 @@ from .selection_options import require_stream
 from .stream_limit import share_of
 from .stream_log import LogStream
 from .stream_offsets import BEGINNING, NO_NAME, Place, StreamOffset, parse_offset
+from .stream_queues import QueueStream
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -53,9 +54,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, tasks: DataSourceReader) -> None:
         require_stream(options.selection)
         self._options, self._tasks = options, tasks
+        steps = LogStream(options.selection) if options.selection.reads_the_log else QueueStream(options.selection)
         # A store that was named by itself may be moved, or renamed: its checkpoint is good for it all the same.
         self._stores = {
-            location.name if options.shows_store else NO_NAME: FollowedStore(location, LogStream())
+            location.name if options.shows_store else NO_NAME: FollowedStore(location, steps)
             for location in options.stores
         }
         self._target: Mapping[str, Place] | None = None
@@ -151,9 +153,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffset(found, began).to_json()
 
     def _beginning(self) -> dict[str, Place]:
-        if self._options.selection.starting != "earliest":
-            return self._latest_places()
-        return {name: store.steps.earliest(store.view) for name, store in self._stores.items()}
+        losses = Losses()
+        places = {name: store.steps.begin(store.view, losses) for name, store in self._stores.items()}
+        losses.tell(fail=self._options.selection.fail_on_data_loss)
+        return places
 
     def _kept(self, places: Mapping[str, Place]) -> dict[str, Place]:
         """Where to go on in each store: a new one is read from its beginning."""

@@ -113,3 +113,18 @@ def test_a_lost_beginning_ends_the_query_and_says_what_to_do(tmp_path: Path, que
         pytest.raises(Exception, match=r"gone before it was read: .*failOnDataLoss=false"),
     ):
         running.awaitTermination()
+
+
+def test_a_stream_over_topics_with_tags_and_other_columns(tmp_path: Path, spark: SparkSession) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, SETTINGS) as store:
+        store.put_many(
+            [Message("orders" if n % 2 else "other", b"%d" % n, "pay" if n % 3 else "create") for n in range(300)]
+        )
+    options = {"subscribe": "orders", "startingOffsets": "earliest", "tags": "pay", "maxOffsetsPerTrigger": "40"}
+    frame = spark.readStream.format("flightlog").options(**options).load(str(path)).select("value", "tags")
+    writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(tmp_path / "sink")).awaitTermination()
+    rows = spark.read.parquet(str(tmp_path / "sink")).collect()
+    assert sorted(int(row.value) for row in rows) == [n for n in range(300) if n % 2 and n % 3]
+    assert {row.tags for row in rows} == {"pay"}

@@ -1,0 +1,124 @@
+"""A stream over some topics: an offset for each of their queues says how far it has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ..engine.read_only import ReadOnlyStore
+from ..store.queue_offsets import QueueKey
+from .data_loss import Losses
+from .locations import StoreLocation
+from .options import ReadOptions
+from .queue_planning import QueueRange, plan_queues
+from .selection import Selection
+from .stream_limit import share_of
+from .stream_offsets import Place, QueuePlaces
+
+
+@dataclass(frozen=True, slots=True)
+class QueueStream:
+    """The steps of such a stream; `Steps` in followed_store.py says what each does."""
+
+    selection: Selection
+    place_type: ClassVar[type[Place]] = QueuePlaces
+
+    def begin(self, view: ReadOnlyStore, losses: Losses) -> QueuePlaces:
+        known, position = self.selection.queues(view), self.selection.starting or "latest"
+        offsets = self.selection.offsets(view, known, position, losses, is_start=True)
+        return QueuePlaces(offsets, view.end_physical_offset)
+
+    def earliest(self, view: ReadOnlyStore) -> QueuePlaces:
+        starts = {key: start for key, (start, _) in self.selection.queues(view).items()}
+        return QueuePlaces(starts, view.end_physical_offset)
+
+    def latest(self, view: ReadOnlyStore) -> QueuePlaces:
+        ends = {key: end for key, (_, end) in self.selection.queues(view).items()}
+        return QueuePlaces(ends, view.end_physical_offset)
+
+    def log_end(self, place: QueuePlaces) -> int:
+        return place.log_end
+
+    def is_ahead(self, view: ReadOnlyStore, place: QueuePlaces) -> bool:
+        return bool(self._ahead(view, place))
+
+    def ahead_text(self, view: ReadOnlyStore, place: QueuePlaces) -> str:
+        return "; ".join(self._ahead(view, place))
+
+    def _ahead(self, view: ReadOnlyStore, place: QueuePlaces) -> list[str]:
+        queues, found = self.selection.queues(view), list[str]()
+        for key, offset in place.offsets.items():
+            _, end = queues.get(key, (0, 0))
+            may_come = key in queues or _shows_less(view, place)
+            if offset > end and may_come and self.selection.takes(key) and not _was_deleted(view, key, place):
+                found.append(f"offset {offset} of topic {key[0]} queue {key[1]}, and it ends at {end}")
+        return found
+
+    def kept(self, view: ReadOnlyStore, place: QueuePlaces, losses: Losses) -> QueuePlaces:
+        """Queues that are not selected any more are forgotten, new ones begin with their first message."""
+        queues, offsets = self.selection.queues(view), dict[QueueKey, int]()
+        for key, offset in place.offsets.items():
+            told = f"{view.path}: topic {key[0]} queue {key[1]}"
+            if not self.selection.takes(key):
+                continue
+            if key not in queues and not _shows_less(view, place):
+                losses.add(f"{told}, which is not there any more")
+                continue
+            start, _ = queues.get(key, (0, 0))
+            if _was_deleted(view, key, place) and offset != start:
+                losses.add(f"{told} from offset {offset} on, which was deleted with its topic; there is a new one")
+                offset = start
+            elif offset < start:
+                losses.add(f"{told}, offsets {offset} to {start}")
+                offset = start
+            offsets[key] = offset
+        for key, (start, end) in queues.items():
+            if key not in offsets and start < end:
+                if start > 0:
+                    losses.add(f"{view.path}: topic {key[0]} queue {key[1]}, offsets 0 to {start} of a new queue")
+                offsets[key] = start
+        return place if offsets == place.offsets else QueuePlaces(offsets, place.log_end)
+
+    def backlog(self, place: QueuePlaces, last: QueuePlaces) -> int:
+        return sum(_waiting(place, last).values())
+
+    def advance(self, view: ReadOnlyStore, place: QueuePlaces, last: QueuePlaces, limit: int | None) -> QueuePlaces:
+        waiting = _waiting(place, last)
+        total = sum(waiting.values())
+        if not total:
+            return place
+        offsets = dict(place.offsets)
+        for key, count in waiting.items():
+            share = share_of(limit, count, total)
+            offsets[key] += count if share is None else min(count, share)
+        return QueuePlaces(offsets, view.end_physical_offset)
+
+    def plan(
+        self, view: ReadOnlyStore, location: StoreLocation, start: QueuePlaces, stop: QueuePlaces, options: ReadOptions
+    ) -> list[tuple[QueueRange, ...]]:
+        spans = {
+            key: (start.offsets[key], end)
+            for key, end in stop.offsets.items()
+            if start.offsets.get(key, end) < end and not _was_deleted(view, key, stop)
+        }
+        return plan_queues(view, location, spans, options.split_bytes, options.min_partitions)
+
+
+def _shows_less(view: ReadOnlyStore, place: QueuePlaces) -> bool:
+    """Whether the view does not come to where the log ended when the place was decided."""
+    return view.end_physical_offset < place.log_end
+
+
+def _was_deleted(view: ReadOnlyStore, key: QueueKey, place: QueuePlaces) -> bool:
+    """Whether the topic was deleted since the place was decided, or then: its messages are gone, whatever offsets there
+    are. (Of a place that was decided when the topic was gone, all offsets are 0.)"""
+    return view.deleted_topics.below(key[0]) >= max(place.log_end, 1)
+
+
+def _waiting(place: QueuePlaces, last: QueuePlaces) -> dict[QueueKey, int]:
+    """How many messages of each queue lie between two places."""
+    return {
+        key: last.offsets[key] - offset
+        for key, offset in place.offsets.items()
+        if last.offsets.get(key, offset) > offset
+    }
