@@ -332,7 +332,10 @@ def test_a_store_that_was_moved_is_the_same(path: Path, tmp_path: Path, stream: 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"startingOffsets": "first"}, "startingOffsets='first': expected earliest or latest"),
+        (
+            {"startingOffsets": "first"},
+            "startingOffsets='first': expected earliest, latest, or a number for each queue",
+        ),
         ({"maxOffsetsPerTrigger": "0"}, "maxOffsetsPerTrigger='0': expected a number of messages, 1 or more"),
         ({"maxOffsetsPerTrigger": "-5"}, "maxOffsetsPerTrigger='-5'"),
         ({"maxOffsetsPerTrigger": "many"}, "maxOffsetsPerTrigger='many'"),
