@@ -12,12 +12,13 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test check bench bars fuzz soak coverage clean
+.PHONY: help venv demo test test-lowest-spark check bench bars fuzz soak coverage clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    put, kill, recover, read, then scan with Spark (installs what it needs into $(VENV))'
 	@echo 'make test    the test suite in several processes; more with PYTEST_ARGS="-k name --full"'
+	@echo 'make test-lowest-spark  what the Spark source does at least, with the oldest Spark that is served'
 	@echo 'make coverage  how much of store, index and engine the suite runs'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
@@ -62,6 +63,20 @@ demo: $(VENV)/.core
 # As many processes as cores, four at most (tests/conftest.py); PYTEST_ARGS=-n0 for one. Benchmarks need one.
 test: $(VENV)/.all
 	$(VENV)/bin/pytest -n auto --dist loadgroup --benchmark-disable $(PYTEST_ARGS)
+
+# The oldest Spark that is served: its folder stands before the newest's on the path. No pushdown there (4.1), no
+# admission control (4.2); the tests that need a Spark of their own process, and those that need none, ran before.
+LOWEST_SPARK := 4.0
+LOWEST_SPARK_TESTS := $(addprefix tests/spark/test_,source.py source_columns.py source_golden.py source_options.py \
+    source_write.py tables.py recipes.py)
+$(VENV)/.lowest-spark: $(VENV)/.all
+	@echo 'Installing Spark $(LOWEST_SPARK) (about 430 MB to fetch, once) …'
+	@rm -rf $(VENV)/lowest-spark
+	@$(PIP) install -q --target $(VENV)/lowest-spark 'pyspark==$(LOWEST_SPARK).*'
+	@touch $@
+
+test-lowest-spark: $(VENV)/.lowest-spark
+	PYTHONPATH=$(CURDIR)/$(VENV)/lowest-spark $(VENV)/bin/pytest -n0 --benchmark-disable $(LOWEST_SPARK_TESTS) $(PYTEST_ARGS)
 
 # FLIGHTLOG_ROOT: where the rooms are, for children that run in other folders.
 coverage: $(VENV)/.all
