@@ -248,8 +248,8 @@ def show(lines: Sequence[ScanLine], output: Output) -> None:
     output.line()
     output.line(
         "s/GiB: from spark.read to the answer, of a GiB of log. ratio: to the rival's time, round by round; CPU ratio: "
-        "to the time that its processes computed. Parquet: Spark's own, of the same rows. not pushed: the same query "
-        "with a filter that Spark keeps to itself"
+        "to the time that its processes computed. Parquet: Spark's own, of the same rows. not pushed: the same answer "
+        "by a filter that Spark keeps to itself"
     )
     output.line(f"{sum(line.is_met for line in lines)} of {len(lines)} bars met")
 

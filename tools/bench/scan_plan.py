@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 BODY_SIZES = (100, 1024, 10_240)
 PARQUET, NOT_PUSHED = "Parquet", "not pushed"
-"""Against Spark's own reading of the same rows; against the same query whose filter Spark keeps to itself."""
+"""Against Spark's own reading of the same rows; against the same answer by a filter that Spark keeps to itself."""
+
+SUBSCRIBE, PUSHED = "subscribe", "pushed"
 
 SHARES = (1, 10, 30)
 """Percent of the messages that each of these topics has, one message here and one there."""
@@ -42,9 +44,13 @@ SCANS = (
 )
 SELECTIONS = (
     *(
-        ScanQuery(f"{share} %", f"a topic with {share} % of the messages", "topic,value", NOT_PUSHED, (bar,), 2.0)
+        ScanQuery(f"{way} {share} %", text.format(share), "topic,value", NOT_PUSHED, (bar,), 2.0)
+        for way, text in (
+            (SUBSCRIBE, "subscribe to a topic with {} % of the messages"),
+            (PUSHED, "filter by such a topic, {} %, pushed"),
+        )
         for share, bar in zip(SHARES, (0.2, 0.35, 0.5), strict=True)
     ),
-    ScanQuery("window", "a window of time in one of two segments", "timestamp,value", NOT_PUSHED, (0.5,), 2.0),
+    ScanQuery("window", "a window of time in one of two segments, pushed", "timestamp,value", NOT_PUSHED, (0.5,), 2.0),
 )
 NAMES = tuple(query.name for query in (*SCANS, *SELECTIONS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from ...store.errors import FlightlogError
 from .process_tree import Usage, usage_below
 from .saving import told
-from .scan_plan import PARQUET, SHARES, ScanQuery
+from .scan_plan import PARQUET, SHARES, SUBSCRIBE, ScanQuery
 from .scan_stores import ScanStore, share_topic
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 class DifferentAnswersError(FlightlogError):
@@ -61,8 +62,8 @@ class Scanner:
         if rival is not None and query.rival == PARQUET:
             frame = self._spark.read.parquet(str(rival))
         else:
-            frame = self._ours(store, query.columns)
-        answer = self._answer(query, store, frame, is_pushed=rival is None)
+            frame = self._ours(store, query.columns, {} if rival is not None else _narrowing(query))
+        answer = self._answer(query, store, frame)
         seconds = time.perf_counter() - started_s
         found = ScanRound(seconds, usage_below(os.getpid()) - before)
         if query.name == "write":
@@ -74,11 +75,11 @@ class Scanner:
     def _written(self) -> Path:
         return self._folder / "written"
 
-    def _ours(self, store: ScanStore, columns: str) -> DataFrame:
-        reader = self._spark.read.format("flightlog")
+    def _ours(self, store: ScanStore, columns: str, narrowing: Mapping[str, str] | None = None) -> DataFrame:
+        reader = self._spark.read.format("flightlog").options(**(narrowing or {}))
         return (reader.option("columns", columns) if columns else reader).load(str(store.path))
 
-    def _answer(self, query: ScanQuery, store: ScanStore, frame: DataFrame, *, is_pushed: bool) -> Any:
+    def _answer(self, query: ScanQuery, store: ScanStore, frame: DataFrame) -> Any:
         from pyspark.sql import functions as f
 
         lengths = f.sum(f.length("value"))
@@ -96,24 +97,19 @@ class Scanner:
                 frame.write.parquet(str(self._written))
                 return None
             case "window":
-                return frame.where(_in_window(store.window_ms, is_pushed=is_pushed)).agg(lengths).head()
-        share = next(share for share in SHARES if query.name == f"{share} %")
-        return frame.where(_is_topic(share_topic(share), is_pushed=is_pushed)).agg(lengths).head()
+                begin, end = (f.timestamp_millis(f.lit(ms)) for ms in store.window_ms)
+                return frame.where((f.col("timestamp") >= begin) & (f.col("timestamp") < end)).agg(lengths).head()
+        return frame.where(f.col("topic") == _topic(query)).agg(lengths).head()
 
 
-def _is_topic(topic: str, *, is_pushed: bool) -> Column:
-    """One that Spark hands to the source, or one that means the same and is beyond what it can hand over."""
-    from pyspark.sql import functions as f
-
-    return f.col("topic") == topic if is_pushed else f.reverse("topic") == topic[::-1]
+def _topic(query: ScanQuery) -> str:
+    return share_topic(next(share for share in SHARES if query.name.endswith(f" {share} %")))
 
 
-def _in_window(window_ms: tuple[int, int], *, is_pushed: bool) -> Column:
-    from pyspark.sql import functions as f
-
-    begin, end = window_ms
-    if is_pushed:
-        time = f.col("timestamp")
-        return (time >= f.timestamp_millis(f.lit(begin))) & (time < f.timestamp_millis(f.lit(end)))
-    ms = f.unix_millis("timestamp")
-    return (ms >= begin) & (ms < end)
+def _narrowing(query: ScanQuery) -> dict[str, str]:
+    """Options that let the source leave out what the query's filter leaves out."""
+    if query.rival == PARQUET:
+        return {}
+    if query.name.startswith(SUBSCRIBE):
+        return {"subscribe": _topic(query)}
+    return {"pushDownPredicate": "true"}
