@@ -47,5 +47,7 @@ def records_of(
     """Records that wait for their append, a part after the other. Raises InvalidMessageError."""
     for part in parts:
         for rows in checked_rows(part, settings, segment_size):
-            rows.choose_queues(partial(topics.queue_for, part.topic, is_internal=False))
+            rows.choose_queues(
+                partial(topics.queue_for, part.topic, is_internal=False), partial(topics.next_queues, part.topic)
+            )
             yield rows.records()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from ..store.batch_record import envelope
@@ -181,7 +182,9 @@ class Putter:
         if is_uncommon or any(rows.uncommon for rows in parts):
             return self._append_as_messages(topic, [message for rows in parts for message in rows.messages()])
         for rows in parts:
-            rows.choose_queues(lambda queue_id: self._topics.queue_for(topic, queue_id, is_internal=False))
+            rows.choose_queues(
+                partial(self._topics.queue_for, topic, is_internal=False), partial(self._topics.next_queues, topic)
+            )
         records = [rows.records() for rows in parts]
         try:
             for part in records:

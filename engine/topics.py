@@ -23,6 +23,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..store.clock import Clock
 from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile
 from ..store.disk import Disk
@@ -54,6 +57,9 @@ log = logging.getLogger("flightlog.store")
 
 TOPICS_FILE = "topics.json"
 DEAD_LETTER_PREFIX = "%DLQ%"
+
+
+Integers = NDArray[np.int64]
 
 
 class _Route:
@@ -134,6 +140,14 @@ class TopicTable:
             elif queue_id < route.queue_count:
                 return queue_id
         return self._make_queue(name, queue_id, is_internal, is_batch)
+
+    def next_queues(self, name: str, count: int) -> Integers:
+        """The queue ids of so many messages to this topic, one at least, that take turns. Raises as `queue_for`."""
+        with self.lock:  # nobody changes or deletes it in between
+            first = self.queue_for(name, None, is_internal=False)
+            route = self._routes[name]
+            turns = np.fromiter(itertools.islice(route.turn, count - 1), np.int64, count - 1)
+        return np.concatenate([np.array([first], np.int64), turns % route.write_queue_count])
 
     def open_lane(self, lane: LaneProtocol) -> None:
         """Have `teach` tell this lane of topics."""

@@ -143,9 +143,13 @@ class Rows:
                 f"(max_message_size + 64 KiB) and {segment_size - BLANK_SIZE} (segment_size less its filler)"
             )
 
-    def choose_queues(self, queue_for: Callable[[int | None], int]) -> None:
-        """Ask for every row's queue, as a put does: None where none is given."""
+    def choose_queues(self, queue_for: Callable[[int | None], int], next_queues: Callable[[int], Integers]) -> None:
+        """Ask for every row's queue, as a put does: None where none is given; where none of them has one, for all at
+        once."""
         if not self.count:
+            return
+        if not self.has_queue.any():
+            self.queue_ids = next_queues(self.count)
             return
         if self.has_queue.all():
             queue_for(int(self.queue_ids.max()))  # which has those below it made, too
