@@ -46,7 +46,7 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def planned(path: Path, min_partitions: int = 1, **options: str) -> Tasks:
+def planned(path: Path, min_partitions: int = 1, /, **options: str) -> Tasks:
     selection = parse_selection({name.lower(): text for name, text in options.items()}, include_internal=False)
     with flightlog.open_read_only(path) as view:
         spans = selection.resolve(view, Losses())
