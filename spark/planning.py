@@ -1,7 +1,4 @@
-"""Cutting a log into ranges for tasks, at places where a record surely starts.
-
-Such places are the start of a segment, the boundaries that its seal lists, and what a walk from the segment's start
-comes by. Looking for something that resembles a record would not do: a body may hold bytes that do.
+"""Cutting a log into ranges for tasks, at places where a record surely starts (cutting.py).
 
 The upper end is the read-only view's, so beside a live writer no task sees a record that is not complete.
 """
@@ -12,26 +9,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from ..engine.read_only import ReadOnlyStore, open_read_only
-from ..store import native
 from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk
 from ..store.errors import FileGoneError, StoreNotFoundError
-from ..store.frame import FRAME_DTYPE
 from ..store.log_files import COMMIT_LOG_FOLDER
-from ..store.log_reader import LogReader
-from ..store.record import FIXED_V1_V4_SIZE
-from ..store.seal import BLOCK_SIZE, read_seal
-from ..store.segment import Segment
 from .bounds import NO_BOUNDS, Bounds
+from .cutting import Cutter
 from .locations import StoreLocation
 from .log_pruning import stretches
-
-LEAST_SIZE = FIXED_V1_V4_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +72,17 @@ def plan_log(
     """The log in ranges of about `split_bytes`, in its order: all of it, or physical [start, stop), which must be the
     start or the end of records; without what surely lies outside of `bounds`. Places that are lost are among them.
 
-    Reads no segment that is not longer than `split_bytes` and none whose seal serves; others up to their last cut, in
-    pieces. Of a remote store no segment is read: without a seal that is sure to be its own it stays in one range.
+    Reads no segment that is not longer than `split_bytes`; of others a record at each cut, and where neither a seal nor
+    a queue knows one there, from the last that is known, in pieces.
+
     Raises DiskError where the disk does not give what was asked for.
     """
-    reader, ranges = view.log_reader, list[LogRange]()
+    reader, cutter, ranges = view.log_reader, Cutter(view), list[LogRange]()
     for segment, start, stop in reader.segments_between(*span or (view.min_physical_offset, view.end_physical_offset)):
         try:
             deleted = view.deleted_topics if segment.base + start < view.deleted_topics.highest else None
-            is_ours = view.evidence.is_ours
             parts = stretches(view, segment, start, stop, bounds)
-            cuts = [pairwise(_cuts(reader, segment, first, last, split_bytes, is_ours)) for first, last in parts]
+            cuts = [pairwise(cutter.cuts(segment, first, last, split_bytes)) for first, last in parts]
         except FileNotFoundError as e:
             raise gone(segment.path) from e
         for first, last in chain.from_iterable(cuts):
@@ -127,58 +114,6 @@ def gone(path: Path) -> FileGoneError:
         f"{path}: gone since the query began; expected a segment. Either retention removed it, and the query can be "
         "run again, or this machine does not see the folder that the driver sees"
     )
-
-
-def _cuts(
-    reader: LogReader, segment: Segment, start: int, stop: int, split_bytes: int, are_seals_ours: bool
-) -> list[int]:
-    """Where ranges of [start, stop) begin and end. Whoever has sealed segments drops stale seals when it opens a store;
-    another writer does not."""
-    count = -(-(stop - start) // split_bytes)
-    wanted = [start + (stop - start) * i // count for i in range(1, count)]
-    is_remote = not reader.disk.maps_files
-    if not wanted or (is_remote and not are_seals_ours):
-        return [start, stop]
-    places = _places_in_seal(reader, segment, start, stop, wanted)
-    if places is None or not (is_remote or all(_is_record(segment, place) for place in places)):
-        places = [] if is_remote else _walk_to(reader, segment, start, stop, wanted)
-    return [start, *sorted(set(places)), stop]
-
-
-def _places_in_seal(
-    reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]
-) -> list[int] | None:
-    """The first record that starts at or behind each wanted position, as far as a seal knows one before `stop`; None
-    where none serves."""
-    seal = read_seal(reader.disk, reader.folder.parent, segment)
-    if seal is not None and wanted[0] - start >= BLOCK_SIZE:
-        boundaries = np.array(seal.boundaries, np.int64)
-        boundaries = boundaries[(boundaries > start) & (boundaries < min(stop, seal.records_end))]
-        found = np.searchsorted(boundaries, wanted)
-        places: list[int] = boundaries[found[found < len(boundaries)]].tolist()
-        return places
-    return None
-
-
-def _is_record(segment: Segment, position: int) -> bool:
-    """Whether a record starts here: a seal may be older than its segment, whose end RocketMQ can have written anew."""
-    row: Any = np.empty(1, FRAME_DTYPE)
-    size = int.from_bytes(segment.read(position, 4), "big", signed=True)
-    if not LEAST_SIZE <= size <= segment.size - position:
-        return False
-    return bool(native.walk(segment.read(position, size), 0, size, segment.base + position, False, row)[0])
-
-
-def _walk_to(reader: LogReader, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
-    """As `_places_in_seal`, by a walk. It ends at damage: the rest then stays in one range; its task deals with it."""
-    places: list[int] = []
-    for _, rows in reader.scan(segment, start, stop, check_crc=False, mapped=False):
-        positions = rows["physical_offset"] - segment.base
-        while len(places) < len(wanted) and positions[-1] >= wanted[len(places)]:
-            places.append(int(positions[np.searchsorted(positions, wanted[len(places)])]))
-        if len(places) == len(wanted):
-            break
-    return places
 
 
 def packed(ranges: Sequence[LogRange], split_bytes: int, min_partitions: int = 1) -> Iterator[tuple[LogRange, ...]]:

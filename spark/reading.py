@@ -124,8 +124,9 @@ def _damage_at_end(segment: Segment, piece_range: LogRange, scan: SegmentScan) -
         if piece_range.is_cut:
             # What lies behind the filler may be intact records of an earlier life. No other task may show those.
             raise DamagedStoreError(
-                f"{segment.path}: records end at position {position}, but the segment's seal knows one at {stop}. "
-                f"The seal is stale: remove flightlog/seals/{segment.path.name} and run the query again"
+                f"{segment.path}: records end at position {position}, but a seal or a queue knows one at {stop}, which "
+                f"is stale: remove flightlog/seals/{segment.path.name} if it is there, else set splitBytes to "
+                f"{segment.size} or more, and run the query again"
             )
         return None
     if scan.end is WalkEnd.END and stop == segment.size and stop - position < FRAME_START_SIZE:

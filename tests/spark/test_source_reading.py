@@ -95,20 +95,32 @@ def test_ranges_cover_the_log_once_and_start_at_records(copy: Path, split_bytes:
     with flightlog.open_read_only(copy) as view:
         assert (ranges[0].base, ranges[0].start) == (0, 0)
         assert ranges[-1].base + ranges[-1].stop == view.end_physical_offset
-    block = BLOCK_SIZE if sealed and split_bytes >= BLOCK_SIZE else 0
+    block = BLOCK_SIZE if split_bytes >= BLOCK_SIZE else 0
     for pack in packs:
         assert sum(piece.size for piece in pack) <= split_bytes + 21_000 + block
     assert sorted(row["physicalOffset"] for row in read(ranges)) == sorted(starts)
 
 
-def test_a_sealed_segment_is_cut_without_reading_it(store: Path, copy: Path) -> None:
-    shutil.rmtree(copy / "flightlog" / "seals")
-    with_seals, without = CountingDisk(), CountingDisk()
-    assert len(plan(store, 2 << 20, with_seals)) == len(plan(copy, 2 << 20, without))
-    opening = CountingDisk()
-    flightlog.open_read_only(store, disk=opening).close()
-    assert with_seals.read_size - opening.read_size < 200_000, "a record at each cut, and the last segment's half"
-    assert without.read_size > 6 << 20
+@pytest.mark.parametrize("known_by", ["a seal", "queues"])
+def test_a_segment_is_cut_without_reading_it(known_by: str, copy: Path) -> None:
+    if known_by == "queues":
+        shutil.rmtree(copy / "flightlog" / "seals")
+    opening, planning = CountingDisk(), CountingDisk()
+    flightlog.open_read_only(copy, disk=opening).close()
+    packs = plan(copy, 2 << 20, planning)
+    assert len(packs) == 7 and {piece.is_cut for piece in flat(packs)} == {False, True}
+    assert planning.read_size - opening.read_size < 200_000, "a record at each cut, and the last segment's half"
+
+
+def test_what_no_seal_and_no_queue_knows_is_walked(tmp_path: Path) -> None:
+    """Half messages stand in no queue."""
+    with flightlog.open(tmp_path / "store", StoreSettings(segment_size=8 << 20)) as opened:
+        opened.put_many([Message("t", bytes(20_000), sys_flag=0x4 if 10 < i < 350 else 0) for i in range(400)])
+    disk = CountingDisk()
+    ranges = flat(plan(tmp_path / "store", 2 << 20, disk))
+    assert [piece.size // (1 << 20) for piece in ranges] == [1, 1, 1, 1]
+    assert disk.read_size < 8 << 20
+    assert len(read(ranges, include_internal=True)) == 400
 
 
 def test_small_segments_share_a_task(store: Path) -> None:
@@ -159,8 +171,12 @@ def test_a_stale_seal_never_brings_old_records_back(copy: Path) -> None:
         with pytest.raises(DamagedStoreError, match=rf"records end at position {new_end}.*remove flightlog/seals/0000"):
             read(ranges, on_corrupt=choice)
     (copy / "flightlog" / "seals" / path.name).unlink()
-    found = [row["physicalOffset"] for row in read(flat(plan(copy, SPLIT_BYTES)))]
-    assert found == [start for start in starts if not new_end <= start < SEGMENT_SIZE]
+    with pytest.raises(DamagedStoreError, match=rf"a queue knows one.*set splitBytes to {SEGMENT_SIZE} or more"):
+        read(flat(plan(copy, SPLIT_BYTES)))
+    expected = [start for start in starts if not new_end <= start < SEGMENT_SIZE]
+    assert [row["physicalOffset"] for row in read(flat(plan(copy, SEGMENT_SIZE)))] == expected
+    shutil.rmtree(copy / "consumequeue")  # RocketMQ would have cut the queues, too
+    assert [row["physicalOffset"] for row in read(flat(plan(copy, SPLIT_BYTES)))] == expected
 
 
 # -- damage
