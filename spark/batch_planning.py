@@ -12,6 +12,7 @@ from .options import ReadOptions
 from .planning import LogRange, packed, plan_log
 from .queue_planning import QueueRange, plan_queues
 from .selection import QueueSpans, require_known
+from .topic_planning import queues_instead
 
 Range = LogRange | QueueRange
 
@@ -31,6 +32,8 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
         queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]] = []
         for location, view in views:
             found = selection.resolve(view, losses, bounds)
+            if found is None:
+                found = queues_instead(view, options, bounds)
             if found is None:
                 logs.append((location, view))
             elif found:

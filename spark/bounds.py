@@ -27,6 +27,9 @@ from ..store.sys_flag import INNER_BATCH
 
 Mask = NDArray[np.bool_]
 
+REPLACEMENT = "\ufffd"
+"""Stands in a column for bytes that are no text: it does not tell which bytes lie in the log."""
+
 LEAST = -(1 << 63)
 GREATEST = (1 << 63) - 1
 """Of every column of whole numbers."""

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import datasource as spark
 
 from ..engine.columns.schema import BY_LOWER_NAME
-from .bounds import NO_BOUNDS, Bounds, Span
+from .bounds import NO_BOUNDS, REPLACEMENT, Bounds, Span
 
 TEXTS = {"topic": "topics", "tags": "tags", "key": "keys", "uniqKey": "uniq_keys"}
 NUMBERS = {
@@ -28,9 +28,6 @@ NUMBERS = {
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
-
-REPLACEMENT = "\ufffd"
-"""Stands in a column for bytes that are no text: it does not tell which bytes lie in the log."""
 
 
 def bounds_of(filters: Iterable[Any]) -> Bounds:

@@ -9,12 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..engine.tag_filter import TagFilter
 from ..index.batch_unit import BATCH_UNIT_DTYPE
 from ..index.queue_layout import QueueLayout
 from ..index.queue_unit import decode_units, filler_mask, valid_mask
 from ..store.disk import Disk
 from ..store.errors import CorruptQueueError, FileGoneError
+from ..store.light_queues import EXCLUDED_TOPIC
 from ..store.settings import MAX_RECORD_SIZE
+from .bounds import REPLACEMENT
 from .queue_planning import CarriedBatches, CarriedUnits, QueueRange
 
 PAGE_ENTRIES = 32768
@@ -46,10 +49,13 @@ class EntryReader:
         ranges: Sequence[QueueRange],
         on_damage: Callable[[CorruptQueueError], None],
         on_gone: Callable[[Path], None],
+        tags: frozenset[str] | None = None,
     ) -> None:
-        """What points at no record goes to `on_damage`, a queue file that is not there any more to `on_gone`. Both may
-        raise; else what it is about is passed over."""
+        """Of `tags`, if they are given, only entries whose hash is that of one of them, or is not known. What points at
+        no record goes to `on_damage`, a queue file that is not there any more to `on_gone`. Both may raise; else what
+        it is about is passed over."""
         self._disk, self._ranges, self._on_damage, self._on_gone = disk, ranges, on_damage, on_gone
+        self._tags = None if tags is None or any(REPLACEMENT in tag for tag in tags) else TagFilter(tags, by_code=True)
         self._page = max(PAGE_ENTRIES // max(len(ranges), 1), LEAST_PAGE_ENTRIES)
 
     def __iter__(self) -> Iterator[Entries]:
@@ -123,6 +129,9 @@ class EntryReader:
             self._on_damage(
                 CorruptQueueError(piece.queue_folder, int(queue_offsets[at]), found, "a record inside one segment")
             )
+        # Entries of batches have no hash, and those of delayed messages a time in its place.
+        if self._tags is not None and not isinstance(piece.entries, CarriedBatches) and piece.topic != EXCLUDED_TOPIC:
+            good &= self._tags.may_match(units)
         owners = np.full(len(units), number, np.int64)
         found_entries = Entries(physical_offsets, sizes, queue_offsets, owners)
         return found_entries if good.all() else found_entries.part(good)

@@ -131,7 +131,7 @@ class _Marks:
 
     @classmethod
     def of(cls, spans: list[tuple[Queue, int, int]], split_bytes: int, min_partitions: int) -> _Marks:
-        sizes = [_about_size(*span) for span in spans]
+        sizes = [about_size(*span) for span in spans]
         total, messages = sum(sizes), sum(stop - start for _, start, stop in spans)
         tasks = max(-(-total // split_bytes), min_partitions)
         places: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
@@ -161,7 +161,7 @@ class _Marks:
         return found
 
 
-def _about_size(queue: Queue, start: int, stop: int) -> int:
+def about_size(queue: Queue, start: int, stop: int) -> int:
     """Bytes of the records of [start, stop), from a sample of the entries where there are many."""
     if isinstance(queue, BatchQueue):
         return int(_batches(queue, start, stop)["size"].astype(np.int64).sum())

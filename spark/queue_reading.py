@@ -77,7 +77,7 @@ class QueueRangeReader:
         self._maker = BatchMaker(
             schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
         )
-        self._fail_on_data_loss, self._given_disk = fail_on_data_loss, disk
+        self._fail_on_data_loss, self._given_disk, self._tags = fail_on_data_loss, disk, bounds.tags
         self._file: tuple[int, DiskFile | None] | None = None
         """The segment that was read last, by its base."""
         self._damages: list[Damage] = []
@@ -102,7 +102,7 @@ class QueueRangeReader:
         self._queue_ids = np.array([each.queue_id for each in ranges], np.int64)
         self._of_batches = np.array([isinstance(each.entries, CarriedBatches) for each in ranges])
         try:
-            for entries in EntryReader(self._disk, ranges, self._damages.append, self._meet_loss):
+            for entries in EntryReader(self._disk, ranges, self._damages.append, self._meet_loss, self._tags):
                 for stretches in _reads(entries, ranges[0].log.segment_size):
                     yield from self._batches(entries, stretches)
                 yield from self._told_damages()
