@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,8 +38,8 @@ from .bounds import NO_BOUNDS, Bounds
 from .corruption import Damage
 from .options import OnCorrupt
 from .planning import gone
-from .queue_entries import Entries, EntryReader
-from .queue_planning import CarriedBatches, QueueRange
+from .queue_entries import Entries, EntryReader, Integers
+from .queue_planning import CarriedBatches, QueueRange, SegmentFiles
 
 log = logging.getLogger("flightlog.spark")
 
@@ -49,14 +48,18 @@ GAP_SIZE = 4096
 ROWS_A_BATCH = 32768
 
 
-class _Stretch(NamedTuple):
-    """Entries whose records come with one read: numbers [first, stop)."""
+class _Stretches(NamedTuple):
+    """Stretches of the log that are read at once, as columns; and which entries' records each of them holds."""
 
-    first: int
-    stop: int
-    start: int
-    """Physical offset."""
-    size: int
+    starts: Integers
+    """Physical offsets."""
+    sizes: Integers
+    firsts: Integers
+    """Numbers of the entries, [first, stop)."""
+    stops: Integers
+
+    def part(self, chosen: slice) -> _Stretches:
+        return _Stretches(*(column[chosen] for column in self))
 
 
 class QueueRangeReader:
@@ -103,7 +106,7 @@ class QueueRangeReader:
         self._of_batches = np.array([isinstance(each.entries, CarriedBatches) for each in ranges])
         try:
             for entries in EntryReader(self._disk, ranges, self._damages.append, self._meet_loss, self._tags):
-                for stretches in _reads(entries, ranges[0].log.segment_size):
+                for stretches in _batched(_stretches(entries, ranges[0].log), ranges[0].log):
                     yield from self._batches(entries, stretches)
                 yield from self._told_damages()
             yield from self._told_damages()
@@ -113,41 +116,44 @@ class QueueRangeReader:
 
     # -- from entries to records
 
-    def _batches(self, entries: Entries, stretches: list[_Stretch]) -> Iterator[Any]:
+    def _batches(self, entries: Entries, stretches: _Stretches) -> Iterator[Any]:
         """What these stretches hold, which lie in one segment."""
-        first = stretches[0].first
-        some = entries.part(slice(first, stretches[-1].stop))
-        base = stretches[0].start - stretches[0].start % self._ranges[0].log.segment_size
+        first = int(stretches.firsts[0])
+        some = entries.part(slice(first, int(stretches.stops[-1])))
+        base = int(stretches.starts[0]) // self._ranges[0].log.segment_size * self._ranges[0].log.segment_size
         file = self._open(base)
         if file is None:
             return
-        pieces: list[bytes] = []
-        rows: Rows = np.empty(len(some.owners), FRAME_DTYPE)
-        good = np.zeros(len(rows), np.bool_)
-        for stretch in stretches:
-            data = file.read(stretch.start - base, stretch.size)
-            pieces.append(data if len(data) == stretch.size else data.ljust(stretch.size, b"\0"))
-        piece, at = pieces[0] if len(pieces) == 1 else b"".join(pieces), 0
-        for stretch in stretches:
-            here = slice(stretch.first - first, stretch.stop - first)
-            self._walk(file.path, piece, some.part(here), stretch.start - at, rows[here], good[here])
-            at += stretch.size
+        places = list(zip((stretches.starts - base).tolist(), stretches.sizes.tolist(), strict=True))
+        pieces = [file.read(position, size) for position, size in places]
+        if sum(map(len, pieces)) < sum(size for _, size in places):  # a file that was cut short
+            pieces = [piece.ljust(size, b"\0") for piece, (_, size) in zip(pieces, places, strict=True)]
+        piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        rows, good = self._walked(file.path, piece, some, stretches)
         good &= self._are_listed(piece, rows, some, good)
         yield from self._told_damages()
         yield from self._handed_over(file.path, piece, only(rows, good), some.owners[good])
 
-    def _walk(self, path: Path, piece: bytes, some: Entries, base: int, rows: Rows, good: NDArray[np.bool_]) -> None:
-        """Fill the rows of the records that lie in the piece, whose first byte is that of physical offset `base`; and
-        say which of the rows are any."""
-        positions, at = some.physical_offsets - base, 0
-        while at < len(rows):
-            count, end = native.walk_places(piece, positions[at:], some.sizes[at:], base, True, rows[at:])
-            good[at : at + count] = True
-            at += count
-            if at < len(rows):
-                found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"
-                self._damages.append(CorruptRecordError(path, int(some.physical_offsets[at]), found, expected))
-                at += 1
+    def _walked(self, path: Path, piece: bytes, some: Entries, stretches: _Stretches) -> tuple[Rows, NDArray[np.bool_]]:
+        """A row for each entry, out of the stretches one behind the other; and which of the rows are any."""
+        rows: Rows = np.empty(len(some.owners), FRAME_DTYPE)
+        good = np.ones(len(rows), np.bool_)
+        # What a position in the piece is short of the physical offset.
+        bases = stretches.starts - (np.cumsum(stretches.sizes) - stretches.sizes)
+        positions = some.physical_offsets - np.repeat(bases, stretches.stops - stretches.firsts)
+        firsts, stops = (column - stretches.firsts[0] for column in (stretches.firsts, stretches.stops))
+        for at, stop, base in zip(firsts.tolist(), stops.tolist(), bases.tolist(), strict=True):
+            while at < stop:
+                count, end = native.walk_places(
+                    piece, positions[at:stop], some.sizes[at:stop], base, True, rows[at:stop]
+                )
+                at += count
+                if at < stop:
+                    found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"
+                    self._damages.append(CorruptRecordError(path, int(some.physical_offsets[at]), found, expected))
+                    good[at] = False
+                    at += 1
+        return rows, good
 
     def _are_listed(self, piece: bytes, rows: Rows, some: Entries, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Whether each record is the one that its entry stands for."""
@@ -219,41 +225,39 @@ class QueueRangeReader:
         log.warning("%s: gone since the query began; what it held is passed over", path, extra={"path": str(path)})
 
 
-def _reads(entries: Entries, segment_size: int) -> Iterator[list[_Stretch]]:
-    """Stretches that make a batch together: of one segment, 4 MiB at most, or one record that is larger."""
-    waiting: list[_Stretch] = []
-    size = base = 0
-    for stretch in _stretches(entries, segment_size):
-        rows = stretch.stop - waiting[0].first if waiting else 0
-        if waiting and (
-            size + stretch.size > PIECE_SIZE or rows > ROWS_A_BATCH or stretch.start // segment_size != base
-        ):
-            yield waiting
-            waiting, size = [], 0
-        waiting.append(stretch)
-        size, base = size + stretch.size, stretch.start // segment_size
-    if waiting:
-        yield waiting
-
-
-def _stretches(entries: Entries, segment_size: int) -> Iterator[_Stretch]:
+def _stretches(entries: Entries, log: SegmentFiles) -> _Stretches:
+    """The stretches that hold the entries' records: each in one segment, of 4 MiB or one record that is larger."""
     starts = entries.physical_offsets
     ends = starts + entries.sizes
     gaps = starts[1:] - ends[:-1]
-    breaks = (gaps < 0) | (gaps > GAP_SIZE) | (starts[1:] // segment_size != starts[:-1] // segment_size)
-    borders = [0, *(np.flatnonzero(breaks) + 1).tolist(), len(starts)]
-    sizes = (ends[np.array(borders[1:]) - 1] - starts[borders[:-1]]).tolist() if len(starts) else []
-    for (first, stop), size in zip(pairwise(borders), sizes, strict=False):
-        start = int(starts[first])
-        if size <= PIECE_SIZE:
-            yield _Stretch(first, stop, start, size)
-            continue
-        while first < stop:
-            start = int(starts[first])
-            fit = first + int(np.searchsorted(ends[first:stop], start + PIECE_SIZE, side="right"))
-            fit = max(fit, first + 1)
-            yield _Stretch(first, fit, start, int(ends[fit - 1]) - start)
-            first = fit
+    breaks = (gaps < 0) | (gaps > GAP_SIZE) | (starts[1:] // log.segment_size != starts[:-1] // log.segment_size)
+    firsts = np.flatnonzero(np.concatenate(([len(starts) > 0], breaks)))
+    stops = np.append(firsts[1:], len(starts))[: len(firsts)]
+    large = np.flatnonzero(ends[stops - 1] - starts[firsts] > PIECE_SIZE)
+    if len(large):
+        more: list[int] = []
+        for first, stop in zip(firsts[large].tolist(), stops[large].tolist(), strict=True):
+            while first < stop:
+                more.append(first)
+                fit = int(np.searchsorted(ends[first:stop], starts[first] + PIECE_SIZE, side="right"))
+                first += max(fit, 1)
+        firsts = np.union1d(firsts, np.array(more, np.int64))
+        stops = np.append(firsts[1:], len(starts))
+    return _Stretches(starts[firsts], ends[stops - 1] - starts[firsts], firsts, stops)
+
+
+def _batched(stretches: _Stretches, log: SegmentFiles) -> Iterator[_Stretches]:
+    """Those that make a batch together: of one segment, and 4 MiB in all or one stretch."""
+    ends, segments = np.cumsum(stretches.sizes), stretches.starts // log.segment_size
+    at = 0
+    while at < len(ends):
+        fit = int(np.searchsorted(ends, ends[at] - stretches.sizes[at] + PIECE_SIZE, side="right"))
+        few = int(np.searchsorted(stretches.stops, stretches.firsts[at] + ROWS_A_BATCH, side="right"))
+        stop = max(min(fit, few), at + 1)
+        elsewhere = np.flatnonzero(segments[at:stop] != segments[at])
+        stop = at + int(elsewhere[0]) if len(elsewhere) else stop
+        yield stretches.part(slice(at, stop))
+        at = stop
 
 
 def _text(piece: bytes, row: Any, field: str) -> bytes:
