@@ -113,8 +113,10 @@ class ReadOnlyStore(ReadableStore):
 
         self._queues = QueueReader(self._reader, self._table, limits, lambda: found.end, was_deleted)
         self._finder = Finder(self._reader, self._table, lambda: found.end, was_deleted)
-        keys = ViewKeys(disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end)
-        self._keys = KeyQuery(self._reader, keys, self._deleted)
+        self._view_keys = ViewKeys(
+            disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end
+        )
+        self._keys = KeyQuery(self._reader, self._view_keys, self._deleted)
 
     def _note_foreign_deletions(self) -> str | None:
         try:
@@ -195,6 +197,7 @@ class ReadOnlyStore(ReadableStore):
         self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
+        self._view_keys = reopened._view_keys
         self._queues_begin_at = reopened._queues_begin_at
         self._hold.move(self._reader.min_offset)
 
@@ -292,6 +295,11 @@ class ReadOnlyStore(ReadableStore):
     def queue_table(self) -> QueueTable:
         """The queues' entries, for readers of whole ranges."""
         return self._table
+
+    @property
+    def view_keys(self) -> ViewKeys:
+        """Where keys are found, for readers of whole ranges."""
+        return self._view_keys
 
     @property
     def deleted_topics(self) -> DeletedTopics:

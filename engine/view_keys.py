@@ -69,6 +69,22 @@ class ViewKeys:
                 if self._known is not None and self._known.folder is folder:
                     self._known = None
 
+    def unread_size(self) -> int:
+        """About how many bytes of the log the next question reads, because no index file knows their keys."""
+        end, known = self._readable_end(), self._known
+        if known is not None:
+            return end - known.position
+        folder, evidence = open_index_to_read(self._disk, self._root), self._evidence
+        if evidence.is_ours and evidence.progress is not None:
+            return end - plan_keys(self._reader, folder, evidence, end, self._first_missed, is_live=False).resume
+        at, size = self._reader.min_offset, 0
+        for file in folder.files:
+            header = folder.headers[file.number]
+            if header.has_entries:
+                size += max(header.begin_physical_offset - at, 0)
+                at = max(header.end_physical_offset, at)
+        return size + max(end - at, 0)
+
     def let_go(self) -> None:
         """Keep no file open."""
         known = self._known

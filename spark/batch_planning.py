@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from ..engine.read_only import ReadOnlyStore
 from .bounds import NO_BOUNDS, Bounds
 from .data_loss import Losses
+from .key_planning import records_with_keys
 from .locations import StoreLocation
 from .options import ReadOptions
 from .planning import LogRange, packed, plan_log
@@ -19,7 +20,7 @@ Range = LogRange | QueueRange
 
 def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[Range, ...]]:
     """The ranges of each task, in the order of the stores and their logs: of the log where everything is read, else of
-    queues; what surely lies outside of `bounds` may be left out.
+    queues, or of the records that the key index names; what surely lies outside of `bounds` may be left out.
 
     Raises InvalidSettingsError for topics and queues that are not there, and as `Selection.resolve`; DataLossError for
     offsets that are not, unless that is to be passed over.
@@ -30,8 +31,12 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
         require_known(selection, [view for _, view in views])
         logs: list[tuple[StoreLocation, ReadOnlyStore]] = []
         queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]] = []
+        records: list[LogRange] = []
         for location, view in views:
             found = selection.resolve(view, losses, bounds)
+            if found is None and (with_keys := records_with_keys(view, location, options, bounds)) is not None:
+                records += with_keys
+                continue
             if found is None:
                 found = queues_instead(view, options, bounds)
             if found is None:
@@ -39,7 +44,8 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
             elif found:
                 queues.append((location, view, found))
         losses.tell(fail=selection.fail_on_data_loss)
-        return [*_log_tasks(logs, options, bounds), *_queue_tasks(queues, options)]
+        by_key = packed(records, options.split_bytes, options.min_partitions)
+        return [*by_key, *_log_tasks(logs, options, bounds), *_queue_tasks(queues, options)]
 
 
 def _log_tasks(

@@ -17,7 +17,11 @@ from pyspark.sql import datasource as asked
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.spark import key_planning
+from flightlog.spark.batch_planning import plan_batch
+from flightlog.spark.filters import bounds_of
 from flightlog.spark.options import parse_options
+from flightlog.spark.planning import LogRange
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader, LogBatchReader
 from flightlog.store.errors import InvalidSettingsError
@@ -93,6 +97,13 @@ def everything(store: Path) -> list[Row]:
     return rows_of(reader_of(LogBatchReader, store))
 
 
+@pytest.fixture(scope="module")
+def with_internal(store: Path, everything: list[Row]) -> list[Row]:
+    rows = rows_of(reader_of(LogBatchReader, store, includeInternal=True))
+    assert len(rows) > len(everything)
+    return rows
+
+
 COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {
     asked.EqualTo: operator.eq,
     asked.GreaterThan: operator.gt,
@@ -140,10 +151,11 @@ def filters(draw: st.DrawFn) -> list[Any]:
 
 
 @given(filters(), st.sampled_from([4096, 1 << 20]), st.booleans())
-def test_pushed_or_not_the_rows_are_the_same(store: Path, pushed: list[Any], split: int, internal: bool) -> None:
-    options = {"splitBytes": split, "includeInternal": internal}
-    plain = rows_of(reader_of(LogBatchReader, store, **options))
-    reader = reader_of(FilteredReader, store, **options)
+def test_pushed_or_not_the_rows_are_the_same(
+    store: Path, everything: list[Row], with_internal: list[Row], pushed: list[Any], split: int, internal: bool
+) -> None:
+    plain = with_internal if internal else everything
+    reader = reader_of(FilteredReader, store, splitBytes=split, includeInternal=internal)
     assert isinstance(reader, FilteredReader)
     assert [id(each) for each in reader.pushFilters(pushed)] == [id(each) for each in pushed], "Spark evaluates them"
     found = rows_of(reader)
@@ -171,6 +183,41 @@ def test_wrong_options() -> None:
         parse_options({"path": "/s", "tags": "||"})
     with pytest.raises(InvalidSettingsError, match="pushDownPredicate='yes': expected true or false"):
         parse_options({"path": "/s", "pushDownPredicate": "yes"})
+
+
+# -- by key
+
+
+def bytes_planned(path: Path, *pushed: Any) -> int:
+    options = parse_options({"path": str(path)})
+    return sum(
+        each.size for task in plan_batch(options, bounds_of(pushed)) for each in task if isinstance(each, LogRange)
+    )
+
+
+def test_a_key_reads_its_records_alone(store: Path, everything: list[Row]) -> None:
+    for column, value in (("uniqKey", "u7"), ("key", b"k3")):
+        pushed = asked.EqualTo((column,), value)
+        reader = reader_of(FilteredReader, store)
+        assert isinstance(reader, FilteredReader)
+        reader.pushFilters([pushed])
+        wanted = [row for row in everything if row[column] == value]
+        assert wanted and rows_of(reader) == wanted
+        assert 0 < bytes_planned(store, pushed) < bytes_planned(store) // 5
+    assert bytes_planned(store, asked.EqualTo(("uniqKey",), "none")) == 0
+    in_topic = bytes_planned(store, asked.EqualTo(("key",), b"k3"), asked.EqualTo(("topic",), "aa"))
+    assert 0 < in_topic < bytes_planned(store, asked.EqualTo(("key",), b"k3"))
+
+
+def test_an_index_that_does_not_cover_the_log_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = StoreSettings(segment_size=SEGMENT_SIZE, key_index=False)
+    with flightlog.open(tmp_path / "store", settings) as opened:
+        opened.put_many([Message("a", b"x" * 100, keys=f"k{i}", uniq_key=f"u{i}") for i in range(400)])
+    pushed = asked.EqualTo(("uniqKey",), "u7")
+    whole = bytes_planned(tmp_path / "store")
+    assert 0 < bytes_planned(tmp_path / "store", pushed) < whole // 50, "so little is read by the driver"
+    monkeypatch.setattr(key_planning, "UNINDEXED_SIZE", 1000)
+    assert bytes_planned(tmp_path / "store", pushed) == whole
 
 
 # -- through Spark

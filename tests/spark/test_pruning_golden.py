@@ -75,6 +75,11 @@ def test_the_rows_of_a_query_do_not_depend_on_what_is_left_out(golden: Callable[
             if value is not None:
                 found, _ = query(path, asked.EqualTo(("topic",), topic), asked.EqualTo((column,), value))
                 assert found == [row for row in wanted if row[column] == value], column
+    for column in ("key", "uniqKey"):
+        values = sorted({row[column] for row in everything} - {None})
+        for value in values[:: max(len(values) // 3, 1)]:
+            found, _ = query(path, asked.EqualTo((column,), value))
+            assert found == [row for row in everything if row[column] == value], column
     for tags in {row["tags"] for row in everything} - {None, "A||B"}:  # which the option cannot name
         assert query(path, tags=tags)[0] == [row for row in everything if row["tags"] == tags]
 
