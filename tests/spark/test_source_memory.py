@@ -1,7 +1,8 @@
-"""What a scan of two gibibytes holds in memory."""
+"""What a worker holds of large bodies, and of a scan of two gibibytes."""
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import Message
+from flightlog import CompressionType, Message
 
 SCAN = """
 import sys, threading, time
@@ -36,6 +37,51 @@ start = me.memory_info().rss
 count, size = source.selectExpr("count(*)", "sum(length(value))").head()
 print(count, size, grown["driver"] - start, grown["jvm"], grown["worker"])
 """
+
+
+WORKER_LIMIT = 512 << 20
+READ = """
+import sys
+from pathlib import Path
+import psutil
+import flightlog.spark
+path = sys.argv[1]
+spark = flightlog.spark.session("memory", master="local[2]")
+def read(**options):
+    frame = spark.read.format("flightlog").options(splitBytes=64 << 20, **options).load(path)
+    print(*frame.selectExpr("count(*)", "sum(length(value))", "count(properties)").head())
+read()
+read(subscribe="large")
+read(decompress=True, includeHeaders=True, includeInternal=True, onCorrupt="rows")
+me = psutil.Process()
+sizes = []
+for process in me.children(recursive=True):
+    status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    if process.name() != "java" and "VmHWM" in status:  # a process that has ended has none
+        sizes.append(int(status["VmHWM"].split()[0]) << 10)
+print(len(sizes), max(sizes))
+"""
+
+
+@pytest.mark.ci
+def test_a_worker_with_bodies_of_4_mib_stays_below_512(tmp_path: Path) -> None:
+    """The most that a worker ever held, by the kernel's own count: all columns, by the log and by queues, and bodies of
+    4 MiB that come out of compressed ones."""
+    count, body = 24, random.Random(4).randbytes(4 << 20)
+    with flightlog.open(tmp_path / "store") as store:
+        for i in range(count):
+            packed = CompressionType.ZLIB if i % 2 else None
+            store.put(Message("large", bytes(4 << 20) if packed else body, keys=f"k{i}", compress=packed))
+        stored = sum(len(message.body) for message in store.read("large", 0))
+        assert store.verify().is_clean
+    command = [sys.executable, "-P", "-c", READ, str(tmp_path / "store")]
+    finished = subprocess.run(command, capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    *answers, (workers, most) = [tuple(map(int, line.split())) for line in finished.stdout.splitlines()]
+    assert answers == [(count, stored, count)] * 2 + [(count, count * (4 << 20), count)]
+    print(f"{workers} processes of Python, {most >> 20} MiB at most")
+    assert workers >= 2, "the daemon, and a worker"
+    assert most < WORKER_LIMIT
 
 
 @pytest.mark.full

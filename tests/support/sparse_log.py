@@ -12,6 +12,7 @@ import numpy as np
 
 from flightlog.index.queue_unit import UNIT_DTYPE
 from flightlog.store import native
+from flightlog.store.checkpoint import CHECKPOINT_FILE, Checkpoint
 from flightlog.store.frame import MAGIC_V1
 from flightlog.store.record import encode_blank
 from flightlog.store.segment import segment_name
@@ -28,6 +29,7 @@ def make(root: Path, segments: int, records: int, queues: int = 4, body_size: in
     before it."""
     (root / "commitlog").mkdir(parents=True)
     places: list[tuple[int, int]] = []
+    stored_ms = 0
     for number in range(segments):
         base, raw, at = number * SEGMENT_SIZE, bytearray(records * (body_size + 200)), 0
         for _ in range(records):
@@ -36,7 +38,7 @@ def make(root: Path, segments: int, records: int, queues: int = 4, body_size: in
             stored_ms = START_MS + 1000 * i
             size = native.encode_record(
                 *(raw, at, MAGIC_V1, i % queues, 0, i // queues, base + at, 0, stored_ms, HOST, stored_ms, HOST, 0, 0),
-                *(body, TOPIC, b"KEYS\1k%d\2" % i),
+                *(body, TOPIC, b""),
             )
             places.append((base + at, size))
             at += size
@@ -44,6 +46,7 @@ def make(root: Path, segments: int, records: int, queues: int = 4, body_size: in
         with (root / "commitlog" / segment_name(base)).open("wb") as file:
             file.write(raw)
             os.truncate(file.fileno(), SEGMENT_SIZE)
+    (root / CHECKPOINT_FILE).write_bytes(Checkpoint(stored_ms, stored_ms).encode())
     for queue_id in range(queues):
         _make_queue(root / "consumequeue" / TOPIC.decode() / str(queue_id), places[queue_id::queues])
 
