@@ -42,6 +42,7 @@ def store(tmp_path: Path) -> Path:
     """Four segments and more; the messages of two queues in turn. For one test alone."""
     with flightlog.open(tmp_path / "store", SETTINGS) as opened:
         opened.put_many([Message("orders", b"%04d" % i + b"x" * 500, queue_id=i % 2) for i in range(500)])
+        assert opened.verify().is_clean
     assert len(list((tmp_path / "store" / "commitlog").iterdir())) > 4
     return tmp_path / "store"
 

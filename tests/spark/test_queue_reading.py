@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import random
@@ -90,6 +91,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
             topic = "rare" if i % 100 == 50 else f"topic-{dice.randrange(6)}"
             body = dice.randbytes(1) * dice.randrange(2000)
             opened.put(Message(topic, body, queue_id=dice.randrange(4), keys=f"key-{i}", tags="ab"[i % 2]))
+        assert opened.verify().is_clean
     assert len(list((path / "commitlog").iterdir())) >= 4
     return path
 
@@ -134,6 +136,7 @@ def test_one_large_record_does_not_keep_the_others_from_their_tasks(tmp_path: Pa
     with flightlog.open(tmp_path / "store", StoreSettings(segment_size=8 << 20)) as opened:
         opened.put(Message("large", b"x" * (4 << 20)))
         opened.put_many([Message("small", b"%d" % i) for i in range(100)])
+        assert opened.verify().is_clean
     tasks = planned(tmp_path / "store", EVERYTHING, min_partitions=20)
     assert len(tasks) >= 20
     assert in_order(rows_of(tasks)) == scanned(tmp_path / "store")
@@ -159,6 +162,7 @@ def test_planning_reads_no_record_and_a_few_entries(tmp_path: Path) -> None:
     with flightlog.open(tmp_path / "store") as opened:
         for _ in range(20):
             opened.put_many([Message("orders", b"x" * 100, queue_id=i % 2) for i in range(2000)])
+        assert opened.verify().is_clean
     disk = CountingDisk()
     with flightlog.open_read_only(tmp_path / "store", disk=disk) as view:
         spans = parse_selection({"subscribe": "orders"}, include_internal=False).resolve(view, Losses())
@@ -244,8 +248,6 @@ def test_any_store_gives_the_rows_of_a_filtered_scan(
     assign = {topic: [queue_id for each, queue_id in chosen if each == topic] for topic, _ in chosen}
     ways = [(EVERYTHING, every)]
     if chosen:
-        import json
-
         ways.append(
             ({"assign": json.dumps(assign)}, [row for row in every if (row["topic"], row["partition"]) in chosen])
         )

@@ -74,6 +74,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("selection") / "store"
     with flightlog.open(path, StoreSettings.small(segment_size=64 << 10)) as opened:
         opened.put_many([Message("ab"[i // 2 % 2], b"%d" % i, queue_id=i % 2, tags="t") for i in range(2000)])
+        assert opened.verify().is_clean
     return path
 
 
