@@ -314,12 +314,12 @@ class CommitLog(HeldAppends):
         try:
             if active.base <= start:  # mostly; and `stop`, where the log ended a moment ago, is in there too
                 active.release_pages(start - active.base, stop - active.base)
-                active.sync()
+                active.sync(start - active.base, stop - active.base)
                 return
-            for segment, _, _ in self.reader.segments_between(start, stop):
+            for segment, first, last in self.reader.segments_between(start, stop):
                 assert isinstance(segment, AppendSegment)
-                segment.release_pages(start - segment.base, stop - segment.base)
-                segment.sync()
+                segment.release_pages(first, last)
+                segment.sync(first, last)
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()
         except BaseException as e:

@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from . import native
 from .allocate import allocate_blocks
 from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
 from .disk_hints import HintedFile
@@ -57,6 +58,14 @@ class DiskSpace(NamedTuple):
         return -(-self.used * 100 // entire) if entire else 0
 
 
+class MappedPart(NamedTuple):
+    """Bytes [start, stop) of a mapping of all of a file; a page begins at `start`."""
+
+    mapping: mmap.mmap
+    start: int
+    stop: int
+
+
 class DiskFile(Protocol):
     """An open file."""
 
@@ -95,8 +104,9 @@ class DiskFile(Protocol):
     def allocate(self, position: int, size: int) -> None:
         """Give [position, position + size) blocks of disk, so that a store into a mapping of it cannot fail."""
 
-    def sync(self) -> None:
-        """Return once everything written or stored through a mapping so far is on the disk."""
+    def sync(self, part: MappedPart | None = None) -> None:
+        """Return once everything written or stored through a mapping so far is on the disk; with a `part`, at least
+        what was stored into that. Raises SyncFailedError."""
 
     def map_for_append(self) -> mmap.mmap:
         """A writable mapping for small, scattered stores: advised random, see SPEED in docs."""
@@ -229,8 +239,10 @@ class RealFile(HintedFile):
         with disk_errors(self.path, f"allocating {size} bytes at {position}", size):
             allocate_blocks(self._descriptor, position, size)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         try:
+            if part is not None and native.sync_pages(part.mapping, part.start, part.stop - part.start):
+                return
             if sys.platform == "darwin":  # fsync alone leaves the data in the drive's cache there
                 import fcntl
 

@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 
 from . import native
-from .disk import Disk, DiskFile
+from .disk import Disk, DiskFile, MappedPart
 from .errors import (
     DiskError,
     DiskFullError,
@@ -38,6 +38,8 @@ disk."""
 
 RELEASE_SIZE = 1 << 20
 """Pages of less than that are left to the sync."""
+PART_SIZE = 48 << 10
+"""Of so many bytes a sync takes no more than them."""
 
 KEPT_FREE_SIZE = 1 << 20
 """Bytes of disk that the log leaves free for small files and their folders."""
@@ -274,13 +276,22 @@ class AppendSegment(Segment):
         mapping = self._append_mapping
         return self.mapping() if mapping is None else mapping
 
-    def sync(self) -> None:
-        """Return once all bytes of this segment, and its name, are on the disk. Raises SyncFailedError."""
+    def sync(self, start: int = 0, stop: int | None = None) -> None:
+        """Return once all bytes of this segment, and its name, are on the disk; with a `stop`, at least those of
+        positions [start, stop). Raises SyncFailedError.
+
+        A sync of all of it writes the pages that are prepared for appends, too, as they are. For a few bytes that is
+        right: it is spared the journal's work next time. Many bytes would be written twice.
+        """
         try:
             file = self.write_file
         except FileGoneError as e:
             raise SyncFailedError(self.path, "it is gone, or its disk is") from e
-        file.sync()
+        mapping, first = self._append_mapping, start // mmap.PAGESIZE * mmap.PAGESIZE
+        if mapping is None or stop is None or stop - first < PART_SIZE:
+            file.sync()
+        else:
+            file.sync(MappedPart(mapping, first, stop))
         self.sync_name()
 
     def release_pages(self, start: int, stop: int) -> None:

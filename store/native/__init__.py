@@ -87,6 +87,7 @@ __all__ = [
     "property_texts",
     "release_pages",
     "set_heads",
+    "sync_pages",
     "use",
     "walk",
     "walk_places",
@@ -262,6 +263,14 @@ that is there, a sync must tell every CPU on which the process runs. A private m
 it. ValueError as `populate`.
 """
 
+sync_pages: AdvisePages
+"""(buffer, position, size) -> whether it could
+
+Returns once the bytes [position, position + size) of a mapping that is shared with its file are on the disk, as
+`os.fdatasync` does for all of the file. False where the system has no such call: nothing was synced then. OSError if it
+failed, ValueError as `populate`.
+"""
+
 
 def available() -> tuple[str, ...]:
     """The names that `use` accepts here; the first is the faster."""
@@ -281,7 +290,7 @@ def use(name: str) -> None:
     global NAME, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global property_texts, number_rows
     global messages, entry_rows, decode_properties
-    global list_rows, link_keys, set_heads, populate, release_pages
+    global list_rows, link_keys, set_heads, populate, release_pages, sync_pages
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
     try:
@@ -296,7 +305,7 @@ def use(name: str) -> None:
     messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
     Lane = module.Lane
-    populate, release_pages = module.populate, module.release_pages
+    populate, release_pages, sync_pages = module.populate, module.release_pages, module.sync_pages
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
 

@@ -216,6 +216,8 @@ static PyMethodDef methods[] = {
      "populate(buffer, position, size, /)\n--\n\nMakes pages of a mapping present; returns whether it could."},
     {"release_pages", (PyCFunction)(void (*)(void))py_release_pages, METH_FASTCALL,
      "release_pages(buffer, position, size, /)\n--\n\nLets go of pages of a mapping; returns whether it could."},
+    {"sync_pages", (PyCFunction)(void (*)(void))py_sync_pages, METH_FASTCALL,
+     "sync_pages(buffer, position, size, /)\n--\n\nSyncs pages of a mapping; returns whether it could."},
     {NULL, NULL, 0, NULL},
 };
 

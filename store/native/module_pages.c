@@ -1,5 +1,5 @@
-/* Pages of a mapping, made present or let go without the GIL: piece by piece, for while a piece is under way nobody can
- * map anything. */
+/* Pages of a mapping, made present, let go or synced without the GIL. The first two piece by piece, for while a piece is
+ * under way nobody can map anything. */
 #include "module_pages.h"
 
 #if defined(__linux__)
@@ -25,17 +25,30 @@ static int advise(uint8_t *at, size_t size, int advice) {
     return 1;
 }
 
+/* There it is an fdatasync of these bytes of the file alone. Other systems do not wait for the disk's cache. */
+static int sync_to_disk(uint8_t *at, size_t size, int flags) {
+    int result;
+    do result = msync(at, size, flags);
+    while (result != 0 && errno == EINTR);
+    return result == 0 ? 1 : -1;
+}
+
 static uintptr_t page_size(void) { return (uintptr_t)sysconf(_SC_PAGESIZE); }
 #else
 #define MADV_POPULATE_WRITE 0
 #define MADV_DONTNEED 0
+#define MS_SYNC 0
 
 static int advise(uint8_t *at, size_t size, int advice) { return (void)at, (void)size, (void)advice, 0; }
+
+static int sync_to_disk(uint8_t *at, size_t size, int flags) { return advise(at, size, flags); }
 
 static uintptr_t page_size(void) { return 4096; }
 #endif
 
-static PyObject *advise_pages(const char *function, PyObject *const *args, Py_ssize_t count, int advice) {
+/* `work` says whether it could; -1 for an error, which stands in errno. */
+static PyObject *work_on_pages(const char *function, PyObject *const *args, Py_ssize_t count,
+                               int (*work)(uint8_t *at, size_t size, int how), int how) {
     enum { BUFFER, POSITION, SIZE, ARGUMENTS };
     int64_t position, size;
     if (check_count(function, count, ARGUMENTS) < 0 || to_int64(args[POSITION], "position", &position) < 0 ||
@@ -54,18 +67,22 @@ static PyObject *advise_pages(const char *function, PyObject *const *args, Py_ss
         PyErr_Format(PyExc_ValueError, "no page begins at position %lld", (long long)position);
     } else {
         PyThreadState *const thread = let_others_run();
-        const int is_done = advise(buffer + position, (size_t)size, advice);
-        PyEval_RestoreThread(thread);
-        result = PyBool_FromLong(is_done);
+        const int is_done = work(buffer + position, (size_t)size, how);
+        PyEval_RestoreThread(thread); /* errno stays what it was */
+        result = is_done < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyBool_FromLong(is_done);
     }
     release(&input, 1);
     return result;
 }
 
 PyObject *py_populate(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
-    return advise_pages("populate", args, count, MADV_POPULATE_WRITE);
+    return work_on_pages("populate", args, count, advise, MADV_POPULATE_WRITE);
 }
 
 PyObject *py_release_pages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
-    return advise_pages("release_pages", args, count, MADV_DONTNEED);
+    return work_on_pages("release_pages", args, count, advise, MADV_DONTNEED);
+}
+
+PyObject *py_sync_pages(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    return work_on_pages("sync_pages", args, count, sync_to_disk, MS_SYNC);
 }

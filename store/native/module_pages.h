@@ -1,4 +1,4 @@
-/* Pages of a mapping that come before somebody stores into them, and go once nobody does any more. */
+/* Pages of a mapping that come before somebody stores into them, go once nobody does any more, and are synced. */
 #ifndef FLIGHTLOG_MODULE_PAGES_H
 #define FLIGHTLOG_MODULE_PAGES_H
 
@@ -6,5 +6,6 @@
 
 PyObject *py_populate(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_release_pages(PyObject *module, PyObject *const *args, Py_ssize_t count);
+PyObject *py_sync_pages(PyObject *module, PyObject *const *args, Py_ssize_t count);
 
 #endif

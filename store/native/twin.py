@@ -13,7 +13,7 @@ from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
 from .twin_messages import decode_properties, entry_rows, messages
-from .twin_pages import populate, release_pages
+from .twin_pages import populate, release_pages, sync_pages
 from .twin_texts import property_texts
 from .twin_walk import walk
 
@@ -37,6 +37,7 @@ __all__ = [
     "property_texts",
     "release_pages",
     "set_heads",
+    "sync_pages",
     "walk",
     "walk_places",
 ]

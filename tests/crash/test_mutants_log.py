@@ -43,7 +43,7 @@ class Lax:
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AppendSegment, "sync", lambda self: None)
+    patch.setattr(AppendSegment, "sync", lambda self, *part: None)
 
 
 def acknowledges_when_another_thread_syncs(patch: pytest.MonkeyPatch) -> None:
@@ -111,9 +111,9 @@ def does_not_sync_the_length_of_a_new_segment(patch: pytest.MonkeyPatch) -> None
 def does_not_sync_the_name_of_a_prepared_segment(patch: pytest.MonkeyPatch) -> None:
     real = AppendSegment.sync
 
-    def spoilt(self: AppendSegment) -> None:
+    def spoilt(self: AppendSegment, *part: int) -> None:
         self._has_unsynced_name = False
-        real(self)
+        real(self, *part)
 
     patch.setattr(AppendSegment, "sync", spoilt)
 
@@ -155,11 +155,11 @@ def ignores_the_poison(patch: pytest.MonkeyPatch) -> None:
 def tries_a_failed_sync_again(patch: pytest.MonkeyPatch) -> None:
     real = AppendSegment.sync
 
-    def spoilt(self: AppendSegment) -> None:
+    def spoilt(self: AppendSegment, *part: int) -> None:
         try:
-            real(self)
+            real(self, *part)
         except SyncFailedError:
-            real(self)
+            real(self, *part)
 
     patch.setattr(AppendSegment, "sync", spoilt)
 

@@ -59,7 +59,16 @@ def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(AppendSegment, "sync", lambda segment: None)
+    patch.setattr(AppendSegment, "sync", lambda segment, *part: None)
+
+
+def takes_physical_offsets_for_positions(patch: pytest.MonkeyPatch) -> None:
+    real = AppendSegment.sync
+
+    def spoilt(self: AppendSegment, start: int = 0, stop: int | None = None) -> None:
+        real(self, start + self.base, None if stop is None else stop + self.base)
+
+    patch.setattr(AppendSegment, "sync", spoilt)
 
 
 def notes_the_log_as_flushed_before_it_is(patch: pytest.MonkeyPatch) -> None:
@@ -71,7 +80,11 @@ def notes_the_log_as_flushed_before_it_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProgressPage, "publish", spoilt)
 
 
-MUTANTS = (acknowledges_before_the_sync, notes_the_log_as_flushed_before_it_is)
+MUTANTS = (
+    acknowledges_before_the_sync,
+    takes_physical_offsets_for_positions,
+    notes_the_log_as_flushed_before_it_is,
+)
 
 
 @pytest.mark.ci

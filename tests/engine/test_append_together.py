@@ -285,11 +285,11 @@ def test_a_sync_that_fails_ends_it_with_all_or_nothing(
     store.flush()
     real, left = AppendSegment.sync, [nth]
 
-    def sync(segment: Any) -> None:
+    def sync(segment: Any, *part: int) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise SyncFailedError(segment.path, "Input/output error")
-        real(segment)
+        real(segment, *part)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AppendSegment, "sync", sync)

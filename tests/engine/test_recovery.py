@@ -16,7 +16,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, StoreSettings
 from flightlog.engine.evidence import LastWriter
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.progress import read_progress
 
 if TYPE_CHECKING:
@@ -188,8 +188,8 @@ class HookedDisk(RealDisk):
 class HookedFile(RealFile):
     disk: HookedDisk
 
-    def sync(self) -> None:
-        super().sync()
+    def sync(self, part: MappedPart | None = None) -> None:
+        super().sync(part)
         hook, self.disk.hook = self.disk.hook, None
         if hook is not None:
             hook()

@@ -19,7 +19,7 @@ from flightlog.index.index_file import IndexGeometry, IndexState
 from flightlog.index.index_folder import IndexFolder
 from flightlog.index.index_geometry import find_index_geometry
 from flightlog.index.key_index import KeyIndex
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk import MappedPart, RealDisk, RealFile
 
 GEOMETRY = IndexGeometry(7, 28)
 HASHES = (0, 1, 2, 3, 7, 8, 2**31 - 1)
@@ -44,7 +44,7 @@ class WatchedFile(RealFile):
         assert position >= 0 and position + len(data) <= GEOMETRY.file_size
         super().write(position, data)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         """Not worth the time here."""
 
 

@@ -65,7 +65,7 @@ def settings_of(order: dict[str, Any]) -> flightlog.StoreSettings:
 
 def write(place: Path, order: dict[str, Any], fate: ToldFate) -> None:
     if order["lies"]:
-        setattr(AppendSegment, "sync", lambda segment: None)  # noqa: B010 - mypy refuses the plain assignment
+        setattr(AppendSegment, "sync", lambda segment, *part: None)  # noqa: B010 - mypy refuses the plain assignment
     try:
         store = flightlog.open(place / "store", settings_of(order), disk=FatedDisk(fate))
         if store.topic(BATCHES) is None:

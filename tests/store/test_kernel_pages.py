@@ -1,8 +1,9 @@
-"""Pages of a mapping are made present and let go, by both twins, and no byte changes."""
+"""Pages of a mapping are made present, let go and synced, by both twins, and no byte changes."""
 
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,11 +26,20 @@ def mapping(tmp_path: Path) -> Iterator[mmap.mmap]:
 
 def present_size() -> int:
     """Bytes of the mapping whose pages are there for this process."""
+    return size_of("Rss:")
+
+
+def dirty_size() -> int:
+    """Bytes of the mapping whose pages were stored into since they were last written."""
+    return size_of("Shared_Dirty:", "Private_Dirty:")
+
+
+def size_of(*names: str) -> int:
     found, is_ours = 0, False
     for line in Path("/proc/self/smaps").read_text().splitlines():
         if "-" in line.split()[0]:
             is_ours = line.endswith("/pages")
-        elif is_ours and line.startswith("Rss:"):
+        elif is_ours and line.startswith(names):
             found += int(line.split()[1]) << 10
     return found
 
@@ -57,6 +67,23 @@ def test_more_than_a_piece(kernel: str) -> None:
         assert mapping[3 << 20] == 7 and mapping.find(b"\7") == 3 << 20
 
 
+def test_they_are_synced_and_no_others(kernel: str, tmp_path: Path) -> None:
+    """What is still to be written is told by the mapping itself: its pages are dirty. They lie far apart: the kernel
+    may hold neighbours together."""
+    places, size = (0, 8 << 20, 16 << 20), 24 << 20
+    path = tmp_path / "pages"
+    path.touch()
+    os.truncate(path, size)
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
+        for position in places:
+            mapping[position] = 7
+        assert native.sync_pages(mapping, 8 << 20, PAGE_SIZE + 1)
+        assert dirty_size() == 2 * PAGE_SIZE
+        assert native.sync_pages(mapping, 0, size)
+        assert dirty_size() == 0
+        assert [position for position in range(0, size, PAGE_SIZE) if mapping[position]] == list(places)
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
@@ -75,14 +102,14 @@ def test_more_than_a_piece(kernel: str) -> None:
 def test_what_is_no_part_of_it_is_refused(
     kernel: str, mapping: mmap.mmap, arguments: tuple[Any, Any], error: type[Exception]
 ) -> None:
-    for function in (native.populate, native.release_pages):
+    for function in (native.populate, native.release_pages, native.sync_pages):
         with pytest.raises(error):
             function(mapping, *arguments)
 
 
 @pytest.mark.parametrize(("buffer", "error"), [(bytes(PAGE_SIZE), BufferError), (None, TypeError)])
 def test_what_cannot_be_stored_into_is_refused(kernel: str, buffer: Any, error: type[Exception]) -> None:
-    for function in (native.populate, native.release_pages):
+    for function in (native.populate, native.release_pages, native.sync_pages):
         with pytest.raises(error):
             function(buffer, 0, 1)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flightlog.store.disk import DiskFile, RealDisk, RealFile
+from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
 from flightlog.store.file_system import FileSystem
 
 SHUT_DOWN = 0x8004587D
@@ -121,9 +121,9 @@ class FatedFile(RealFile):
         with self._fate.visit("allocate"):
             super().allocate(position, size)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         with self._fate.visit("sync" if self._site == "log" else self._site):
-            super().sync()
+            super().sync(part)
 
 
 class FatedFileSystem(FileSystem):

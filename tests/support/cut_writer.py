@@ -30,6 +30,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
+from flightlog.store import segment
 from flightlog.store.errors import DiskError, StorePoisonedError
 from flightlog.store.segment import AppendSegment
 
@@ -57,7 +58,9 @@ fates, work = _load("cut_fate"), _load("cut_work")
 
 def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
     if order["lies"]:
-        setattr(AppendSegment, "sync", lambda segment: None)  # noqa: B010 - mypy refuses the plain assignment
+        setattr(AppendSegment, "sync", lambda segment, *part: None)  # noqa: B010 - mypy refuses the plain assignment
+    if order["prepare_ahead_size"]:
+        segment.PART_SIZE = 1  # else no sync here is of so much that what is prepared is left out
     settings = flightlog.StoreSettings(
         **order["geometry"],
         flush_mode=flightlog.FlushMode[order["mode"]],

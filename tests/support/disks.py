@@ -19,7 +19,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flightlog.store.disk import DiskFile, RealDisk, RealFile
+from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
 from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.file_system import FileSystem
@@ -76,9 +76,9 @@ class FaultyFile(RealFile):
             self._disk.meet("allocate", self.path)
         super().allocate(position, size)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         self._disk.meet_sync("sync", self.path)
-        super().sync()
+        super().sync(part)
 
 
 class FaultyFileSystem(FileSystem):

@@ -25,7 +25,7 @@ import flightlog
 from flightlog import FlushMode, StoreSettings
 from flightlog.engine import boot
 from flightlog.index import queue_table
-from flightlog.store import progress
+from flightlog.store import progress, segment
 from flightlog.store.errors import DiskError, FlightlogError
 
 if TYPE_CHECKING:
@@ -92,6 +92,7 @@ class History:
             "append_crc_property": self._has_crc,
             "check_crc_property": self._has_crc,
         }
+        self._syncs_parts = random.Random(f"syncs of {seed}").random() < 0.5
         self._maps_progress = dice.random() < 0.5
         """Else every word of the progress page is a write of its own, and so a moment of its own."""
         self._store: flightlog.MessageStore | None = None
@@ -132,8 +133,10 @@ class History:
     @contextmanager
     def small_files(self) -> Iterator[None]:
         """What no setting says: files of batch queues are small, the progress page is written in one way or the other,
-        and epochs are the same in every run, as long as each other."""
+        syncs of the log take all of a segment or only what is new, and epochs are the same in every run, as long as
+        each other."""
         with (
+            patch.object(segment, "PART_SIZE", 1 if self._syncs_parts else segment.PART_SIZE),
             patch.object(progress, "STORES_ARE_ORDERED", progress.STORES_ARE_ORDERED and self._maps_progress),
             patch.object(queue_table, "DEFAULT_BATCH_FILE_ENTRIES", BATCH_FILE_ENTRIES),
             patch.object(boot, "secrets", SimpleNamespace(randbits=self._next_epoch)),

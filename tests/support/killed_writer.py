@@ -34,7 +34,7 @@ from typing import Any
 
 import flightlog
 from flightlog.store.clock import SystemClock
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.store.disk import MappedPart, RealDisk, RealFile
 
 THREADS = 4
 SEGMENT_SIZE = 64 << 10
@@ -129,9 +129,9 @@ class DoomedFile(RealFile):
         with self._visit("allocate"):
             super().allocate(position, size)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         with self._visit("sync" if self._is_log else "derived"):
-            super().sync()
+            super().sync(part)
 
 
 class DoomedDisk(RealDisk):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flightlog.store.disk import FILE_MODE, RealDisk, RealFile
+from flightlog.store.disk import FILE_MODE, MappedPart, RealDisk, RealFile
 from flightlog.store.disk_errors import disk_errors
 from flightlog.store.file_system import FileSystem
 
@@ -32,7 +32,7 @@ class LimitedFile(RealFile):
         self._disk.count(self.path, 0)
         return super().next_data(position)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         """Not worth the time."""
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from flightlog.store.disk import DiskFile, DiskSpace, FolderEntry
+from flightlog.store.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
 from flightlog.store.errors import DiskFullError, FileGoneError
 from flightlog.store.file_system import FileSystem
 
@@ -94,7 +94,7 @@ class Watcher(Protocol):
     def changed(self, folder: str, names: Mapping[str, Inode | None], gone: str | None) -> None:
         """Names of one folder, at once; None: it is a folder."""
 
-    def synced(self, inode: Inode) -> None: ...
+    def synced(self, inode: Inode, part: MappedPart | None) -> None: ...
 
     def folder_synced(self, folder: str) -> None: ...
 
@@ -144,8 +144,8 @@ class MemoryFile:
         self._disk.meet("allocate", self.path, self._inode)
         self._inode.resize(max(len(self._inode), position + size))
 
-    def sync(self) -> None:
-        self._disk.sync(self.path, self._inode)
+    def sync(self, part: MappedPart | None = None) -> None:
+        self._disk.sync(self.path, self._inode, part)
 
     def map_for_append(self) -> mmap.mmap:
         return self._inode.map()
@@ -294,10 +294,10 @@ class MemoryDisk:
         if self.watcher is not None:
             self.watcher.wrote(inode, position, len(data))
 
-    def sync(self, path: Path, inode: Inode) -> None:
+    def sync(self, path: Path, inode: Inode, part: MappedPart | None) -> None:
         if self.watcher is not None:
             self.watcher.before("sync", path, inode)
-            self.watcher.synced(inode)
+            self.watcher.synced(inode, part)
 
     def sync_folder(self, path: Path) -> None:
         if self.watcher is not None and str(path) in self._folders:  # not above the root

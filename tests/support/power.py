@@ -18,7 +18,7 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from flightlog.store.disk import DiskFile, RealDisk, RealFile
+from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.file_system import FileSystem
 from flightlog.store.progress import BOOT, PAGE, progress_path
@@ -44,9 +44,12 @@ class Inode:
         self.lost: dict[int, bytes] = {}
         """Pages that a failed sync left clean in memory and not on the disk: no sync writes them as they were then."""
 
-    def sync(self, now: bytes) -> None:
-        """What an fdatasync makes durable."""
-        pages = {at: now[at : at + PAGE_SIZE] for at in range(0, len(now), PAGE_SIZE)}
+    def sync(self, now: bytes, start: int = 0, stop: int | None = None) -> None:
+        """What an fdatasync makes durable, or the sync of a part: of its pages, and no others."""
+        old = self.synced.ljust(len(now), b"\0")
+        pages = {at: old[at : at + PAGE_SIZE] for at in range(0, len(now), PAGE_SIZE)}
+        for at in range(start, len(now) if stop is None else min(stop, len(now)), PAGE_SIZE):
+            pages[at] = now[at : at + PAGE_SIZE]
         for at, page in self.lost.items():
             if pages.get(at) == page:
                 pages[at] = self.synced[at : at + PAGE_SIZE].ljust(len(page), b"\0")
@@ -94,14 +97,14 @@ class PowerFile(RealFile):
         self._disk.meet()
         super().allocate(position, size)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         self._disk.meet()
         if self._inode is not None:
             now = os.pread(self._descriptor, self.size(), 0)
             if self._disk.fails_syncs_of and self._disk.fails_syncs_of in str(self.path):
                 self._inode.lose(now)
                 raise SyncFailedError(self.path, os.strerror(errno.EIO))
-            self._inode.sync(now)
+            self._inode.sync(now, *((part.start, part.stop) if part is not None else ()))
 
 
 class PowerFileSystem(FileSystem):

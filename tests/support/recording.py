@@ -22,6 +22,7 @@ from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
 
 if TYPE_CHECKING:
+    from flightlog.store.disk import MappedPart
     from tests.support.disks import FaultyDisk
     from tests.support.memory_disk import Inode, MemoryDisk
     from tests.support.power import Inode as Platter
@@ -62,6 +63,14 @@ class FileState:
             return self
         since = self.contents[1:][-CONTENTS_MAX + 1 :]
         return FileState((self.contents[0], *since, content))
+
+    def with_part(self, pages: slice, synced: bytes) -> FileState:
+        """With these pages as they were synced, and the others as of any time."""
+        size = len(self.contents[-1])
+        known = [content.ljust(size, b"\0") for content in self.contents[:-1]]
+        return FileState(
+            (*(content[: pages.start] + synced + content[pages.stop :] for content in known), self.contents[-1])
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +172,16 @@ class Recorder(Generic[Mark]):
             self._folders.pop(f"{folder}/{gone}", None)
         self._pending[self._folders[folder]] += (change,)
 
-    def synced(self, inode: Inode) -> None:
-        platter = self._platters[inode]
-        platter.sync(inode.freeze())
-        self._files[inode] = FileState((platter.synced,)).then(inode.freeze())
+    def synced(self, inode: Inode, part: MappedPart | None) -> None:
+        platter, now = self._platters[inode], inode.freeze()
+        if part is None:
+            platter.sync(now)
+            self._files[inode] = FileState((platter.synced,)).then(now)
+            return
+        platter.sync(now, part.start, part.stop)
+        pages = slice(part.start, -(-part.stop // PAGE_SIZE) * PAGE_SIZE)
+        state = self._files[inode].then(now)
+        self._files[inode] = state.with_part(pages, platter.synced[pages])
 
     def folder_synced(self, folder: str) -> None:
         node = self._folders[folder]
@@ -178,7 +193,7 @@ class Recorder(Generic[Mark]):
             self.folder_synced(folder)
             for inode in names.values():
                 if inode is not None:
-                    self.synced(inode)
+                    self.synced(inode, None)
 
     def _node(self, path: str, inode: Inode | None) -> object:
         if inode is None:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoreSettings
-from flightlog.store.disk import RealFile
+from flightlog.store.disk import MappedPart, RealFile
 from flightlog.store.progress import progress_path
 from flightlog.store.segment import segment_name
 
@@ -83,9 +83,9 @@ class StageFile(PowerFile):
         self._stage_disk.on("allocate", self.path)
         super().allocate(position, size)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         self._stage_disk.on("sync", self.path)
-        super().sync()
+        super().sync(part)
         self._stage_disk.on("synced", self.path)
 
     def map_for_append(self) -> Any:
