@@ -21,7 +21,7 @@ from typing import NoReturn
 
 from ..index.index_file import INDEX_FOLDER
 from ..index.queue_table import CONSUME_QUEUE_FOLDER
-from ..store.disk import DiskFile, DiskSpace, FolderEntry
+from ..store.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
 from ..store.errors import DiskError, FileGoneError
 from ..store.file_system import FileSystem
 from ..store.log_files import COMMIT_LOG_FOLDER
@@ -269,7 +269,7 @@ class RemoteFile:
     def allocate(self, position: int, size: int) -> None:
         self._disk._refuse(self.path)
 
-    def sync(self) -> None:
+    def sync(self, part: MappedPart | None = None) -> None:
         self._disk._refuse(self.path)
 
     def map_for_append(self) -> mmap.mmap:
