@@ -55,7 +55,10 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
             if is_stream
             else 'df.write.format("flightlog").mode("append").save'
         )
-        raise InvalidSettingsError(f'no path: expected {way}("/folder/of/the/store")')
+        raise InvalidSettingsError(
+            f'no path: expected {way}("/folder/of/the/store"). Spark hands no path over where rows are inserted into a '
+            "table: in SQL expected INSERT INTO a temporary view"
+        )
     root = _folder("path", given["path"])
     staging = given.get("stagingpath")
     if given.get("topic") == "":

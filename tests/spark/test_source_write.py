@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import datasource
+from pyspark.sql.streaming.query import StreamingQuery
 
 import flightlog
 from flightlog import Message, StoreSettings
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     Load = Callable[..., DataFrame]
 
 pytestmark = pytest.mark.ci
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 NEVER_MS = 3_600_000
 SMALL = StoreSettings.small(flush_interval_ms=NEVER_MS)
 SAME = ("key", "value", "topic", "tags", "keys", "uniqKey", "bornTimestamp", "flag")
@@ -224,3 +228,34 @@ def test_times_are_those_of_the_row(spark: SparkSession, load: Load, tmp_path: P
     born = datetime.datetime.fromtimestamp(message.born_timestamp_ms / 1000, datetime.UTC)
     assert born.isoformat() == "2024-05-06T07:08:09.123000+00:00"
     assert_clean(tmp_path / "store")
+
+
+def test_the_document_writes_what_it_says(spark: SparkSession, tmp_path: Path, assert_clean: AssertClean) -> None:
+    [section] = re.findall(r"^## Writing\n(.*?)(?=^## )", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
+    batch, stream = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    [sql] = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    for name in ("orders-store", "lines-store", "written"):  # Spark has a folder of its own that names are relative to
+        batch, stream = (text.replace(f'("{name}")', f'("{tmp_path / name}")') for text in (batch, stream))
+    stream = stream.replace('"written"', f'"{tmp_path / "written"}"')
+    exec(batch, {"orders": spark.range(3).selectExpr("id", "id * 10 AS price")})
+    for statement in sql.replace("/data", str(tmp_path)).split(";\n")[:2]:
+        spark.sql(statement.rstrip(";\n"))
+    spark.catalog.dropTempView("written")
+    with flightlog.open_read_only(tmp_path / "orders-store") as view:
+        assert [message.body for message in view.query("orders", "2").messages] == [b'{"id":2,"price":20}']
+        assert sum(end for _, end in view.queues().values()) == 4
+    assert_clean(tmp_path / "orders-store")
+    if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # before Spark 4.1
+        return
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "lines.txt").write_text("one\ntwo\n")
+    lines = spark.readStream.schema("value string").text(str(tmp_path / "source"))
+    names: dict[str, object] = {"lines": lines}
+    exec(stream, names)
+    query = names["query"]
+    assert isinstance(query, StreamingQuery)
+    query.processAllAvailable()
+    query.stop()
+    with flightlog.open_read_only(tmp_path / "lines-store") as view:
+        assert {message.body for key in view.queues() for message in view.read(*key)} == {b"one", b"two"}
+    assert_clean(tmp_path / "lines-store")
