@@ -10,6 +10,7 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,12 +20,15 @@ from ..engine.read_only import ReadOnlyStore
 from ..index.batch_queue import BatchQueue
 from ..index.queue_table import Queue
 from ..index.queue_unit import search_offset
-from ..store.errors import InvalidSettingsError
+from ..store.errors import ConfigFileError, InvalidSettingsError
 from ..store.light_queues import LIGHT_PREFIX, is_light
 from ..store.queue_offsets import QueueKey
+from ..store.topic import Topic
 from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span
 from .data_loss import Losses
 from .visibility import is_internal
+
+log = logging.getLogger("flightlog.spark")
 
 EARLIEST, LATEST = -2, -1
 """In place of an offset: the first message, and behind the last one."""
@@ -105,7 +109,7 @@ class Selection:
         """The queues of this selection that the view has, each with what it holds; (0, 0) for those that the store's
         topics have and nothing was ever put to."""
         spans = view.queues()
-        for name, topic in view.topics(include_system=True).items():
+        for name, topic in _topics(view).items():
             for queue_id in range(topic.queue_count):
                 spans.setdefault((name, queue_id), (0, 0))
         return {key: span for key, span in sorted(spans.items()) if self.takes(key)}
@@ -129,7 +133,7 @@ class Selection:
         """The topics and queues that were asked for by name and are not in this store."""
         match self.subscription:
             case Topics(names):
-                return set(names) - {topic for topic, _ in self.queues(view)} - view.topics(include_system=True).keys()
+                return set(names) - {topic for topic, _ in self.queues(view)} - _topics(view).keys()
             case Assigned(keys):
                 return {f"{topic} queue {queue_id}" for topic, queue_id in keys - self.queues(view).keys()}
         return set()
@@ -230,6 +234,15 @@ def _check_names(position: Offsets | Times, known: QueueSpans) -> None:
             )
 
 
+def _topics(view: ReadOnlyStore) -> dict[str, Topic]:
+    """The store's topics; none where their file cannot be read: what holds messages is known without it."""
+    try:
+        return view.topics(include_system=True)
+    except ConfigFileError as e:
+        log.warning("%s; topics without messages are not known", e, extra={"path": str(e.path)})
+        return {}
+
+
 def tell_keys(keys: Iterable[QueueKey]) -> str:
     """A few queues in words."""
     told = [f"{topic} queue {queue_id}" for topic, queue_id in sorted(keys)]
@@ -267,7 +280,7 @@ def require_known(selection: Selection, views: Iterable[ReadOnlyStore]) -> None:
     looked_at = list(views)
     missing = set.intersection(*(selection.missing(view) for view in looked_at)) if looked_at else set()
     if missing:
-        topics = sorted({name for view in looked_at for name in view.topics()})
+        topics = sorted({name for view in looked_at for name, topic in _topics(view).items() if not topic.is_system})
         more = " ..." if len(topics) > NAMES_TOLD else ""
         raise InvalidSettingsError(
             f"{', '.join(sorted(missing))}: not in {', '.join(str(view.path) for view in looked_at)}; "

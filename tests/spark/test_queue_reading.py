@@ -214,6 +214,18 @@ def test_entries_that_no_file_holds_travel(copy: Path) -> None:
     assert in_order(rows_of(tasks)) == everything
 
 
+def test_beside_a_live_writer(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, StoreSettings.small(segment_size=32 << 10)) as opened:
+        for count in (100, 200, 300):
+            opened.put_many([Message("orders", bytes(200), queue_id=i % 2) for i in range(100)])
+            tasks = planned(path, {"subscribe": "orders"}, min_partitions=3)
+            opened.put_many([Message("later", bytes(200))] * 100)
+            assert len(rows_of(tasks)) == count
+            assert in_order(rows_of(tasks)) == [row for row in scanned(path) if row["topic"] == "orders"]
+        assert opened.verify().is_clean
+
+
 @pytest.mark.ci
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())

@@ -170,3 +170,18 @@ def test_bounds_narrow_it(view: ReadOnlyStore) -> None:
     places = {queue_id: [m.physical_offset for m in view.read("orders", queue_id)] for queue_id in (0, 1)}
     physical = Bounds(physical_offsets=Span(places[0][3], places[1][5] + 1))
     assert spans(view, physical, subscribe="orders") == {("orders", 0): (3, 6), ("orders", 1): (3, 6)}
+
+
+def test_a_topics_file_that_cannot_be_read_hides_no_messages(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, StoreSettings.small()) as store:
+        store.create_topic("empty", 1)
+        store.put(Message("orders", b"x", queue_id=0))
+        assert store.verify().is_clean
+    for file in (path / "config").glob("topics.json*"):
+        file.write_bytes(b"{")
+    with flightlog.open_read_only(path) as view:
+        assert spans(view, subscribe="orders") == {("orders", 0): (0, 1)}
+        assert "topics without messages are not known" in caplog.text
+        with pytest.raises(InvalidSettingsError, match="empty: not in"):
+            spans(view, subscribe="empty")
