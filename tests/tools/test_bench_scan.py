@@ -112,6 +112,7 @@ def test_a_daemon_that_has_gone_took_its_counts_along() -> None:
     before, after = Usage(1.0, 10, frozenset({7})), Usage(1.5, 4, frozenset({8}))
     assert math.isnan((after - before).read_size) and math.isnan((after - before).cpu_s)
     assert Usage(1.5, 14, frozenset({7, 8})) - before == Usage(0.5, 4)
+    assert math.isnan((Usage(1.5, 9, frozenset({7})) - before).read_size)
     found = line(0, [1.0, 3.0], [1.0, 1.0])
     found.ours[0] = ScanRound(1.0, after - before)
     assert (found.read_part, found.cpu_ratio) == (1.0, 6.0)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
-JAVA, ZOMBIE = "java", "Z"
+JAVA = "java"
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,11 @@ class Usage:
     """Children of a Java."""
 
     def __sub__(self, before: Usage) -> Usage:
-        if before.daemons - self.daemons:
+        cpu_s, read_size = self.cpu_s - before.cpu_s, self.read_size - before.read_size
+        # Less than before: somebody ended just between the looks at it and at its parent.
+        if before.daemons - self.daemons or cpu_s < 0 or read_size < 0:
             return Usage(math.nan, math.nan)
-        return Usage(self.cpu_s - before.cpu_s, self.read_size - before.read_size)
+        return Usage(cpu_s, read_size)
 
 
 def usage_below(pid: int) -> Usage:
@@ -47,7 +49,7 @@ def usage_below(pid: int) -> Usage:
             ticks += sum(map(int, fields[11:15]))
             if name == JAVA:
                 daemons |= set(_children(child))
-            elif fields[0] != ZOMBIE:
+            else:
                 read_size += int((PROC / str(child) / "io").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended: its parent counts it from now on
