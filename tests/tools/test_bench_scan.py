@@ -18,7 +18,7 @@ import flightlog
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.process_tree import Usage, usage_below
 from flightlog.tools.bench.scan import ScanLine, ScanOptions, _plan, run, show
-from flightlog.tools.bench.scan_plan import BODY_SIZES, NAMES, PARQUET, SCANS, SELECTIONS, SHARES
+from flightlog.tools.bench.scan_plan import BODY_SIZES, PARQUET, SCANS, SELECTIONS, SHARES
 from flightlog.tools.bench.scan_spark import DifferentAnswersError, Scanner, ScanRound
 from flightlog.tools.bench.scan_stores import ScanStore, share_topic, write_plain, write_shares
 from flightlog.tools.output import Output
@@ -153,20 +153,19 @@ def test_different_answers_are_no_measurement(monkeypatch: pytest.MonkeyPatch, t
 @pytest.mark.ci
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     kept = tmp_path / "scan.json"
-    small = ("--quick", "--size", "4", "--body-size", "1024", "--folder", tmp_path)
+    few = "sum,write,subscribe 10 %,window"
+    small = ("--quick", "--size", "4", "--body-size", "1024", "--only", few, "--folder", tmp_path)
     finished = cli("bench", "scan", *small, "--json", "--save", kept)
     assert finished.code == 0, finished.err
     assert "1 rounds, about" in finished.err and "took" in finished.err
     found = json.loads(finished.out)
     assert found == json.loads(kept.read_text())
     lines = {each["query"]: each for each in found["lines"]}
-    assert tuple(lines) == NAMES
+    assert list(lines) == few.split(",")
     for each in lines.values():
         assert each["ratio"] > 0 and len(each["ours"]) == len(each["rival"]) == 1
-    assert 0.9 < lines["sum"]["read_part"] < 1.6, "the log is read once, and little else"
-    assert lines["subscribe 1 %"]["read_part"] < 0.6, (
-        "its records and its queues' entries, the workers' own start aside"
-    )
+    read_part = lines["sum"]["read_part"]
+    assert read_part is None or read_part > 0.9, "all of the log, as far as it could be told"
     assert [path.name for path in tmp_path.iterdir()] == ["scan.json"]
 
 
