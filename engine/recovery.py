@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..index.dispatch_rules import DispatchCount, DispatchRules
-from ..index.queue_table import QueueTable, has_lost_unit, last_entry
+from ..index.queue_table import Queue, QueueTable, has_lost_unit, last_entry
 from ..index.queue_unit import QueueUnit
+from ..store.at_once import each
 from ..store.errors import CorruptRecordError
 from ..store.log_reader import LogReader
 from ..store.progress import Progress
@@ -206,16 +207,20 @@ def _disagreement(reader: LogReader, table: QueueTable) -> str | None:
     if table.unreadable:
         return table.unreadable[0]
     with _scattered_reads(reader) as expect:
-        for key, queue in table.items():
-            if queue.end > queue.min_index:
-                unit = last_entry(queue)
-                expect(unit)
-                wrong = _entry_disagreement(reader, key, queue.end - 1, unit)
-                if wrong is not None:
-                    return wrong
-                if queue.extension is not None and has_lost_unit(queue, queue.end - 1):
-                    return f"queue {key[0]} {key[1]}: its last entry {queue.end - 1} names no unit of its extension"
-    return None
+
+        def look(item: tuple[QueueKey, Queue]) -> str | None:
+            key, queue = item
+            if queue.end <= queue.min_index:
+                return None
+            unit = last_entry(queue)
+            expect(unit)
+            wrong = _entry_disagreement(reader, key, queue.end - 1, unit)
+            if wrong is None and queue.extension is not None and has_lost_unit(queue, queue.end - 1):
+                return f"queue {key[0]} {key[1]}: its last entry {queue.end - 1} names no unit of its extension"
+            return wrong
+
+        with closing(each(reader.disk, look, table.items())) as found:
+            return next((wrong for wrong in found if wrong is not None), None)
 
 
 @contextmanager

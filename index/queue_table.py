@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..store.at_once import each
 from ..store.deleted_topics import DeletedTopics
 from ..store.disk import MAX_FILE_SIZE, Disk
 from ..store.errors import SegmentLengthError
@@ -115,16 +116,22 @@ class QueueTable:
 
     def load(self, *, thorough: bool) -> None:
         """Find every queue. Raises SegmentLengthError for a file of the wrong length, unless in memory mode."""
-        for key, folder in list_queue_folders(self._disk, self._folder.parent):
-            queue = self._queue(key, folder)
+
+        def look(found: tuple[QueueKey, Path]) -> tuple[QueueKey, ConsumeQueue | SegmentLengthError]:
+            key, queue = found[0], self._queue(*found)
             try:
                 queue.load(thorough=thorough)
             except SegmentLengthError as e:
                 if not self._in_memory:
                     raise
-                self.unreadable.append(str(e))
-                continue
-            self._queues[key] = MemoryQueue(queue) if self._in_memory else queue
+                return key, e
+            return key, queue
+
+        for key, queue in each(self._disk, look, list_queue_folders(self._disk, self._folder.parent)):
+            if isinstance(queue, SegmentLengthError):
+                self.unreadable.append(str(queue))
+            else:
+                self._queues[key] = MemoryQueue(queue) if self._in_memory else queue
         for key, folder in list_queue_folders(self._disk, self._folder.parent, BATCH_QUEUE_FOLDER):
             self._load_batch_queue(key, folder)
 

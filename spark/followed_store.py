@@ -84,7 +84,8 @@ class FollowedStore:
         """See what has been written since."""
         if self._view is None:
             return
-        if self._view.report.records_scanned - self._records_before > RECORDS_FOLLOWED_MAX:
+        is_large = self._view.report.records_scanned - self._records_before > RECORDS_FOLLOWED_MAX
+        if is_large or self.location.address is not None:  # of a remote store a view knows what was there when it began
             self.close()
         else:
             self._view.refresh()

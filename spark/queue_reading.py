@@ -40,11 +40,14 @@ from .options import OnCorrupt
 from .planning import gone
 from .queue_entries import Entries, EntryReader, Integers
 from .queue_planning import CarriedBatches, QueueRange, SegmentFiles
+from .remote_disk import read_places
 
 log = logging.getLogger("flightlog.spark")
 
 GAP_SIZE = 4096
 """Bytes between two records that are read along with them."""
+REMOTE_GAP_SIZE = 64 << 10
+"""The same of a remote store, where a request takes as long as so many bytes, some requests being under way at once."""
 ROWS_A_BATCH = 32768
 
 
@@ -101,12 +104,13 @@ class QueueRangeReader:
             return
         self._ranges, location = ranges, ranges[0].location
         self._disk, self._maker.store = self._given_disk or location.disk(), location.name
+        gap_size = GAP_SIZE if self._disk.maps_files else REMOTE_GAP_SIZE
         self._topics = pa.array([each.topic.encode("utf-8", "surrogatepass") for each in ranges], pa.binary())
         self._queue_ids = np.array([each.queue_id for each in ranges], np.int64)
         self._of_batches = np.array([isinstance(each.entries, CarriedBatches) for each in ranges])
         try:
             for entries in EntryReader(self._disk, ranges, self._damages.append, self._meet_loss, self._tags):
-                for stretches in _batched(_stretches(entries, ranges[0].log), ranges[0].log):
+                for stretches in _batched(_stretches(entries, ranges[0].log, gap_size), ranges[0].log):
                     yield from self._batches(entries, stretches)
                 yield from self._told_damages()
             yield from self._told_damages()
@@ -125,7 +129,7 @@ class QueueRangeReader:
         if file is None:
             return
         places = list(zip((stretches.starts - base).tolist(), stretches.sizes.tolist(), strict=True))
-        pieces = [file.read(position, size) for position, size in places]
+        pieces = read_places(file, places)
         if sum(map(len, pieces)) < sum(size for _, size in places):  # a file that was cut short
             pieces = [piece.ljust(size, b"\0") for piece, (_, size) in zip(pieces, places, strict=True)]
         piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
@@ -225,12 +229,12 @@ class QueueRangeReader:
         log.warning("%s: gone since the query began; what it held is passed over", path, extra={"path": str(path)})
 
 
-def _stretches(entries: Entries, log: SegmentFiles) -> _Stretches:
+def _stretches(entries: Entries, log: SegmentFiles, gap_size: int) -> _Stretches:
     """The stretches that hold the entries' records: each in one segment, of 4 MiB or one record that is larger."""
     starts = entries.physical_offsets
     ends = starts + entries.sizes
     gaps = starts[1:] - ends[:-1]
-    breaks = (gaps < 0) | (gaps > GAP_SIZE) | (starts[1:] // log.segment_size != starts[:-1] // log.segment_size)
+    breaks = (gaps < 0) | (gaps > gap_size) | (starts[1:] // log.segment_size != starts[:-1] // log.segment_size)
     firsts = np.flatnonzero(np.concatenate(([len(starts) > 0], breaks)))
     stops = np.append(firsts[1:], len(starts))[: len(firsts)]
     large = np.flatnonzero(ends[stops - 1] - starts[firsts] > PIECE_SIZE)

@@ -14,18 +14,20 @@ copy at rest. Large reads fetch just what they ask for.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn
 
 from ..index.index_file import INDEX_FOLDER
 from ..index.queue_table import CONSUME_QUEUE_FOLDER
+from ..store.at_once import AT_ONCE
 from ..store.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
 from ..store.errors import DiskError, FileGoneError
 from ..store.file_system import FileSystem
 from ..store.log_files import COMMIT_LOG_FOLDER
-from .storages import AT_ONCE, Storage, StorageFile, storage_errors
+from .storages import Storage, StorageFile, storage_errors
 
 BLOCK_SIZE = 16 << 10
 BLOCKS_MAX = 4096
@@ -38,6 +40,7 @@ NEVER_WHOLE = (COMMIT_LOG_FOLDER, INDEX_FOLDER)
 
 Entries = list[FolderEntry]
 Names = list[str]
+Chunks = list[bytes]
 
 
 class RemoteDisk:
@@ -55,6 +58,9 @@ class RemoteDisk:
         """Of the files in them."""
         self._wholes: dict[Path, bytes] = {}
         self._blocks: dict[tuple[Path, int], bytes] = {}
+        self._lock = threading.RLock()
+        """Held by who changes one of these, and while folders are listed and small files fetched: who needs them too
+        would only ask once more."""
 
     def uri(self, path: Path) -> str:
         """How messages call what is at this path."""
@@ -67,8 +73,9 @@ class RemoteDisk:
 
     def list(self, folder: Path) -> Entries:
         top = self._top(folder)
-        if top not in self._folders:
-            self._look(top, deep=self._store is not None and self._store == top.parent)
+        with self._lock:
+            if top not in self._folders:
+                self._look(top, deep=self._store is not None and self._store == top.parent)
         return list(self._folders.get(folder, ()))
 
     def _top(self, path: Path) -> Path:
@@ -118,15 +125,16 @@ class RemoteDisk:
         return RemoteFile(self, path)
 
     def _whole(self, path: Path) -> bytes:
-        if path not in self._wholes:
-            wanted, total = [path], 0
-            for each in self._beside(path):
-                total += self._sizes[each]
-                if each not in self._wholes and each != path and total <= SMALL_TOTAL_MAX:
-                    wanted.append(each)
-            with ThreadPoolExecutor(min(AT_ONCE, len(wanted))) as pool:
-                self._wholes.update(zip(wanted, pool.map(self._fetch_whole, wanted), strict=True))
-        return self._wholes[path]
+        with self._lock:
+            if path not in self._wholes:
+                wanted, total = [path], 0
+                for each in self._beside(path):
+                    total += self._sizes[each]
+                    if each not in self._wholes and each != path and total <= SMALL_TOTAL_MAX:
+                        wanted.append(each)
+                with ThreadPoolExecutor(min(AT_ONCE, len(wanted))) as pool:
+                    self._wholes.update(zip(wanted, pool.map(self._fetch_whole, wanted), strict=True))
+            return self._wholes[path]
 
     def _beside(self, path: Path) -> Iterator[Path]:
         """Small files that are wanted soon where this one is: those of its folder, of a queue those of all queues."""
@@ -165,9 +173,10 @@ class RemoteDisk:
         if block is None:
             at = number * BLOCK_SIZE
             block = self.fetch(handle, path, at, min(BLOCK_SIZE, file_size - at))
-            while len(self._blocks) >= BLOCKS_MAX:
-                self._blocks.pop(next(iter(self._blocks)), None)
-            self._blocks[path, number] = block
+            with self._lock:
+                while len(self._blocks) >= BLOCKS_MAX:
+                    del self._blocks[next(iter(self._blocks))]
+                self._blocks[path, number] = block
         return block
 
     def modified_ms(self, path: Path) -> int:
@@ -248,6 +257,17 @@ class RemoteFile:
         at = position - first * BLOCK_SIZE
         return b"".join(blocks)[at : at + size]
 
+    def read_places(self, places: Sequence[tuple[int, int]]) -> Chunks:
+        """(position, size) each: just these bytes, several requests at a time."""
+        file_size, handle = self.size(), self._handle
+
+        def fetch(place: tuple[int, int]) -> bytes:
+            position, size = place
+            return self._disk.fetch(handle, self.path, position, max(min(size, file_size - position), 0))
+
+        with ThreadPoolExecutor(min(AT_ONCE, len(places))) as pool:
+            return list(pool.map(fetch, places))
+
     def next_data(self, position: int) -> int | None:
         return position if position < self.size() else None
 
@@ -280,3 +300,10 @@ class RemoteFile:
 
     def close(self) -> None:
         self._opened = None
+
+
+def read_places(file: DiskFile, places: Sequence[tuple[int, int]]) -> Chunks:
+    """The bytes at each (position, size) of a file, local or remote; fewer where it ends."""
+    if isinstance(file, RemoteFile) and places:
+        return file.read_places(places)
+    return [file.read(*place) for place in places]

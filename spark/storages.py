@@ -18,11 +18,10 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
+from ..store.at_once import AT_ONCE
 from ..store.errors import DiskError, FileGoneError, InvalidSettingsError, MissingExtraError
 from .addresses import Address
 
-AT_ONCE = 16
-"""Requests under way at a time, where many small ones are to be made."""
 ARROW_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
 REGION_SETTINGS = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 MESSAGE_SIZE_MAX = 400

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,15 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.spark.batch_planning import plan_batch
+from flightlog.spark.followed_store import FollowedStore
 from flightlog.spark.options import parse_options
 from flightlog.spark.planning import LogRange, plan_log, require_store
+from flightlog.spark.range_reading import read_ranges
 from flightlog.spark.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
+from flightlog.spark.selection import Selection
+from flightlog.spark.stream_log import LogStream
 from flightlog.store.errors import DiskError, FlightlogError, InvalidSettingsError, StoreNotFoundError
 
 if TYPE_CHECKING:
@@ -108,6 +114,46 @@ def test_a_segment_is_read_in_large_blocks_each_once(served: tuple[Any, dict[str
     assert len(rows) > 300 and all(len(set(row["value"])) <= 1 for row in rows)
     assert server.fetched() == first.size
     assert sum(request.size > 0 for request in server.requests) == 1
+
+
+def test_a_topic_fetches_its_records_and_entries(tmp_path: Path, support: Support) -> None:
+    with flightlog.open(tmp_path / "store", StoreSettings(segment_size=SEGMENT_SIZE)) as store:
+        topics = ["rare" if i % 100 == 7 else "often" for i in range(12_000)]
+        put = store.put_many(Message(topic, bytes(1000), tags=str(i)) for i, topic in enumerate(topics))
+    size = sum(result.size for result in put if result.topic == "rare")
+    with support("served_stores").http_folder(tmp_path) as server:
+        options = parse_options({"path": f"http://{server.address}/store", "subscribe": "rare", "columns": "tags"})
+        tasks = plan_batch(options)
+        assert server.fetched("/commitlog/") < LOOK_BYTES + (64 << 10)
+        server.requests.clear()
+        schema = arrow_schema(spark_schema(options.columns))
+        found = [
+            row
+            for task in tasks
+            for batch in read_ranges(task, schema, options, options.bounds)
+            for row in batch.to_pylist()
+        ]
+        assert [row["tags"] for row in found] == [str(i) for i, topic in enumerate(topics) if topic == "rare"]
+        assert server.fetched("/commitlog/") == size
+        assert server.fetched("/consumequeue/") < 64 << 10
+
+
+def test_a_stream_sees_what_was_copied_since(tmp_path: Path, support: Support) -> None:
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+        store.put(Message("orders", b"first"))
+    (tmp_path / "served").mkdir()
+    shutil.copytree(tmp_path / "store", tmp_path / "served" / "store")
+    with support("served_stores").http_folder(tmp_path / "served") as server:
+        [location] = parse_options({"path": f"http://{server.address}/store"}).stores
+        followed = FollowedStore(location, LogStream(Selection()))
+        before = followed.view.end_physical_offset
+        with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+            [result] = store.put_many([Message("orders", b"second")])
+        shutil.rmtree(tmp_path / "served" / "store")
+        shutil.copytree(tmp_path / "store", tmp_path / "served" / "store")
+        followed.look()
+        assert before < followed.view.end_physical_offset == result.physical_offset + result.size
+        followed.close()
 
 
 def test_planning_asks_no_more_for_more_segments(tmp_path: Path, support: Support) -> None:

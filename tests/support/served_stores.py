@@ -102,6 +102,7 @@ def http_folder(root: Path) -> Iterator[Server]:
 
     class Handler(SimpleHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else a body waits for the client to have acknowledged its headers
 
         def log_message(self, format: str, *args: Any) -> None: ...
 
