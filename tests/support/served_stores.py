@@ -62,11 +62,11 @@ class Server:
 
 @contextmanager
 def object_store() -> Iterator[Server]:
-    from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.moto_server.werkzeug_app import create_backend_app
     from werkzeug.serving import WSGIRequestHandler, make_server
 
     server = Server("")
-    application = DomainDispatcherApplication(create_backend_app)
+    application = create_backend_app("s3")  # to dispatch among all of Amazon's services would import them all
 
     def counted(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         request = Request(environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("QUERY_STRING", ""), 0)
