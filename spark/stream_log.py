@@ -84,7 +84,8 @@ class LogStream:
         self, view: ReadOnlyStore, location: StoreLocation, start: LogPlace, stop: LogPlace, options: ReadOptions
     ) -> list[tuple[LogRange, ...]]:
         span = start.physical_offset, stop.physical_offset
-        return list(packed(plan_log(view, location, options.split_bytes, span), options.split_bytes))
+        size = max(min(options.split_bytes, -(-(span[1] - span[0]) // options.min_partitions)), 1)
+        return list(packed(plan_log(view, location, size, span), size, options.min_partitions))
 
 
 def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> int:

@@ -150,6 +150,14 @@ def test_a_limit_holds_across_segments_and_filler(path: Path, stream: Stream, di
     assert offsets(itertools.chain(*batches)) == places(path)
 
 
+def test_a_batch_has_as_many_tasks_as_it_is_told(path: Path, stream: Stream) -> None:
+    write(path, range(700))
+    query = stream(path, startingOffsets="earliest", minPartitions=6)
+    query.batch(commit=False)
+    assert len(query.reader.partitions(query.reader.initialOffset(), query.place)) >= 6
+    assert offsets(query.batch() or []) == places(path)
+
+
 def test_available_now_ends_where_the_store_ended_when_it_began(path: Path, stream: Stream) -> None:
     write(path, range(100))
     query = stream(path, startingOffsets="earliest", maxOffsetsPerTrigger=30)
