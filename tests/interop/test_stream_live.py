@@ -122,5 +122,5 @@ def test_ten_minutes_beside_a_rocketmq(
         put += live.messages
     runs.read_to_the_end()
     rows = check(tmp_path / "store", runs, support, put)
-    assert rounds > 5
-    assert len(rows) > 20_000
+    assert rounds >= 3
+    assert len(rows) > 10_000

@@ -135,5 +135,5 @@ def test_ten_minutes_beside_a_writer(tmp_path: Path, writer: Writer, runs: Strea
                 run.await_batches("log", 20)
     runs.read_to_the_end()
     rows = check(tmp_path / "store", runs, support, writer)
-    assert rounds > 5
-    assert len(rows) > 20_000
+    assert rounds >= 3
+    assert len(rows) > 10_000
