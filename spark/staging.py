@@ -3,9 +3,10 @@
     STAGING/JOB/part-PARTITION-ATTEMPT.arrow    an Arrow stream; each of its batches has one topic and one flag, which
                                                 its metadata names
 
-A task makes the folder of its job if need be, writes one file and tells the driver its name, length and CRC32C; the
-commit believes no other file. A task that fails removes its file, the end of a job removes its folder. What a killed
-driver or executor left is removed by the first write that begins after it has not changed for STALE_S.
+The driver makes the folder of a job. A task writes one file there and tells the driver its name, length and CRC32C; the
+commit believes no other file. A task that fails removes its file, the end of a job removes its folder: under another
+name, so that no task which is late can put anything into it. What a killed driver or executor left is removed by the
+first write that begins after it has not changed for STALE_S.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ import crc32c
 import pyarrow as pa
 
 from ..engine.append_together import ColumnPart, checked_rows
-from ..store.errors import DamagedStoreError
+from ..store.disk_errors import disk_errors
+from ..store.errors import DamagedStoreError, DiskError
 from ..store.settings import StoreSettings
 from .write_columns import Group, WriteColumns
 
@@ -79,11 +81,10 @@ class Stager:
 
     def stage(self, batches: Iterable[Any], partition: int) -> StagedFile | None:
         """Write all rows; None where there is none. If it raises, nothing is left behind. Raises InvalidMessageError
-        for rows that no store takes."""
-        self._job.mkdir(parents=True, exist_ok=True)
+        for rows that no store takes, and DiskError where the folder of the job is not seen."""
         path = self._job / f"part-{partition:05d}-{uuid.uuid4().hex}.arrow"
         try:
-            with open(path, "xb") as file:
+            with _new_file(path) as file:
                 checked = _Checked(file)
                 for batch in batches:
                     for group, rows in self._columns.groups(batch):
@@ -96,11 +97,9 @@ class Stager:
                     self._writer.close()
         except BaseException:
             path.unlink(missing_ok=True)
-            remove_if_empty(self._job)
             raise
         if not self._count:
-            path.unlink()
-            remove_if_empty(self._job)
+            path.unlink(missing_ok=True)  # a job that is over has taken it along
             return None
         return StagedFile(path, self._count, checked.size, checked.crc)
 
@@ -116,6 +115,22 @@ class Stager:
                 self._count += len(rows)
         self._held.clear()
         self._held_size = 0
+
+
+def _new_file(path: Path) -> BinaryIO:
+    try:
+        return open(path, "xb")
+    except FileNotFoundError as e:
+        raise DiskError(
+            f"{path.parent}: not here. Either the job is over, and this task comes too late; or this machine does not "
+            "see the driver's folders: name one that all of them share with option stagingPath"
+        ) from e
+
+
+def make_job_folder(job: Path) -> None:
+    """Where the tasks of a job write. Raises DiskError."""
+    with disk_errors(job, "making the folder of a write"):
+        job.mkdir(parents=True)
 
 
 def check_staged(files: Sequence[StagedFile]) -> None:
@@ -148,9 +163,12 @@ def staged_parts(files: Sequence[StagedFile]) -> Iterator[ColumnPart]:
 
 def remove_job(job: Path) -> None:
     """Remove the files of a job that is over, however it ended."""
-    shutil.rmtree(job, ignore_errors=True)
-    if job.exists():
-        log.warning("%s: not removed; a later write will", job, extra={"path": str(job)})
+    over = job.with_name(f"{job.name}.over")
+    with suppress(FileNotFoundError):
+        job.rename(over)
+    shutil.rmtree(over, ignore_errors=True)
+    if over.exists():
+        log.warning("%s: not removed; a later write will", over, extra={"path": str(over)})
     remove_if_empty(job.parent)
 
 

@@ -29,7 +29,16 @@ from ..store.held_append import HeldRange
 from ..store.lock import StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.settings import DEFAULT_SEGMENT_SIZE
-from .staging import StagedFile, Stager, check_staged, remove_if_empty, remove_job, remove_stale, staged_parts
+from .staging import (
+    StagedFile,
+    Stager,
+    check_staged,
+    make_job_folder,
+    remove_if_empty,
+    remove_job,
+    remove_stale,
+    staged_parts,
+)
 from .write_columns import WriteColumns
 from .write_ledger import WriteLedger, digest_of, is_in_log
 from .write_options import SETTINGS, WriteOptions
@@ -86,6 +95,7 @@ class JobStaging:
         self._was_there = options.root.exists()
         remove_stale(options.staging)
         self._job = options.staging / f"job-{uuid.uuid4().hex}"
+        make_job_folder(self._job)
 
     def write(self, batches: Iterator[Any]) -> StagedTask:
         context = TaskContext.get()

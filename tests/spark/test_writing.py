@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
-import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,7 +20,7 @@ from flightlog import Message, StoreSettings
 from flightlog.spark import staging as staging_module
 from flightlog.spark import writing
 from flightlog.spark.schema import SPARK_TYPES
-from flightlog.spark.staging import StagedFile, Stager, check_staged, remove_stale
+from flightlog.spark.staging import StagedFile, Stager, check_staged, make_job_folder
 from flightlog.spark.write_columns import PASSED_OVER, TYPES, WriteColumns
 from flightlog.spark.write_ledger import LEDGER_FILE, WriteLedger
 from flightlog.spark.write_options import NAMES, SETTINGS, parse_write_options
@@ -62,9 +60,14 @@ def batch(**columns: Any) -> Any:
 
 def stage(job: Path, batches: list[Any], text: str, *, topic: str | None = None, partition: int = 0) -> StagedFile:
     columns = WriteColumns.of(schema(text), topic)
+    job.mkdir(parents=True, exist_ok=True)
     found = Stager(columns, job, SETTINGS, SEGMENT_SIZE).stage(batches, partition)
     assert found is not None
     return found
+
+
+def stager(job: Path) -> Stager:
+    return Stager(WriteColumns.of(schema("value binary"), "t"), job, SETTINGS, SEGMENT_SIZE)
 
 
 def bodies(path: Path) -> dict[tuple[str, int], list[bytes]]:
@@ -184,7 +187,7 @@ def test_a_task_refuses_what_no_store_takes_and_leaves_no_file(
     topic = None if "topic" in columns else "t"
     with pytest.raises(kind, match=said):
         stage(tmp_path / "job", [batch(**columns)], text, topic=topic)
-    assert not (tmp_path / "job").exists()
+    assert list((tmp_path / "job").iterdir()) == []
 
 
 def test_a_task_that_dies_of_its_rows_leaves_no_file(tmp_path: Path) -> None:
@@ -192,14 +195,11 @@ def test_a_task_that_dies_of_its_rows_leaves_no_file(tmp_path: Path) -> None:
         yield batch(value=[b"x"])
         raise RuntimeError("no such row")
 
-    def stager() -> Stager:
-        return Stager(WriteColumns.of(schema("value binary"), "t"), tmp_path / "job", SETTINGS, SEGMENT_SIZE)
-
+    make_job_folder(tmp_path / "job")
     with pytest.raises(RuntimeError, match="no such row"):
-        stager().stage(rows(), 0)
-    assert not (tmp_path / "job").exists()
-    assert stager().stage([], 0) is None
-    assert not (tmp_path / "job").exists()
+        stager(tmp_path / "job").stage(rows(), 0)
+    assert stager(tmp_path / "job").stage([], 0) is None
+    assert list((tmp_path / "job").iterdir()) == [], "other tasks of the job write there"
 
 
 # ---- what is appended ----
@@ -381,17 +381,3 @@ def test_a_note_of_a_batch_that_nobody_can_judge_any_more(
     note.write_text('{"query": {"batch": "x"}}')
     with pytest.raises(ConfigFileError):
         ledger.has(7)
-
-
-def test_only_what_has_not_changed_for_a_day_is_removed(tmp_path: Path) -> None:
-    long_ago = time.time() - staging_module.STALE_S - 60
-    for name, ages in {"job-dead": [long_ago], "job-alive": [long_ago, time.time()]}.items():
-        job = tmp_path / "staging" / name
-        job.mkdir(parents=True)
-        for number, age in enumerate(ages):
-            (job / f"part-{number}").touch()
-            os.utime(job / f"part-{number}", (age, age))
-        os.utime(job, (long_ago, long_ago))
-    remove_stale(tmp_path / "staging")
-    assert [job.name for job in (tmp_path / "staging").iterdir()] == ["job-alive"]
-    remove_stale(tmp_path / "none")
