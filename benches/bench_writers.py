@@ -15,7 +15,7 @@ from flightlog.tools.bench.pedantic import run_load_pedantic
 from flightlog.tools.bench.plan import BODY_SIZES
 from flightlog.tools.bench.versus import THREADS
 
-LOADS = list(dict.fromkeys(append_loads(BODY_SIZES, (), None) + flush_loads(BODY_SIZES, THREADS, ())))
+LOADS = list(dict.fromkeys(append_loads(BODY_SIZES, (), None) + flush_loads(BODY_SIZES, THREADS, (), None)))
 
 
 @pytest.mark.parametrize("load", LOADS, ids=str)

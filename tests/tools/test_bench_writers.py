@@ -25,7 +25,17 @@ from flightlog.tools.bench.load_plan import append_loads, flush_loads, read_vers
 from flightlog.tools.bench.machine import Machine, this_machine
 from flightlog.tools.bench.rows import make_rows
 from flightlog.tools.bench.workloads import QUEUES, TOPIC
-from flightlog.tools.bench.writers import FRESH_PAGES, MEMCPY, OWN, PEERS, RAW_LOOP, REFERENCES, opened, own_writers
+from flightlog.tools.bench.writers import (
+    FRESH_PAGES,
+    MEMCPY,
+    NOTHING,
+    OWN,
+    PEERS,
+    RAW_LOOP,
+    REFERENCES,
+    opened,
+    own_writers,
+)
 
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished
@@ -34,7 +44,11 @@ if TYPE_CHECKING:
 
 MACHINE = Machine(2, "a cpu", "Linux 6", "3.12", "ext4", "sda")
 LOADS = sorted(
-    {*flush_loads([100], [3], list(PEERS)), *append_loads([100], list(PEERS), None), *append_loads([100], [], 5000)},
+    {
+        *flush_loads([100], [3], list(PEERS), None),
+        *append_loads([100], list(PEERS), None),
+        *append_loads([100], [], 5000),
+    },
     key=str,
 )
 
@@ -211,6 +225,17 @@ def test_peers_are_named_one_by_one_or_all() -> None:
     assert "sqlite3" in read_versus(["all"])[0]
 
 
+def test_at_a_rate_every_flush_mode_puts_one_by_one() -> None:
+    loads = flush_loads([1024], [8], ["sqlite3"], 5000)
+    assert {(load.rate, load.batch, load.columns) for load in loads} == {(5000, 1, False)}
+    assert {(load.writer, load.sync, load.threads) for load in loads} == {
+        (NOTHING, False, 1),
+        (RAW_LOOP, True, 1),
+        *((OWN, sync, threads) for sync, threads in ((False, 1), (True, 1), (True, 8))),
+        *(("sqlite3", sync, 1) for sync in (False, True)),
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -218,6 +243,7 @@ def test_peers_are_named_one_by_one_or_all() -> None:
         (("flush", "--versus", "rocketmq"), "--versus rocketmq: name its jars"),
         (("append", "--versus", "rocketmq=/proc"), "--versus rocketmq=/proc: no rocketmq-store"),
         (("append", "--rate", "0"), "--rate 0: expected at least 1"),
+        (("flush", "--rate", "0"), "--rate 0: expected at least 1"),
         (("flush", "--body-size", "0"), "--body-size 0"),
         (("flush", "--seconds", "0"), "--seconds 0"),
         (("flush", "--plot", "plot.txt"), "--plot plot.txt: expected a name that ends in"),

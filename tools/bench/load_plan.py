@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ...store.errors import UsageError
@@ -18,10 +19,21 @@ ONE_BY_ONE = ("diskcache", "persist-queue", "litequeue")
 ROCKETMQ = "rocketmq"
 
 
-def flush_loads(body_sizes: Iterable[int], thread_counts: Sequence[int], peers: Sequence[str]) -> list[Load]:
-    """What a message costs in each flush mode, and what brings the cost down."""
+def flush_loads(
+    body_sizes: Iterable[int], thread_counts: Sequence[int], peers: Sequence[str], rate: int | None
+) -> list[Load]:
+    """What a message costs in each flush mode, and what brings the cost down; at a `rate` how long a put takes in each
+    mode, one by one and with threads that share the rate, each call timed from when it was due."""
     loads: list[Load] = []
     for size in body_sizes:
+        if rate is not None:
+            loads += [Load(NOTHING, False, size, rate=rate), Load(OWN, False, size, rate=rate)]
+            loads += [Load(RAW_LOOP, True, size, rate=rate), Load(OWN, True, size, rate=rate)]
+            loads += [Load(OWN, True, size, threads=count, rate=rate) for count in thread_counts]
+            for peer in peers:
+                both = [*peer_loads(peer, False, size, ()), *peer_loads(peer, True, size, thread_counts)]
+                loads += [replace(load, rate=rate) for load in both if load.batch == 1]
+            continue
         loads += [
             Load(MEMCPY, False, size, BATCH),
             Load(FRESH_PAGES, False, size, BATCH),

@@ -42,7 +42,7 @@ class VersusOptions:
     threads: Sequence[int] = THREADS
     versus: Sequence[str] = ()
     rate: int | None = None
-    """Messages a second; only without syncs."""
+    """Messages a second, all threads together; None: each puts as fast as it can."""
     quick: bool = False
     rounds: int | None = None
     budget_s: float | None = None
@@ -122,7 +122,7 @@ def _loads(options: VersusOptions, peers: Sequence[str], machine: Machine, folde
             f"warning: this device confirms a write in {sync_s * 1e6:.1f} µs, which no disk does: it keeps its cache "
             "over a power cut, or it does not sync at all"
         )
-    return flush_loads(options.body_sizes, options.threads, peers)
+    return flush_loads(options.body_sizes, options.threads, peers, options.rate)
 
 
 def _measure(

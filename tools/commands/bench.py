@@ -49,6 +49,10 @@ RocketMq = Annotated[
 ]
 Messages = Annotated[int | None, typer.Option(help="How many a round handles.", show_default="a short round's")]
 Seconds = Annotated[float | None, typer.Option(help="About how long all of it may take.", show_default="60; quick 10")]
+Rate = Annotated[
+    int | None,
+    typer.Option(help="Put so many messages a second, evenly spaced; a call's time counts from when it was due."),
+]
 Save = Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON, for --compare.")]
 Csv = Annotated[Path | None, typer.Option(help="Write the figures to this file as CSV.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw throughput and latencies into this file (.png, .svg, .pdf).")]
@@ -80,6 +84,7 @@ def flush(
     threads: Annotated[
         list[int] | None, typer.Option(help="How many threads put at once, under sync flush.", show_default="8 64")
     ] = None,
+    rate: Rate = None,
     versus: Versus = None,
     seconds: Seconds = None,
     folder: Folder = None,
@@ -95,6 +100,7 @@ def flush(
             VersusOptions(
                 body_sizes=body_size or BODY_SIZES,
                 threads=THREADS if threads is None else threads,
+                rate=rate,
                 versus=versus or (),
                 quick=quick,
                 rounds=rounds,
@@ -115,10 +121,7 @@ def append(
     quick: Quick = False,
     rounds: Rounds = None,
     body_size: BodySizes = None,
-    rate: Annotated[
-        int | None,
-        typer.Option(help="Put so many messages a second, evenly spaced; a call's time counts from when it was due."),
-    ] = None,
+    rate: Rate = None,
     versus: Versus = None,
     seconds: Seconds = None,
     folder: Folder = None,
