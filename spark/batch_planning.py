@@ -9,10 +9,11 @@ from .bounds import NO_BOUNDS, Bounds
 from .data_loss import Losses
 from .key_planning import records_with_keys
 from .locations import StoreLocation
+from .lost_messages import lost_to_queues
 from .options import ReadOptions
 from .planning import LogRange, packed, plan_log
 from .queue_planning import QueueRange, plan_queues
-from .selection import QueueSpans, require_known
+from .selection import QueueSpans, narrowed, require_known
 from .topic_planning import queues_instead
 
 Range = LogRange | QueueRange
@@ -32,8 +33,12 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
         logs: list[tuple[StoreLocation, ReadOnlyStore]] = []
         queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]] = []
         records: list[LogRange] = []
+        untold: list[LogRange] = []
         for location, view in views:
-            found = selection.resolve(view, losses, bounds)
+            found = selection.resolve(view, losses)
+            if found is not None:
+                untold += lost_to_queues(view, location, found)
+                found = narrowed(view, found, bounds)
             if found is None and (with_keys := records_with_keys(view, location, options, bounds)) is not None:
                 records += with_keys
                 continue
@@ -45,7 +50,8 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
                 queues.append((location, view, found))
         losses.tell(fail=selection.fail_on_data_loss)
         by_key = packed(records, options.split_bytes, options.min_partitions)
-        return [*by_key, *_log_tasks(logs, options, bounds), *_queue_tasks(queues, options)]
+        lost = packed(untold, options.split_bytes)
+        return [*by_key, *_log_tasks(logs, options, bounds), *_queue_tasks(queues, options), *lost]
 
 
 def _log_tasks(

@@ -5,12 +5,13 @@ The upper end is the read-only view's, so beside a live writer no task sees a re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
 
 from ..engine.read_only import ReadOnlyStore, open_read_only
+from ..engine.survey import Damage
 from ..store.deleted_topics import DeletedTopics
 from ..store.disk import Disk
 from ..store.errors import FileGoneError, StoreNotFoundError
@@ -95,14 +96,14 @@ def plan_log(
                     deleted=deleted,
                 )
             )
-    return sorted([*ranges, *_lost(view, location, span)], key=lambda piece: piece.base + piece.start)
+    lost = (place for place in view.lost_places() if span is None or span[0] <= place.physical_offset < span[1])
+    return sorted([*ranges, *lost_ranges(view, location, lost)], key=lambda piece: piece.base + piece.start)
 
 
-def _lost(view: ReadOnlyStore, location: StoreLocation, span: tuple[int, int] | None) -> Iterator[LogRange]:
+def lost_ranges(view: ReadOnlyStore, location: StoreLocation, places: Iterable[Damage]) -> Iterator[LogRange]:
+    """Lost places as ranges, for tasks to tell."""
     size = view.log_reader.segment_size
-    for place in view.lost_places():
-        if span is not None and not span[0] <= place.physical_offset < span[1]:
-            continue
+    for place in places:
         start = place.physical_offset % size if size else 0
         path, base = str(place.path), place.physical_offset - start
         yield LogRange(location, path, base, size, start, max(size, start), is_cut=False, lost=place.found)

@@ -159,9 +159,9 @@ class Selection:
             for position in by_queue
         )
 
-    def resolve(self, view: ReadOnlyStore, losses: Losses, bounds: Bounds = NO_BOUNDS) -> QueueSpans | None:
-        """What a batch query reads of this store's queues, as far as it can lie within `bounds`; None where it reads
-        the log. Queues without anything to read are left out. Offsets that are not in their queues go to `losses`.
+    def resolve(self, view: ReadOnlyStore, losses: Losses) -> QueueSpans | None:
+        """What a batch query reads of this store's queues, those included of which that is nothing; None where it reads
+        the log. Offsets that are not in their queues go to `losses`.
 
         Raises InvalidSettingsError where offsets or times are not given for exactly the queues that are read, or no
         message is as late as a starting time.
@@ -171,7 +171,7 @@ class Selection:
         known = self.queues(view)
         starts = self.offsets(view, known, self.starting or "earliest", losses, is_start=True)
         stops = self.offsets(view, known, self.ending or "latest", losses, is_start=False)
-        return narrowed(view, {key: (starts[key], stops[key]) for key in known}, bounds)
+        return {key: (starts[key], stops[key]) for key in known}
 
     def offsets(
         self, view: ReadOnlyStore, known: QueueSpans, position: Position, losses: Losses, *, is_start: bool
@@ -250,7 +250,7 @@ def tell_keys(keys: Iterable[QueueKey]) -> str:
     return (", ".join(told[:NAMES_TOLD]) or "none") + more
 
 
-def narrowed(view: ReadOnlyStore, spans: QueueSpans, bounds: Bounds) -> QueueSpans:
+def narrowed(view: ReadOnlyStore, spans: QueueSpans, bounds: Bounds = NO_BOUNDS) -> QueueSpans:
     """What of these queues can lie within the bounds, as far as the places of entries tell; no empty span."""
     found: QueueSpans = {}
     for key, (start, stop) in spans.items():

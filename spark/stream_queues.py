@@ -9,7 +9,9 @@ from ..engine.read_only import ReadOnlyStore
 from ..store.queue_offsets import QueueKey
 from .data_loss import Losses
 from .locations import StoreLocation
+from .lost_messages import lost_to_queues
 from .options import ReadOptions
+from .planning import LogRange, packed
 from .queue_planning import QueueRange, plan_queues
 from .selection import Selection
 from .stream_limit import share_of
@@ -95,13 +97,14 @@ class QueueStream:
 
     def plan(
         self, view: ReadOnlyStore, location: StoreLocation, start: QueuePlaces, stop: QueuePlaces, options: ReadOptions
-    ) -> list[tuple[QueueRange, ...]]:
+    ) -> list[tuple[LogRange | QueueRange, ...]]:
         spans = {
             key: (start.offsets[key], end)
             for key, end in stop.offsets.items()
             if start.offsets.get(key, end) < end and not _was_deleted(view, key, stop)
         }
-        return plan_queues(view, location, spans, options.split_bytes, options.min_partitions)
+        lost = packed(lost_to_queues(view, location, spans), options.split_bytes)
+        return [*plan_queues(view, location, spans, options.split_bytes, options.min_partitions), *lost]
 
 
 def _shows_less(view: ReadOnlyStore, place: QueuePlaces) -> bool:

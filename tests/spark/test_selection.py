@@ -11,7 +11,7 @@ import flightlog
 from flightlog import Message, ReadOnlyStore, StoreSettings
 from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span
 from flightlog.spark.data_loss import DataLossError, Losses
-from flightlog.spark.selection import QueueSpans, require_known
+from flightlog.spark.selection import QueueSpans, narrowed, require_known
 from flightlog.spark.selection_options import parse_selection
 from flightlog.store.errors import InvalidSettingsError
 
@@ -49,10 +49,10 @@ def spans(view: ReadOnlyStore, bounds: Bounds = NO_BOUNDS, /, **options: str) ->
     selection = parse_selection({name.lower(): text for name, text in options.items()}, include_internal=False)
     require_known(selection, [view])
     losses = Losses()
-    found = selection.resolve(view, losses, bounds)
+    found = selection.resolve(view, losses)
     losses.tell(fail=selection.fail_on_data_loss)
     assert found is not None
-    return found
+    return narrowed(view, found, bounds)
 
 
 def test_all_that_there_is(view: ReadOnlyStore) -> None:
@@ -158,7 +158,7 @@ def test_a_name_need_be_in_one_of_several_stores(view: ReadOnlyStore, tmp_path: 
     selection = parse_selection({"subscribe": "orders,refunds"}, include_internal=False)
     with flightlog.open_read_only(tmp_path / "other") as other:
         require_known(selection, [view, other])
-        assert selection.resolve(other, Losses()) == {("refunds", 0): (0, 1)}
+        assert narrowed(other, selection.resolve(other, Losses()) or {}) == {("refunds", 0): (0, 1)}
         with pytest.raises(InvalidSettingsError, match="refunds: not in"):
             require_known(selection, [view])
 
