@@ -77,6 +77,10 @@ class InvalidSettingsError(UsageError):
     """A setting has no meaning or contradicts another one."""
 
 
+class InvalidAllocationError(UsageError):
+    """An allocation strategy shared out what the topic does not have, or the same twice."""
+
+
 class InvalidMessageError(UsageError):
     """A message that no RocketMQ store would take. Nothing was appended."""
 

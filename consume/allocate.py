@@ -1,0 +1,166 @@
+"""Which queues of a topic each member of a consumer group reads: RocketMQ's allocation strategies.
+
+A strategy is a pure function of the sorted queues and the sorted members: each member works out its own part, and they
+agree without a coordinator. The rules are those of the classes `AllocateMessageQueue...` of RocketMQ 5.3.3's client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from ..store.errors import InvalidAllocationError
+from ..store.message_queue import MessageQueue, java_order
+
+Item = TypeVar("Item")
+
+
+class AllocationStrategy(Protocol):
+    """How a group shares the queues of a topic. Own ones need no more than this."""
+
+    @property
+    def name(self) -> str:
+        """Members of a group that name different strategies would share queues, or leave some to nobody."""
+
+    def allocate(
+        self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        """The part of `member`, one of `members`. Both lists are sorted, and the same for every member."""
+
+
+def allocate(
+    strategy: AllocationStrategy, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+) -> list[MessageQueue]:
+    """The part of one member. Queues and members may be in any order; what is given twice counts once.
+
+    A member that is not among the members has no part, as in RocketMQ: it has not been seen yet, or left. Raises
+    InvalidAllocationError if a strategy gives a queue that is none of the topic's, or one twice.
+    """
+    known = sorted(set(queues), key=lambda queue: queue.order)
+    alive = sorted(set(members), key=java_order)
+    if not known or member not in alive:
+        return []
+    part = list(strategy.allocate(group, member, known, alive))
+    strange = [queue for queue in part if queue not in set(known)]
+    if strange or len(set(part)) != len(part):
+        twice = next((queue for queue in part if part.count(queue) > 1), None)
+        raise InvalidAllocationError(
+            f"group {group!r}: the strategy {strategy.name!r} gave {member!r} "
+            + (f"{strange[0]}, which is none of the {len(known)} queues" if strange else f"{twice} twice")
+        )
+    return part
+
+
+@dataclass(frozen=True)
+class Averagely:
+    """Neighbouring queues, as many for each member as can be; the first members have one more. RocketMQ's default."""
+
+    name = "AVG"
+
+    def allocate(
+        self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        each, more = divmod(len(queues), len(members))
+        index = members.index(member)
+        start = index * each + min(index, more)
+        return queues[start : start + each + (index < more)]
+
+
+@dataclass(frozen=True)
+class AveragelyByCircle:
+    """Dealt out one by one, as cards are."""
+
+    name = "AVG_BY_CIRCLE"
+
+    def allocate(
+        self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        return queues[members.index(member) :: len(members)]
+
+
+@dataclass(frozen=True)
+class ByConfiguration:
+    """What was written down for this member, whoever else there is.
+
+    RocketMQ's takes queues that the topic does not have, and gives them to who is no member: here both wait for it.
+    """
+
+    queues: Sequence[MessageQueue]
+    name = "CONFIG"
+
+    def allocate(
+        self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        there = set(queues)
+        return [queue for queue in dict.fromkeys(self.queues) if queue in there]
+
+
+@dataclass(frozen=True)
+class ByMachineRoom:
+    """Only queues of brokers in some rooms: a broker there has a name like `room@broker`."""
+
+    rooms: frozenset[str]
+    name = "MACHINE_ROOM"
+
+    def allocate(
+        self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        here = [queue for queue in queues if _room_of_name(queue.broker_name) in self.rooms]
+        each, more = divmod(len(here), len(members))
+        index = members.index(member)
+        own = here[index * each : (index + 1) * each]
+        return [*own, here[each * len(members) + index]] if index < more else own
+
+
+class RoomResolver(Protocol):
+    """Where brokers and members stand."""
+
+    def room_of_queue(self, queue: MessageQueue) -> str:
+        """Not empty."""
+
+    def room_of_member(self, member: str) -> str:
+        """Not empty."""
+
+
+@dataclass(frozen=True)
+class MachineRoomNearby:
+    """The queues of a room go to the members in it, shared out by another strategy; those of a room without members to
+    all members."""
+
+    inner: AllocationStrategy
+    resolver: RoomResolver
+
+    @property
+    def name(self) -> str:
+        return f"MACHINE_ROOM_NEARBY-{self.inner.name}"
+
+    def allocate(
+        self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
+    ) -> Sequence[MessageQueue]:
+        queues_of = _by_room(queues, [self.resolver.room_of_queue(queue) for queue in queues])
+        members_of = _by_room(members, [self.resolver.room_of_member(each) for each in members])
+        own = self.resolver.room_of_member(member)
+        part: list[MessageQueue] = []
+        if own in queues_of:
+            part += self.inner.allocate(group, member, queues_of[own], members_of[own])
+        for room in sorted(queues_of, key=java_order):
+            if room not in members_of:
+                part += self.inner.allocate(group, member, queues_of[room], members)
+        return part
+
+
+def _by_room(items: Sequence[Item], rooms: Sequence[str]) -> Mapping[str, list[Item]]:
+    found: dict[str, list[Item]] = {}
+    for item, room in zip(items, rooms, strict=True):
+        if not room:
+            raise InvalidAllocationError(f"{item}: no machine room is known for it")
+        found.setdefault(room, []).append(item)
+    return found
+
+
+def _room_of_name(broker_name: str) -> str | None:
+    parts = broker_name.split("@")
+    while parts and not parts[-1]:  # as Java's split leaves them out
+        parts.pop()
+    return parts[0] if len(parts) == 2 else None

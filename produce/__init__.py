@@ -1,0 +1,1 @@
+"""Who writes to which queue."""
