@@ -21,14 +21,19 @@ Range = LogRange | QueueRange
 
 def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[Range, ...]]:
     """The ranges of each task, in the order of the stores and their logs: of the log where everything is read, else of
-    queues, or of the records that the key index names; what surely lies outside of `bounds` may be left out.
+    queues, or of the records that the key index names; what surely lies outside of `bounds` may be left out. A store
+    outside of them is opened only where the options must be held against it.
 
     Raises InvalidSettingsError for topics and queues that are not there, and as `Selection.resolve`; DataLossError for
     offsets that are not, unless that is to be passed over.
     """
     selection, losses = options.selection, Losses()
     with ExitStack() as opened:
-        views = [(location, opened.enter_context(location.open())) for location in options.stores]
+        views = [
+            (location, opened.enter_context(location.open()))
+            for location in options.stores
+            if selection.says_what_is_there or _is_wanted(location, bounds)
+        ]
         require_known(selection, [view for _, view in views])
         logs: list[tuple[StoreLocation, ReadOnlyStore]] = []
         queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]] = []
@@ -36,6 +41,8 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
         untold: list[LogRange] = []
         for location, view in views:
             found = selection.resolve(view, losses)
+            if not _is_wanted(location, bounds):
+                continue
             if found is not None:
                 untold += lost_to_queues(view, location, found)
                 found = narrowed(view, found, bounds)
@@ -52,6 +59,10 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
         by_key = packed(records, options.split_bytes, options.min_partitions)
         lost = packed(untold, options.split_bytes)
         return [*by_key, *_log_tasks(logs, options, bounds), *_queue_tasks(queues, options), *lost]
+
+
+def _is_wanted(location: StoreLocation, bounds: Bounds) -> bool:
+    return bounds.stores is None or location.name in bounds.stores
 
 
 def _log_tasks(

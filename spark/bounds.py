@@ -10,7 +10,7 @@ asked of the batch as a whole is `Bounds.may_hold`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -78,43 +78,80 @@ Names = frozenset[str] | None
 """Some of all texts; None: all of them."""
 
 
+@dataclass(frozen=True, slots=True)
+class Starts:
+    """What texts begin with: all of these at once, so with the longest, or nothing does."""
+
+    texts: frozenset[str] = frozenset()
+
+    def __and__(self, other: Starts) -> Starts:
+        return Starts(self.texts | other.texts)
+
+    def take(self, text: str) -> bool:
+        """Whether a text begins so."""
+        return all(map(text.startswith, self.texts))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text begins so."""
+        return not self.take(max(self.texts, key=len, default=""))
+
+
+ANY_START = Starts()
+
+
 @dataclass(frozen=True)
 class Bounds:
     """See above. Without arguments: no bounds at all."""
 
+    stores: Names = None
+    """Of what is read at all. A record does not tell which store it is in."""
     topics: Names = None
+    topic_starts: Starts = ANY_START
     queue_ids: Span = EVERYTHING
     queue_offsets: Span = EVERYTHING
     physical_offsets: Span = EVERYTHING
     """Of records' first bytes."""
     store_times_ms: Span = EVERYTHING
     tags: Names = None
+    tag_starts: Starts = ANY_START
     keys: Names = None
     """First index keys, as the column `key` has them."""
     uniq_keys: Names = None
+    uniq_key_starts: Starts = ANY_START
 
     def __and__(self, other: Bounds) -> Bounds:
         """What lies within both."""
         both = {field.name: _both(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)}
         return Bounds(**both)
 
-    @property
+    @cached_property
     def is_everything(self) -> bool:
-        """Whether nothing is ruled out."""
-        return self == NO_BOUNDS
+        """Whether nothing of a store that is read is ruled out."""
+        return replace(self, stores=None) == NO_BOUNDS
+
+    @property
+    def says_topics(self) -> bool:
+        """Whether only some topics are wanted."""
+        return self.topics is not None or self.topic_starts != ANY_START
+
+    def takes_topic(self, topic: str) -> bool:
+        """Whether messages of this topic are wanted."""
+        return (self.topics is None or topic in self.topics) and self.topic_starts.take(topic)
 
     @property
     def is_nothing(self) -> bool:
         """Whether no message can lie within."""
         return any(
-            value.is_empty if isinstance(value, Span) else value is not None and not value
+            value.is_empty if isinstance(value, Span | Starts) else value is not None and not value
             for value in (getattr(self, field.name) for field in fields(self))
         )
 
     @property
     def asks_for_properties(self) -> bool:
         """Whether a look at a message's properties is needed."""
-        return self.tags is not None or self.keys is not None or self.uniq_keys is not None
+        some = self.tags, self.keys, self.uniq_keys
+        return any(names is not None for names in some) or self.tag_starts & self.uniq_key_starts != ANY_START
 
     def may_hold(self, piece: bytes | memoryview, rows: Rows) -> Mask:
         """Which records can be, or hold, a message within these bounds. Exact but for inner batches."""
@@ -139,7 +176,7 @@ class Bounds:
         found = self.physical_offsets.mask(rows["physical_offset"])
         found &= self.store_times_ms.mask(rows["store_timestamp_ms"])
         found &= self.queue_ids.mask(rows["queue_id"])
-        if self.topics is not None:
+        if self.says_topics:
             left = np.flatnonzero(found)
             found[left] = self._of_topics(piece, rows[left])
         return found
@@ -147,13 +184,20 @@ class Bounds:
     def _of_topics(self, piece: bytes | memoryview, rows: Rows) -> Mask:
         data = np.frombuffer(piece, np.uint8)
         starts, sizes = rows["topic_position"], rows["topic_size"]
-        found = np.zeros(len(rows), np.bool_)
-        for topic in self._raw_topics:
-            alike = np.flatnonzero(sizes == len(topic))
+
+        def alike(places: NDArray[np.intp], text: bytes) -> NDArray[np.intp]:
             # From the last byte: names in one store differ there more often than at their beginning.
-            for at in range(len(topic) - 1, -1, -1):
-                alike = alike[data[starts[alike] + at] == topic[at]]
-            found[alike] = True
+            for at in range(len(text) - 1, -1, -1):
+                places = places[data[starts[places] + at] == text[at]]
+            return places
+
+        found = np.full(len(rows), self.topics is None)
+        for topic in self._raw_topics:
+            found[alike(np.flatnonzero(sizes == len(topic)), topic)] = True
+        for text in map(str.encode, self.topic_starts.texts):
+            begins = np.zeros(len(rows), np.bool_)
+            begins[alike(np.flatnonzero(sizes >= len(text)), text)] = True
+            found &= begins
         return found
 
     @cached_property
@@ -166,20 +210,24 @@ class Bounds:
             left = np.flatnonzero(found)
             positions, sizes = rows["properties_position"][left], rows["properties_size"][left]
             properties = PropertyColumns(gather(piece, positions, sizes))
-            if self.tags is not None:
-                found[left] &= _is_one_of(properties.value(props.TAGS), self.tags)
+            if self.tags is not None or self.tag_starts != ANY_START:
+                found[left] &= _are_among(properties.value(props.TAGS), self.tags, self.tag_starts)
             if self.keys is not None:
-                found[left] &= _is_one_of(properties.first_key().cast(pa.string()), self.keys)
-            if self.uniq_keys is not None:
-                found[left] &= _is_one_of(properties.value(props.UNIQ_KEY), self.uniq_keys)
+                found[left] &= _are_among(properties.first_key().cast(pa.string()), self.keys, ANY_START)
+            if self.uniq_keys is not None or self.uniq_key_starts != ANY_START:
+                found[left] &= _are_among(properties.value(props.UNIQ_KEY), self.uniq_keys, self.uniq_key_starts)
         return found
 
 
 NO_BOUNDS = Bounds()
 
 
-def _is_one_of(texts: Any, names: frozenset[str]) -> Mask:
-    found: Mask = pc.is_in(texts, value_set=pa.array(sorted(names), pa.string())).to_numpy(zero_copy_only=False)
+def _are_among(texts: Any, names: Names, starts: Starts) -> Mask:
+    found: Mask = np.ones(len(texts), np.bool_)
+    if names is not None:
+        found &= pc.is_in(texts, value_set=pa.array(sorted(names), pa.string())).to_numpy(zero_copy_only=False)
+    for text in starts.texts:
+        found &= pc.starts_with(texts, text).fill_null(False).to_numpy(zero_copy_only=False)
     return found
 
 

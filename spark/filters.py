@@ -14,10 +14,11 @@ from typing import Any
 
 from pyspark.sql import datasource as spark
 
-from ..engine.columns.schema import BY_LOWER_NAME
-from .bounds import NO_BOUNDS, REPLACEMENT, Bounds, Span
+from .bounds import NO_BOUNDS, REPLACEMENT, Bounds, Span, Starts
+from .columns import BY_LOWER_NAME
 
-TEXTS = {"topic": "topics", "tags": "tags", "key": "keys", "uniqKey": "uniq_keys"}
+TEXTS = {"store": "stores", "topic": "topics", "tags": "tags", "key": "keys", "uniqKey": "uniq_keys"}
+STARTS = {"topic": "topic_starts", "tags": "tag_starts", "uniqKey": "uniq_key_starts"}
 NUMBERS = {
     "partition": "queue_ids",
     "offset": "queue_offsets",
@@ -49,6 +50,8 @@ def _bounds_of(asked: Any) -> Bounds:
             return _compared(name, value, lambda limits: Span(stop=limits.start))
         case spark.LessThanOrEqual((name,), value):
             return _compared(name, value, lambda limits: Span(stop=limits.stop))
+        case spark.StringStartsWith((name,), value):
+            return _beginning(name, value)
     return NO_BOUNDS
 
 
@@ -68,6 +71,12 @@ def _compared(name: str, value: Any, span_of: Callable[[Span], Span]) -> Bounds:
     column = _column(name)
     equal = _equal_to(column, value)
     return NO_BOUNDS if equal is None else _bounds(NUMBERS[column], span_of(equal))
+
+
+def _beginning(name: str, value: Any) -> Bounds:
+    column = _column(name)
+    text = _text(column, value)
+    return NO_BOUNDS if column not in STARTS or not text else _bounds(STARTS[column], Starts(frozenset([text])))
 
 
 def _column(name: str) -> str:

@@ -37,7 +37,7 @@ def records_with_keys(
     if keys is None or options.include_internal or not disk.maps_files or view.report.damage or view.lost_places():
         return None
     held = {topic for topic, _ in view.queues() if not is_light(topic)}
-    topics = held if bounds.topics is None else bounds.topics
+    topics = {topic for topic in (held if bounds.topics is None else bounds.topics) if bounds.topic_starts.take(topic)}
     if len(topics) * len(keys) > MOST_QUESTIONS or not all(_is_plain(view, topic) for topic in topics):
         return None
     if view.view_keys.unread_size() > UNINDEXED_SIZE:

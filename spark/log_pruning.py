@@ -27,13 +27,13 @@ def stretches(
     if bounds.is_nothing or not places.meets(segment.base + start, segment.base + stop):
         return
     is_inside = segment.base + start in places and segment.base + stop - 1 in places
-    if is_inside and bounds.topics is None and bounds.store_times_ms.is_everything:
+    if is_inside and not bounds.says_topics and bounds.store_times_ms.is_everything:
         yield start, stop
         return
     seal = _sound_seal(view, segment)
     if seal is None:
         yield start, stop
-    elif bounds.topics is None or not bounds.topics.isdisjoint(seal.topics):
+    elif not bounds.says_topics or any(map(bounds.takes_topic, seal.topics)):
         yield from _blocks(seal, start, stop, bounds)
 
 

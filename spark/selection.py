@@ -159,6 +159,13 @@ class Selection:
             for position in by_queue
         )
 
+    @property
+    def says_what_is_there(self) -> bool:
+        """Whether it names topics, queues, offsets or times, and is refused where they are not there."""
+        positions = () if self.reads_the_log else (self.starting, self.ending)
+        names_places = any(isinstance(position, Offsets | Times) for position in positions)
+        return names_places or isinstance(self.subscription, Topics | Assigned)
+
     def resolve(self, view: ReadOnlyStore, losses: Losses) -> QueueSpans | None:
         """What a batch query reads of this store's queues, those included of which that is nothing; None where it reads
         the log. Offsets that are not in their queues go to `losses`.
@@ -256,7 +263,7 @@ def narrowed(view: ReadOnlyStore, spans: QueueSpans, bounds: Bounds = NO_BOUNDS)
     for key, (start, stop) in spans.items():
         topic, queue_id = key
         if not is_light(topic):  # what its messages say of themselves is about other queues
-            if (bounds.topics is not None and topic not in bounds.topics) or queue_id not in bounds.queue_ids:
+            if not bounds.takes_topic(topic) or queue_id not in bounds.queue_ids:
                 continue
             start, stop = max(start, bounds.queue_offsets.start), min(stop, bounds.queue_offsets.stop)
         queue = view.queue_table.get(key)

@@ -7,7 +7,7 @@ queues that surely list all messages of their topics will do: a record that no q
 from __future__ import annotations
 
 from ..engine.read_only import ReadOnlyStore
-from ..store.light_queues import is_light
+from ..store.light_queues import LIGHT_PREFIX, is_light
 from .bounds import Bounds
 from .options import ReadOptions
 from .queue_planning import about_size
@@ -20,17 +20,24 @@ SHARE = 0.5
 
 def queues_instead(view: ReadOnlyStore, options: ReadOptions, bounds: Bounds) -> QueueSpans | None:
     """The queues that hold all messages within the bounds, if they are to be read; None: the log is."""
-    if bounds.topics is None or options.include_internal or any(map(is_light, bounds.topics)):
+    if not bounds.says_topics or options.include_internal or _may_be_light(bounds):
         return None
     if view.report.damage or view.lost_places():
         return None  # what has no entry, or no record, is for a scan to tell
     held = {
         key: span
         for key, span in view.queues().items()
-        if key[0] in bounds.topics and not is_internal(key[0].encode("utf-8", "surrogatepass"))
+        if bounds.takes_topic(key[0]) and not is_internal(key[0].encode("utf-8", "surrogatepass"))
     }
     spans = narrowed(view, held, bounds)
     places = bounds.physical_offsets
     start, stop = max(places.start, view.min_physical_offset), min(places.stop, view.end_physical_offset)
     size = sum(about_size(queue, *spans[key]) for key in spans if (queue := view.queue_table.get(key)) is not None)
     return spans if size <= SHARE * (stop - start) else None
+
+
+def _may_be_light(bounds: Bounds) -> bool:
+    """Whether a wanted topic can have a light queue's name, under which records of other topics are listed."""
+    if bounds.topics is not None:
+        return any(map(is_light, bounds.topics))
+    return all(text.startswith(LIGHT_PREFIX[: len(text)]) for text in bounds.topic_starts.texts)

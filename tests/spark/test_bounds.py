@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
 from flightlog.engine.columns.message_columns import MessageColumns
-from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span
+from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span, Starts
 from flightlog.spark.filters import bounds_of
 from flightlog.store import native
 from flightlog.store.frame import FRAME_DTYPE, MAGIC_V2
@@ -39,6 +39,11 @@ def at(microseconds: int) -> datetime:
         (spark.EqualNullSafe(("topic",), "a"), Bounds(topics=frozenset("a"))),
         (spark.In(("topic",), ("a", None, "b")), Bounds(topics=frozenset("ab"))),
         (spark.In(("topic",), ()), Bounds(topics=frozenset())),
+        (spark.EqualTo(("store",), "a"), Bounds(stores=frozenset("a"))),
+        (spark.In(("Store",), ("a", "b")), Bounds(stores=frozenset("ab"))),
+        (spark.StringStartsWith(("topic",), "a"), Bounds(topic_starts=Starts(frozenset("a")))),
+        (spark.StringStartsWith(("tags",), "a"), Bounds(tag_starts=Starts(frozenset("a")))),
+        (spark.StringStartsWith(("uniqKey",), "a"), Bounds(uniq_key_starts=Starts(frozenset("a")))),
         (spark.EqualTo(("tags",), "a"), Bounds(tags=frozenset("a"))),
         (spark.EqualTo(("uniqKey",), "a"), Bounds(uniq_keys=frozenset("a"))),
         (spark.EqualTo(("key",), "é".encode()), Bounds(keys=frozenset("é"))),
@@ -86,7 +91,12 @@ def test_a_filter_bounds(asked: Any, bounds: Bounds) -> None:
         spark.IsNull(("topic",)),
         spark.IsNotNull(("topic",)),
         spark.Not(spark.EqualTo(("topic",), "a")),
-        spark.StringStartsWith(("topic",), "a"),
+        spark.StringStartsWith(("topic",), ""),
+        spark.StringStartsWith(("topic",), "a\ufffd"),
+        spark.StringStartsWith(("store",), "a"),
+        spark.StringStartsWith(("key",), "a"),
+        spark.StringEndsWith(("topic",), "a"),
+        spark.StringContains(("topic",), "a"),
     ],
 )
 def test_what_says_nothing_about_a_place_bounds_nothing(asked: Any) -> None:
@@ -104,6 +114,13 @@ def test_all_filters_hold_together() -> None:
     assert bounds_of([spark.GreaterThan(("offset",), 5), spark.LessThan(("offset",), 5)]).is_nothing
     assert bounds_of([spark.GreaterThan(("offset",), (1 << 63) - 1)]).is_nothing
     assert bounds_of([]) == NO_BOUNDS
+    starts = [spark.StringStartsWith(("topic",), text) for text in ("a", "ab")]
+    assert bounds_of(starts).takes_topic("abc") and not bounds_of(starts).takes_topic("ac")
+    assert not bounds_of(starts).is_nothing
+    assert bounds_of([*starts, spark.StringStartsWith(("topic",), "b")]).is_nothing
+    of_a_store = bounds_of([spark.EqualTo(("store",), "a")])
+    assert of_a_store.is_everything and of_a_store != NO_BOUNDS, "records do not tell their store"
+    assert (of_a_store & bounds_of([spark.EqualTo(("store",), "b")])).is_nothing
 
 
 # -- rows
@@ -170,7 +187,12 @@ def test_no_row_that_matches_is_left_out(messages: list[dict[str, Any]], data: s
             )
         )
         values = MessageColumns(piece, rows, None).column(kind).to_pylist()
-        if data.draw(st.booleans()):
+        if kind in ("topic", "tags", "uniqKey") and data.draw(st.booleans()):
+            text = data.draw(st.sampled_from(["a", "o", "за", "ord", "", "a\ufffd"]))
+            filters.append(spark.StringStartsWith((kind,), text))
+            matching &= np.array([value is not None and value.startswith(text) for value in values], np.bool_)
+            is_exact &= bool(text)  # else nothing is said, and a null is kept
+        elif data.draw(st.booleans()):
             wanted = [data.draw(st.composite(literals)(kind, len(piece))) for _ in range(data.draw(st.integers(1, 3)))]
             filters.append(spark.In((kind,), tuple(wanted)))
             matching &= np.array([value in wanted for value in values], np.bool_)

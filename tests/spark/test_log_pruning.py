@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span
+from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span, Starts
 from flightlog.spark.locations import StoreLocation
 from flightlog.spark.planning import LogRange, plan_log
 from flightlog.spark.reading import RangeReader
@@ -84,7 +84,7 @@ def ms(row: Row) -> int:
 
 def is_within(row: Row, bounds: Bounds) -> bool:
     is_there = row["physicalOffset"] in bounds.physical_offsets and ms(row) in bounds.store_times_ms
-    return is_there and (bounds.topics is None or row["topic"] in bounds.topics)
+    return is_there and bounds.takes_topic(row["topic"])
 
 
 def check(path: Path, bounds: Bounds, split_bytes: int = SPLIT_BYTES) -> int:
@@ -119,6 +119,8 @@ def test_a_topic_that_is_in_one_segment(store: Path) -> None:
     read = check(store, Bounds(topics=frozenset({"early"})))
     assert read == size(planned(store, NO_BOUNDS)) - 2 * SEGMENT_SIZE
     assert check(store, Bounds(topics=frozenset({"none", "topic-1"}))) > read
+    assert check(store, Bounds(topic_starts=Starts(frozenset({"ea"})))) == read
+    assert check(store, Bounds(topic_starts=Starts(frozenset({"topic-"})))) > read
 
 
 def step_back(path: Path) -> None:

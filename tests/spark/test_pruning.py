@@ -116,6 +116,8 @@ COMPARISONS: dict[Any, Callable[[Any, Any], bool]] = {
 def matches(row: Row, each: Any) -> bool:
     """What Spark makes of a filter."""
     value = row[each.attribute[0]]
+    if isinstance(each, asked.StringStartsWith):
+        return value is not None and value.startswith(each.value)
     if isinstance(each, asked.In):
         return value in each.value
     return value is not None and COMPARISONS[type(each)](value, each.value)
@@ -137,13 +139,18 @@ LITERALS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+STARTS = {"topic": ["a", "%RETRY%", "none", ""], "tags": ["p", "A", "none"], "uniqKey": ["u1", "u", "none"]}
+
+
 @st.composite
 def filters(draw: st.DrawFn) -> list[Any]:
     found: list[Any] = []
     for _ in range(draw(st.integers(1, 3))):
         name = draw(st.sampled_from(sorted(LITERALS)))
         kind = draw(st.sampled_from([asked.In, asked.EqualTo, *COMPARISONS]))
-        if kind is asked.In:
+        if name in STARTS and draw(st.booleans()):
+            found.append(asked.StringStartsWith((name,), draw(st.sampled_from(STARTS[name]))))
+        elif kind is asked.In:
             found.append(asked.In((name,), tuple(draw(st.lists(LITERALS[name], min_size=1, max_size=3)))))
         else:
             found.append(kind((name,), draw(LITERALS[name])))
@@ -230,6 +237,8 @@ WHERE = (
     "tags in ('Aa', 'pay') and physicalOffset between 40000 and 90000",
     "topic = 'a' and tags = 'BB' and offset > 20",
     "topic = 'a' or key = 'x'",
+    "topic like '%RETRY!%гр%' escape '!'",
+    "topic like 'a%' and tags like 'A%'",
     "tags is null and not topic = 'a'",
     "topic like '%RETRY%' and offset <=> null",
 )

@@ -96,3 +96,5 @@ def test_a_topic_that_is_little_of_the_log_is_read_through_its_queues(golden: Ca
     assert not query(path, asked.In(("topic",), tuple(sizes)))[1], "all of it is better scanned"
     assert chosen[largest] is (sizes[largest] < sum(sizes.values()) / 2)
     assert query(path, asked.EqualTo(("topic",), "none")) == ([], False)
+    begun = [topic for topic in sizes if topic.startswith(smallest[:-1])]
+    assert query(path, asked.StringStartsWith(("topic",), smallest[:-1]))[1] is all(chosen[topic] for topic in begun)
