@@ -249,6 +249,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def mark_forked(self) -> None:
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
+        self._queues.empty_pages()
         self._log.obstacles[HANDLE] = "forked"
 
     def _check_usable(self) -> None:

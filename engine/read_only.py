@@ -196,6 +196,7 @@ class ReadOnlyStore(ReadableStore):
         self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
         self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
+        reopened._queues.replaces(self._queues)
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
         self._view_keys = reopened._view_keys
         self._queues_begin_at = reopened._queues_begin_at

@@ -5,6 +5,7 @@
 
 #include "byteorder.h"
 #include "columns.h"
+#include "crc32.h"
 #include "record.h"
 #include "walk.h"
 
@@ -62,9 +63,9 @@ int fields_of(struct bytes rest, struct fields *found) {
     return 1;
 }
 
-/* Whether this record is the message that entry i stands for, and its body what its CRC says. */
+/* Whether this record is the message that entry i stands for; its body is another question. */
 static int is_entry(const struct entries *entries, struct bytes log, size_t i, const struct frame_row *row) {
-    if (!row->crc_ok || (int32_t)little32(row->sys_flag) & INNER_BATCH) return 0;
+    if ((int32_t)little32(row->sys_flag) & INNER_BATCH) return 0;
     if ((int32_t)little32(row->queue_id) != entries->queue_id) return 0;
     if ((int64_t)little64(row->queue_offset) != column64_once(entries->queue_offsets, i)) return 0;
     const size_t size = little32(row->topic_size);
@@ -72,33 +73,40 @@ static int is_entry(const struct entries *entries, struct bytes log, size_t i, c
     return size == entries->topic.size && (size == 0 || memcmp(topic, entries->topic.data, size) == 0);
 }
 
+/* Whether the body is what its CRC says; copied on the way unless `to` is NULL. */
+static int is_body_sound(struct bytes log, const struct frame_row *row, uint8_t *to) {
+    const uint8_t *const body = log.data + little64(row->body_position);
+    const size_t size = little32(row->body_size);
+    return little32(row->body_crc) == (to != NULL ? masked_crc32_copy(to, body, size) : masked_crc32(body, size));
+}
+
 size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows, size_t capacity, uint8_t *bodies,
                   size_t bodies_size, size_t *copied) {
-    enum { TURN = 64 }; /* records that are copied while they are still in the cache from their check */
+    enum { TURN = 64 };
     /* Nobody else can change these between their check and their use. */
-    uint8_t starts[8 * TURN], sizes[8 * TURN], checked_rows[TURN * sizeof(struct frame_row)];
+    uint8_t starts[8 * TURN], sizes[8 * TURN];
     const struct ranges places = {log, starts, sizes};
     int64_t left = entries->max_size;
-    size_t filled = 0, turn = TURN, checked = TURN;
+    size_t filled = 0, turn = TURN;
     *copied = 0;
-    while (checked == turn && turn == TURN) {
+    while (turn == TURN) {
         const size_t next = filled, room = capacity - filled, there = entries->count - filled;
         int64_t size;
         turn = there < TURN ? there : TURN;
         if (room < turn) turn = room;
         turn = places_of(entries->units + next * UNIT_SIZE, turn, entries->physical_base, left, starts, sizes, &size);
         left -= size;
-        walk_places(&places, turn, entries->physical_base, 1, checked_rows, turn, &checked);
-        for (size_t i = 0; i < checked; i++) {
+        for (size_t i = 0; i < turn; i++) {
+            struct bytes place;
             struct frame_row row;
-            memcpy(&row, checked_rows + i * sizeof row, sizeof row);
-            const size_t body_size = little32(row.body_size);
+            ask_for_place(&places, i + PLACES_AHEAD, turn);
+            if (!range_at(&places, i, &place)) return filled;
+            if (look_at(log.data, place, entries->physical_base, 0, &row) != END) return filled;
             if (!is_entry(entries, log, next + i, &row)) return filled;
-            if (bodies != NULL) {
-                if (body_size > bodies_size - *copied) return filled;
-                if (body_size > 0) memcpy(bodies + *copied, log.data + little64(row.body_position), body_size);
-                *copied += body_size;
-            }
+            const size_t body_size = little32(row.body_size);
+            if (bodies != NULL && body_size > bodies_size - *copied) return filled;
+            if (!is_body_sound(log, &row, bodies != NULL ? bodies + *copied : NULL)) return filled;
+            if (bodies != NULL) *copied += body_size;
             memcpy(rows + filled++ * sizeof row, &row, sizeof row);
         }
     }

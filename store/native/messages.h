@@ -45,7 +45,8 @@ struct entries {
 /*
  * A frame_row for each of the leading entries whose record checks and is what the entry stands for, and their bodies,
  * one behind the other: none if `bodies` is NULL. Stops at the first that is odd or for which there is no room.
- * Returns how many there are, and the bytes of their bodies in *copied. Log, entries and rows may be changed meanwhile.
+ * Returns how many there are, and the bytes of their bodies in *copied; behind these a body may stand that differs from
+ * its CRC. Log, entries and rows may be changed meanwhile.
  */
 size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows, size_t capacity, uint8_t *bodies,
                   size_t bodies_size, size_t *copied);

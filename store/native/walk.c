@@ -104,6 +104,23 @@ enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, 
     return end;
 }
 
+enum walk_end look_at(const uint8_t *data, struct bytes place, int64_t physical_base, int check_crc,
+                      struct frame_row *row) {
+    if (place.size < HEAD_SIZE) return BAD_LENGTHS;
+    const enum walk_end end = examine(data, place.data - data, (int64_t)place.size, physical_base, check_crc, row);
+    return end == END && (int32_t)little32(row->size) != (int64_t)place.size ? BAD_LENGTHS : end;
+}
+
+/* Of a longer one the rest comes by itself, once it is read from end to end. */
+#define ASKED_SIZE 2048
+
+void ask_for_place(const struct ranges *places, size_t i, size_t count) {
+    struct bytes place;
+    if (i >= count || !range_at(places, i, &place)) return;
+    const size_t size = place.size < ASKED_SIZE ? place.size : ASKED_SIZE;
+    for (size_t at = 0; at < size; at += LINE_SIZE) __builtin_prefetch(place.data + at);
+}
+
 enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, int check_crc,
                           uint8_t *rows, size_t capacity, size_t *count) {
     const uint8_t *data = places->data.data;
@@ -112,13 +129,13 @@ enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t ph
     while (filled < wanted && end == END) {
         struct frame_row row;
         struct bytes place;
+        ask_for_place(places, filled + PLACES_AHEAD, wanted);
         if (filled == capacity) {
             end = ROWS_FULL;
-        } else if (!range_at(places, filled, &place) || place.size < HEAD_SIZE) {
+        } else if (!range_at(places, filled, &place)) {
             end = BAD_LENGTHS;
         } else {
-            end = examine(data, place.data - data, (int64_t)place.size, physical_base, check_crc, &row);
-            if (end == END && (int32_t)little32(row.size) != (int64_t)place.size) end = BAD_LENGTHS;
+            end = look_at(data, place, physical_base, check_crc, &row);
         }
         if (end == END) memcpy(rows + filled++ * sizeof row, &row, sizeof row);
     }

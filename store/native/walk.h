@@ -52,4 +52,15 @@ enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, 
 enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, int check_crc,
                           uint8_t *rows, size_t capacity, size_t *count);
 
+/* The record that takes up all of this place of the data, or why there is none. */
+enum walk_end look_at(const uint8_t *data, struct bytes place, int64_t physical_base, int check_crc,
+                      struct frame_row *row);
+
+/*
+ * Has place i of `count` brought nearer, if there is one. Nothing tells the CPU where the next of several records lies,
+ * and to wait for the first lines of one takes as long as to check all of it.
+ */
+void ask_for_place(const struct ranges *places, size_t i, size_t count);
+#define PLACES_AHEAD 2
+
 #endif

@@ -82,11 +82,29 @@ def test_a_closed_store_gives_nothing_more(tmp_path: Path, assert_clean: AssertC
     fill(tmp_path, "t")
     for opened in (flightlog.open_read_only, flightlog.open):
         with opened(tmp_path) as store:
-            reading = store.read("t")
+            reading, decompressed = store.read("t"), store.read("t", decompress=True)
             kept = [next(reading) for _ in range(100)]
-        with pytest.raises(StoreClosedError):
-            next(reading)
+            assert next(decompressed) == kept[0]
+        for each in (reading, decompressed):
+            with pytest.raises(StoreClosedError):
+                next(each)
+            assert list(each) == []
         assert numbers(kept) == list(range(100)) and kept[99].tags == "b"  # copies
+    assert_clean(tmp_path)
+
+
+def test_a_view_that_looked_anew_ends_its_older_iterators_too(tmp_path: Path, assert_clean: AssertClean) -> None:
+    fill(tmp_path, "t")
+    with flightlog.open_read_only(tmp_path) as view:
+        before = view.read("t")
+        next(before)
+        fill(tmp_path, "t")  # by another writer, after which a view looks at everything anew
+        view.refresh()
+        after = view.read("t")
+        assert numbers([next(before), next(after)]) == [1, 0]
+    for each in (before, after):
+        with pytest.raises(StoreClosedError):
+            next(each)
     assert_clean(tmp_path)
 
 
