@@ -1,26 +1,54 @@
-"""The seam before the append: what happens to a message that is not meant for its topic yet."""
+"""The seam before the append: what happens to a message that is not meant for its topic yet.
+
+    a delay level     schedule/parking.py parks it
+    a timer           `park_timer`, below, is handed in
+
+Both make it a message of another topic, with its own topic and queue in the properties REAL_TOPIC and REAL_QID;
+`Putter` sees to it that these two are there before it appends.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from ..schedule.delay_levels import DelayLevels
+from ..schedule.parking import park
 from ..store import property_names as props
 from ..store.errors import InvalidMessageError
 from ..store.message import Message
+from ..store.settings import StoreSettings
 
 Divert = Callable[[Message], Message]
-"""Called with every message before it is appended; returns the message to append in its place. Pure."""
+"""Called with every message before it is appended; returns the message to append in its place: itself where nothing is
+to be done about it."""
 
 
-def refuse_delays(message: Message) -> Message:
-    """Let everything pass but messages that ask for a later delivery: nothing in an open store would deliver them."""
-    asked = message.properties
-    if asked:
-        for name in (props.DELAY, *props.TIMER_PROPERTIES):
-            if asked.get(name, "0") != "0":
-                raise InvalidMessageError(
-                    f"topic {message.topic!r}: the property {name} asks for a later delivery, which this "
-                    "version of flightlog does not do: it would wait for ever. Put it without the property, or let "
-                    "RocketMQ deliver it"
-                )
+class Diverting:
+    """What an open store does unless it is told otherwise: messages for later are parked, all others pass as they are.
+    Only what the lane leaves to the long way can be for later."""
+
+    def __init__(self, settings: StoreSettings, park_timer: Divert) -> None:
+        self._levels: Final = DelayLevels.parse(settings.delay_levels)
+        self._park_timer: Final = park_timer
+
+    def __call__(self, message: Message) -> Message:
+        if message.delay_level == 0 and not message.properties:
+            return message
+        parked = park(message, self._levels)
+        if parked is message and any(name in (message.properties or {}) for name in props.TIMER_PROPERTIES):
+            parked = self._park_timer(message)
+        return parked
+
+
+def refuse_timers(message: Message) -> Message:
+    """Let everything pass but messages that ask for a timer: nothing in an open store would deliver them."""
+    asked = message.properties or {}
+    for name in props.TIMER_PROPERTIES:
+        if asked.get(name, "0") != "0":
+            raise InvalidMessageError(
+                f"topic {message.topic!r}: the property {name} asks for a later delivery, which this "
+                "version of flightlog does not do: it would wait for ever. Put it without the property, with a delay "
+                "level, or let RocketMQ deliver it"
+            )
     return message

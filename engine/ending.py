@@ -11,6 +11,7 @@ from ..store.errors import FlightlogError
 from .flush_service import FlushService
 from .pending_puts import PendingPuts
 from .prepare_service import PrepareService
+from .schedule_service import ScheduleService
 from .upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -20,14 +21,19 @@ log = logging.getLogger("flightlog.store")
 
 
 def ending(
-    services: Sequence[FlushService | PrepareService], pending: PendingPuts, upkeep: Upkeep
+    services: Sequence[ScheduleService | FlushService | PrepareService],
+    pending: PendingPuts,
+    save: Callable[[], None],
+    upkeep: Upkeep,
 ) -> Callable[[], None]:
-    """The end of a store without its handle. If a KeyboardInterrupt ends it, it can be called again."""
+    """The end of a store without its handle; `save` writes how far deliveries are. If a KeyboardInterrupt ends it, it
+    can be called again."""
 
     def end() -> None:
         for service in services:
             service.stop()
         pending.finish()
+        save()
         upkeep.end()
 
     return end

@@ -33,7 +33,7 @@ from ..store.errors import (
 from ..store.lock import watch_fork
 from ..store.settings import StoreSettings
 from .boot import boot
-from .diverting import Divert, refuse_delays
+from .diverting import Divert, Diverting, refuse_timers
 from .ending import close_at_exit, ending
 from .finding import Finder
 from .findings import VerifyReport
@@ -49,6 +49,7 @@ from .readable import ReadableStore
 from .reading import QueueReader
 from .recovery import RecoveryReport
 from .retention import CleanUpReport
+from .schedule_service import ScheduleService
 from .statistics import StoreStatistics, live_statistics
 from .topic_calls import TopicWriting
 from .upkeep import Upkeep
@@ -68,13 +69,13 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     _is_let_go = True  # until there is something to let go of
     _forked = False
 
-    def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert) -> None:
+    def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert | None) -> None:
         self.path, self.settings = path, settings
         self._disk, self._clock, self._pid = disk, clock, os.getpid()
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
-        services: list[FlushService | PrepareService] = []
+        services: list[ScheduleService | FlushService | PrepareService] = []
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
@@ -93,17 +94,23 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             self._service = service = FlushService(settings, clock, keep)
             self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
-            services += service, preparing
+            self._schedules = schedules = ScheduleService(settings, clock)
+            services += schedules, service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
-            self._putter = Putter(parts.log, parts.dispatcher, settings, clock, divert, service, keep, parts.topics)
+            self._putter = Putter(
+                *(parts.log, parts.dispatcher, settings, clock),
+                divert or Diverting(settings, park_timer=refuse_timers),
+                *(service, keep, parts.topics, schedules),
+            )
             self._ordinary_put = self._putter.ordinary_put
-            self._end = ending(services, self._putter.pending, keep)
+            self._end = ending(services, self._putter.pending, schedules.save, keep)
             watch_fork(self)
             self._at_exit = close_at_exit(self)
             atexit.register(self._at_exit)
-            for each in services:
-                each.start()
+            service.start()
+            preparing.start()
+            schedules.begin()  # last: it delivers into a store that is whole
         except BaseException:  # closed as one that was killed before anything happened
             for each in services:
                 each.stop()
@@ -185,10 +192,11 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def close(self) -> None:
         """Flush everything, mark the store as cleanly closed, let it go. Calling it twice is fine.
 
-        The order, and why: refuse new calls; stop the service thread, so that it flushes nothing behind the closer;
-        complete the futures of `put_async`, durable or with their error, for nothing is synced after the rest; dispatch
-        and flush, so that the log and the queues are whole; write the checkpoint, then the clean-close words that rest
-        on it; remove `abort` only when all that is durable; free the lock last, so that nobody opens the store before.
+        The order, and why: refuse new calls; stop the schedules, which put; stop the service thread, so that it flushes
+        nothing behind the closer; complete the futures of `put_async`, durable or with their error, for nothing is
+        synced after the rest; write how far deliveries are; dispatch and flush, so that the log and the queues are
+        whole; write the checkpoint, then the clean-close words that rest on it; remove `abort` only when all that is
+        durable; free the lock last, so that nobody opens the store before.
 
         Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
         ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
@@ -236,7 +244,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
 
         # A garbage collection may come in any thread, in the middle of what that one does for this store.
-        for thread in (self._service.thread, self._preparing.thread, *self._putter.pending.threads):
+        threads = self._schedules.thread, self._service.thread, self._preparing.thread
+        for thread in (*threads, *self._putter.pending.threads):
             if thread.is_current():
                 thread.stop_then(end_quietly)
                 return
@@ -285,6 +294,4 @@ def open_store(
     CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError,
     DiskError. Durable when it returns: everything that was found, and that the store is now in use (`abort`).
     """
-    return MessageStore(
-        Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert or refuse_delays
-    )
+    return MessageStore(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)

@@ -26,9 +26,10 @@ from ..store.settings import FlushMode, StoreSettings
 from .append_together import ColumnPart, records_of
 from .columns.taking import all_rows
 from .dispatcher import Dispatcher
-from .diverting import Divert, refuse_delays
+from .diverting import Divert, Diverting
 from .flush_service import FlushService
 from .pending_puts import PendingPuts
+from .schedule_service import ScheduleService
 from .topics import TopicTable
 from .upkeep import Upkeep
 
@@ -58,13 +59,17 @@ class Putter:
         service: FlushService,
         upkeep: Upkeep,
         topics: TopicTable,
+        schedules: ScheduleService,
     ) -> None:
         self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
         self._divert, self._service, self._topics = divert, service, topics
+        self._schedules = schedules
+        self._parks = isinstance(divert, Diverting)
+        """Whether what is diverted waits for its delivery; else it is as good as any other message."""
         self._retention = upkeep.retention
         self._lane = commit_log.lane
         topics.open_lane(commit_log.lane)
-        if divert is not refuse_delays:
+        if not self._parks:
             commit_log.obstacles["divert"] = divert
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
@@ -144,9 +149,10 @@ class Putter:
         records: list[PreparedRecord] = []
         waits = False
         for message in messages:
-            diverted = self._divert(message)
-            records.append(self._prepare(message, diverted))
-            waits = waits or (self._is_sync and diverted.waits_for_sync)
+            record, record_waits = self._prepare(message)
+            records.append(record)
+            waits = waits or (self._is_sync and record_waits)
+        before = len(results)
         try:
             for batch in _batches(records):
                 self._append(batch, results)
@@ -157,6 +163,7 @@ class Putter:
             raise
         finally:
             self._wake(waits)
+            self._schedules.parked(results[before:])
         for topic, topic_raw in {record.topic: record.topic_raw for record in records}.items():
             self._topics.teach(topic, topic_raw)
         return waits
@@ -178,7 +185,7 @@ class Putter:
     def append_columns(self, topic: str, columns: Any) -> AppendResult:
         self._check_room()
         parts = all_rows(topic, columns, self._settings, self._log.segment_size)
-        is_uncommon = self._divert is not refuse_delays or self._settings.append_crc_property
+        is_uncommon = not self._parks or self._settings.append_crc_property
         if is_uncommon or any(rows.uncommon for rows in parts):
             return self._append_as_messages(topic, [message for rows in parts for message in rows.messages()])
         for rows in parts:
@@ -199,7 +206,7 @@ class Putter:
 
     def append_together(self, parts: Iterable[ColumnPart], before_commit: Commit) -> HeldRange:
         settings = self._settings
-        if self._divert is not refuse_delays or settings.append_crc_property:
+        if not self._parks or settings.append_crc_property:
             raise UsageError(
                 "append_together: expected a store without divert and append_crc_property, which change each record. "
                 "Use append_columns, which appends the rows of one call after the other"
@@ -233,25 +240,35 @@ class Putter:
         """Append it, an inner batch where there is a count; returns where it went, and whether it is to wait for a
         sync."""
         self._check_room()
-        diverted = self._divert(message)
-        record = self._prepare(message, diverted, inner_count)
-        waits = self._is_sync and diverted.waits_for_sync
+        record, record_waits = self._prepare(message, inner_count)
+        waits = self._is_sync and record_waits
         appended: list[Appended] = []
         try:
             self._log.append((record,), appended)
         finally:
             self._wake(waits)
         self._topics.teach(record.topic, record.topic_raw)
-        return _put_result(record, appended[0]), waits
+        result = _put_result(record, appended[0])
+        self._schedules.parked((result,))
+        return result, waits
 
-    def _prepare(self, message: Message, diverted: Message, inner_count: int = 0) -> PreparedRecord:
+    def _prepare(self, message: Message, inner_count: int = 0) -> tuple[PreparedRecord, bool]:
+        """The record of a message, or of what it is diverted to, and whether that waits for a sync."""
+        diverted = self._divert(message)
         record = prepare(diverted, self._settings, self._log.segment_size, inner_count=inner_count)
         # Last: a message that is refused for another reason makes no topic.
         is_internal = diverted is not message
-        record.queue_id = self._topics.queue_for(
-            record.topic, diverted.queue_id, is_internal=is_internal, is_batch=inner_count > 0
-        )
-        return record
+        if is_internal and self._parks:
+            queue_id = self._topics.queue_for(message.topic, message.queue_id, is_internal=False)
+            if message.queue_id is None:
+                diverted = self._divert(replace(message, queue_id=queue_id))
+                record = prepare(diverted, self._settings, self._log.segment_size)
+            self._schedules.start()  # before the append: what nobody would deliver must not wait
+        else:
+            record.queue_id = self._topics.queue_for(
+                record.topic, diverted.queue_id, is_internal=is_internal, is_batch=inner_count > 0
+            )
+        return record, diverted.waits_for_sync
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
         """Append one batch and add what was appended to `results`, also if the append raises."""

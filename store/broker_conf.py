@@ -51,6 +51,7 @@ NAMES: Mapping[str, str] = {
     "append_crc_property": "enabledAppendPropCRC",
     "check_crc_property": "forceVerifyPropCRC",
     "delay_levels": "messageDelayLevel",
+    "delay_save_interval_ms": "flushDelayOffsetInterval",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",
     "get_disk_max_size": "maxTransferBytesOnMessageInDisk",
@@ -69,7 +70,10 @@ NAMES: Mapping[str, str] = {
 """Our setting -> RocketMQ's. `store_host` comes from two, see below."""
 
 OURS_ALONE = frozenset(
-    {"allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"}
+    {
+        *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
+        "deliver_delayed",
+    }
 )
 """Settings that RocketMQ has none for."""
 

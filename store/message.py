@@ -46,6 +46,9 @@ class Message:
     compress: CompressionType | None = None
     """Have the put compress the body, and say so in the flags. LZ4 and ZSTD need the extra `compression`. A body that
     is compressed already goes with its bits in `sys_flag` and None here."""
+    delay_level: int = 0
+    """Deliver it later: level 1, 2, ... of the setting `delay_levels`, the highest one if there are fewer; written as
+    the property DELAY. 0: at once, unless the property says otherwise. See docs/delays.md."""
 
     @property
     def waits_for_sync(self) -> bool:
@@ -70,6 +73,8 @@ class Message:
             found[props.UNIQ_KEY] = self.uniq_key
         if not self.wait_store_ok:
             found[props.WAIT] = "false"
+        if self.delay_level:
+            found[props.DELAY] = str(self.delay_level)
         return found
 
 

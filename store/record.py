@@ -276,6 +276,7 @@ def _check_integers(message: Message) -> None:
     if message.queue_id is not None:
         check_integer_range("queue_id", message.queue_id, 0, INT32_MAX)
     check_integer_range("flag", message.flag)
+    check_integer_range("delay_level", message.delay_level, 0)
     check_integer_range("sys_flag", message.sys_flag, ~INT32_MAX, INT32_MAX)
     check_integer_range("reconsume_times", message.reconsume_times, ~INT32_MAX, INT32_MAX)
     check_integer_range("prepared_transaction_offset", message.prepared_transaction_offset, ~INT64_MAX, INT64_MAX)

@@ -42,6 +42,7 @@ RANGES: Ranges = {
     "allocate_step_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
     "prepare_ahead_size": (0, MAX_SEGMENT_SIZE),
     "default_queue_count": (1, MAX_ANSWER),
+    "delay_save_interval_ms": INTERVAL_MS,
     "get_memory_max_size": (1, MAX_ANSWER),
     "get_memory_max_count": (1, MAX_ANSWER),
     "get_disk_max_size": (1, MAX_ANSWER),
@@ -142,6 +143,12 @@ class StoreSettings:
     clients ask for 4)."""
     delay_levels: str = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
     """The delays of levels 1, 2, ... (`messageDelayLevel`); gives the times in the queues of parked messages."""
+    deliver_delayed: bool = True
+    """Whether messages whose delay is over are delivered while the store is open. False: they are only parked, for a
+    RocketMQ broker that takes the store over, or for a later opening."""
+    delay_save_interval_ms: int = 10_000
+    """How often it is written how far deliveries are (`flushDelayOffsetInterval`), while there are any. What was
+    delivered since then is delivered again after a kill."""
     get_memory_max_size: int = 256 << 10
     """Bytes of records that a get answers where they are near the log's end (`maxTransferBytesOnMessageInMemory`)."""
     get_memory_max_count: int = 32

@@ -76,7 +76,7 @@ int64_t lane_encode_properties(uint8_t out[LANE_PROPERTIES_MAX], PyObject *prope
 /* Where the fields of a Message lie in it, in bytes. */
 struct message_places {
     Py_ssize_t topic, body, tags, keys, properties, queue_id, flag, uniq_key, born_timestamp, born_host, sys_flag,
-        reconsume_times, prepared_offset, wait_store_ok, compress;
+        reconsume_times, prepared_offset, wait_store_ok, compress, delay_level;
 };
 
 struct kept_number {

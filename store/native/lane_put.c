@@ -21,6 +21,12 @@ struct fields {
 
 static PyObject *field_at(PyObject *message, Py_ssize_t place) { return *(PyObject **)((char *)message + place); }
 
+static int is_zero(PyObject *object) {
+    if (object == NULL || !PyLong_CheckExact(object)) return 0;
+    int overflow;
+    return PyLong_AsLongAndOverflow(object, &overflow) == 0 && !overflow;
+}
+
 /* 0 unless every field is set, and those that are seldom used have their defaults. */
 static int read_fields(const struct lane *lane, PyObject *message, struct fields *fields) {
     const struct message_places *places = &lane->places;
@@ -35,12 +41,11 @@ static int read_fields(const struct lane *lane, PyObject *message, struct fields
     fields->reconsume_times = field_at(message, places->reconsume_times);
     fields->prepared_offset = field_at(message, places->prepared_offset);
     fields->born_timestamp = field_at(message, places->born_timestamp);
-    PyObject *sys_flag = field_at(message, places->sys_flag);
+    PyObject *sys_flag = field_at(message, places->sys_flag), *delay_level = field_at(message, places->delay_level);
     if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
         fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
         fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
-        sys_flag == NULL || !PyLong_CheckExact(sys_flag) || PyLong_AsLong(sys_flag) != 0) {
-        PyErr_Clear(); /* a number beyond a long */
+        !is_zero(sys_flag) || !is_zero(delay_level)) {
         return 0;
     }
     return field_at(message, places->born_host) == Py_None && field_at(message, places->compress) == Py_None &&

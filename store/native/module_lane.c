@@ -27,6 +27,7 @@ static const struct {
     {"prepared_transaction_offset", offsetof(struct message_places, prepared_offset)},
     {"wait_store_ok", offsetof(struct message_places, wait_store_ok)},
     {"compress", offsetof(struct message_places, compress)},
+    {"delay_level", offsetof(struct message_places, delay_level)},
 };
 #define MESSAGE_FIELDS (sizeof message_fields / sizeof message_fields[0])
 

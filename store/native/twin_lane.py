@@ -158,6 +158,7 @@ class Lane:
                 or message.wait_store_ok is not True
                 or message.born_host is not None
                 or message.compress is not None
+                or message.delay_level is not ZERO
             ):
                 return None
             topic, body, queue_id, flag = message.topic, message.body, message.queue_id, message.flag

@@ -78,7 +78,7 @@ CASES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"value": [GOOD] * 2, "flag": [0, 1 << 80]}, InvalidMessageError, "row 1: .* bits"),
     ({"value": [GOOD] * 2, "bornTimestamp": np.array([0, 1 << 63], np.uint64)}, InvalidMessageError, "row 1: .* 64"),
     ({"value": [GOOD] * 2, "bornTimestamp": ["x", "y"]}, InvalidMessageError, "row 0: 'x'"),
-    ({"value": [GOOD] * 2, "properties": [None, {"DELAY": "3"}]}, InvalidMessageError, "DELAY"),
+    ({"value": [GOOD] * 2, "properties": [None, {"DELAY": "3s"}]}, InvalidMessageError, "DELAY"),
     ({"value": [GOOD] * 2, "offset": [0, 1]}, InvalidMessageError, "'offset': an append takes value"),
     ({"value": [GOOD], "body": [GOOD]}, InvalidMessageError, "'value' is there twice"),
     ({"tags": ["x"]}, InvalidMessageError, "no column 'value'"),

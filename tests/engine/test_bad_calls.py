@@ -64,7 +64,8 @@ REFUSED: dict[str, tuple[Message, type[InvalidMessageError], tuple[str, ...]]] =
     "a key with a space": (Message("t", b"", keys="two words"), InvalidMessageError, ("no space",)),
     "a queue below zero": (Message("t", b"", queue_id=-1), InvalidMessageError, ("queue_id=-1", "from 0")),
     "a flag of 33 bits": (Message("t", b"", flag=1 << 32), InvalidMessageError, ("flag=",)),
-    "a delay": (Message("t", b"", properties={"DELAY": "3"}), InvalidMessageError, ("DELAY", "later delivery")),
+    "no delay level": (Message("t", b"", properties={"DELAY": "3s"}), InvalidMessageError, ("DELAY", "as in 3")),
+    "a negative delay level": (Message("t", b"", delay_level=-1), InvalidMessageError, ("delay_level=-1",)),
     "an inner batch": (Message("t", b"", sys_flag=0x1 << 7), InvalidMessageError, ("inner batches",)),
 }
 

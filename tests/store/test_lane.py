@@ -93,6 +93,7 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "prepared_transaction_offset": (0, 0, 77, -(1 << 63)),
     "wait_store_ok": (True, True, True, False),
     "compress": (None, None, None, None, None, flightlog.CompressionType.ZLIB),
+    "delay_level": (0, 0, 0, 3, 99),
 }
 """What a put takes, one way or the other; every ordinary value several times."""
 ODD: dict[str, tuple[Any, ...]] = {
@@ -116,6 +117,7 @@ ODD: dict[str, tuple[Any, ...]] = {
     "prepared_transaction_offset": (1 << 63, None, True),
     "wait_store_ok": (0, None, 1),
     "compress": ("zlib", 0, flightlog.CompressionType.ZLIB),
+    "delay_level": (-1, 1 << 31, 1 << 70, True, False, None, 0.0, "3"),
 }
 
 ORDINARY_ALL_THE_SAME = ({"__CRC32#": "1"},)

@@ -219,7 +219,7 @@ def test_what_a_diversion_returns_is_checked_too(tmp_path: Path, assert_clean: A
     assert_clean(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["DELAY", "TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
+@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
 def test_a_message_for_later_is_refused_while_nobody_delivers_it(
     name: str, tmp_path: Path, assert_clean: AssertClean
 ) -> None:

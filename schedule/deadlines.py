@@ -1,0 +1,124 @@
+"""When which task is to run: a heap of deadlines, for the one thread that waits for all of them.
+
+Deadlines are times of the clock that people set, because delivery times are. Invariants:
+- A task runs no later than the earliest time that it or anybody else (`expect`) named since its last run began.
+- When the clock was set, backwards or forwards, every task runs at once and names its time anew: what it is due by may
+  have moved.
+- Nothing is looked at again and again: without a deadline the thread sleeps until it is rung. With one it looks at the
+  clock at least every MAX_WAIT_S, because nobody rings when the clock is set.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from ..store.clock import Clock
+from ..store.errors import StorePoisonedError
+
+log = logging.getLogger("flightlog.schedule")
+
+MAX_WAIT_S = 0.5
+"""How long a step of the clock may go unseen, while anything waits for a time."""
+
+STEP_MS = 250
+"""By how much the two clocks must part for a step. Slewing takes minutes for that, and harms nothing."""
+
+RETRY_MS = 10_000
+"""How long a task rests after a failure that it does not know (RocketMQ's `DELAY_FOR_A_PERIOD`)."""
+
+
+class Task(Protocol):
+    """Something that has to be done at times."""
+
+    def run(self, now_ms: int) -> int | None:
+        """Do what is due; returns the time to be called again, a past one for at once, None to wait for `expect`."""
+
+
+class Deadlines:
+    """Tasks and when they are due. `expect` from any thread, the rest from one."""
+
+    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
+        self._clock, self._ring = clock, ring
+        self._lock = threading.Lock()
+        self._due_ms: dict[Task, int] = {}
+        """The time that counts, of each task that has one; the heap keeps older ones too."""
+        self._heap: list[tuple[int, int, Task]] = []
+        self._tasks: list[Task] = []
+        self._lead_ms = self._lead(clock.now_ms())
+
+    def add(self, task: Task) -> None:
+        """To be run at once, and from then on when it says."""
+        self._tasks.append(task)
+        self.expect(task, self._clock.now_ms())
+
+    def expect(self, task: Task, due_ms: int) -> None:
+        """Run the task by this time."""
+        if self._name(task, due_ms):
+            self._ring()
+
+    def run_due(self) -> float | None:
+        """Run every task that is due, once each; returns after how many seconds to come again, None: when rung.
+
+        Raises StorePoisonedError, after which nothing can be delivered. A task that fails in another way is run again
+        after RETRY_MS, as RocketMQ does.
+        """
+        now_ms = self._clock.now_ms()
+        self._look_for_a_step(now_ms)
+        for task in self._take_due(now_ms):
+            try:
+                next_ms = task.run(now_ms)
+            except StorePoisonedError:
+                raise
+            except Exception as e:
+                log.exception("%s: failed; it is tried again in %d s", task, RETRY_MS // 1000, extra={"cause": repr(e)})
+                next_ms = now_ms + RETRY_MS
+            if next_ms is not None:
+                self._name(task, next_ms)
+        return self._wait_s()
+
+    def _name(self, task: Task, due_ms: int) -> bool:
+        """Take this time for the task unless it has an earlier one; whether it is the next of all."""
+        with self._lock:
+            before = self._due_ms.get(task)
+            if before is not None and before <= due_ms:
+                return False
+            self._due_ms[task] = due_ms
+            heapq.heappush(self._heap, (due_ms, id(task), task))
+            return self._heap[0][2] is task
+
+    def _look_for_a_step(self, now_ms: int) -> None:
+        lead_ms = self._lead(now_ms)
+        if abs(lead_ms - self._lead_ms) < STEP_MS:
+            return
+        self._lead_ms = lead_ms
+        with self._lock:  # what was named before was meant by the clock as it was
+            self._due_ms = dict.fromkeys(self._tasks, now_ms)
+            self._heap = [(now_ms, id(task), task) for task in self._tasks]
+            heapq.heapify(self._heap)
+
+    def _take_due(self, now_ms: int) -> list[Task]:
+        taken: list[Task] = []
+        with self._lock:
+            while self._heap and self._heap[0][0] <= now_ms:
+                due_ms, _, task = heapq.heappop(self._heap)
+                if self._due_ms.get(task) == due_ms:
+                    del self._due_ms[task]  # before it runs: what is named from here on counts
+                    taken.append(task)
+        return taken
+
+    def _wait_s(self) -> float | None:
+        with self._lock:
+            while self._heap and self._due_ms.get(self._heap[0][2]) != self._heap[0][0]:
+                heapq.heappop(self._heap)
+            if not self._heap:
+                return None
+            left_s = (self._heap[0][0] - self._clock.now_ms()) / 1000
+        return min(max(left_s, 0.0), MAX_WAIT_S)
+
+    def _lead(self, now_ms: int) -> int:
+        """How far the clock that is set is ahead of the one that is not."""
+        return now_ms - int(self._clock.monotonic_s() * 1000)
