@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..store.clock import Clock
-from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile
+from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
 from ..store.disk import Disk
 from ..store.errors import (
     ConfigFileError,
@@ -268,11 +268,7 @@ class TopicTable:
             self._save_failed = True
 
     def _save(self, topics: Mapping[str, Topic]) -> None:
-        before = self._document.get("dataVersion")
-        version = {"counter": 0, "stateVersion": 0, **(before if isinstance(before, dict) else {})}
-        counter = version["counter"]
-        version["counter"] = counter + 1 if isinstance(counter, int) else 1
-        version["timestamp"] = self._clock.now_ms()
+        version = next_data_version(self._document, self._clock.now_ms())
         table = {name: topic.to_json() for name, topic in topics.items()}
         document = self._document | {"dataVersion": version, "topicConfigTable": table}
         self._file.write(document)

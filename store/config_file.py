@@ -130,6 +130,14 @@ def parse_config(raw: bytes, path: Path) -> Config:
     return found
 
 
+def next_data_version(document: Config, now_ms: int) -> Config:
+    """RocketMQ's `dataVersion` of the content that comes after this one."""
+    before = document.get("dataVersion")
+    version = {"counter": 0, "stateVersion": 0, **(before if isinstance(before, dict) else {})}
+    counter = version["counter"]
+    return version | {"counter": counter + 1 if isinstance(counter, int) else 1, "timestamp": now_ms}
+
+
 def _too_large(path: Path) -> ConfigFileError:
     return ConfigFileError(path, f"more than {MAX_CONFIG_SIZE} bytes", "a state file")
 

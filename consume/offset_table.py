@@ -1,0 +1,159 @@
+"""How far each group has come in each queue of a store: `config/consumerOffset.json`, in RocketMQ's shape.
+
+    {"dataVersion": {…}, "offsetTable": {"orders@billing": {"0": 12, "1": 7}}}
+
+An offset is that of the next message to read: everything below it was acknowledged.
+
+Invariants:
+- What the file says was acknowledged before it was written, and is durable in the log: `save` flushes the log first. So
+  after a kill or a power cut a group goes on at or before its first message without an acknowledgement.
+- An offset beyond the end of its queue, which a broker leaves after a power cut, is lowered to the end when the store
+  is opened; else the messages that come next would be passed over.
+- Whatever else stands in the file is kept as it is.
+
+RocketMQ: `ConsumerOffsetManager`. Its commits may lower an offset; so may ours: who resets one means it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ..store.clock import Clock
+from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
+from ..store.disk import Disk
+from ..store.errors import ConfigFileError, UsageError
+from ..store.queue_offsets import QueueKey
+from ..store.record import INT64_MAX
+
+log = logging.getLogger("flightlog.consume")
+
+OFFSETS_FILE = "consumerOffset.json"
+SEPARATOR = "@"
+
+Offsets = dict[int, int]
+"""Of the queues of one topic, by queue id."""
+
+
+class OffsetTable:
+    """The offsets of all groups of one store that is open for writing. Safe from many threads."""
+
+    def __init__(self, disk: Disk, root: Path, clock: Clock, flush_log: Callable[[], None]) -> None:
+        self._file = ConfigFile(disk, root / CONFIG_FOLDER / OFFSETS_FILE)
+        self._clock, self._flush_log = clock, flush_log
+        self._lock = threading.Lock()
+        self._save_lock = threading.Lock()
+        """Held by whoever writes the file; taken before the other one."""
+        self._document: Config = {}
+        self._offsets: dict[str, Offsets] = {}
+        self._changes = self._saved_changes = 0
+
+    def load(self, end_of: Callable[[QueueKey], int]) -> None:
+        """Read the file; `end_of` tells where a queue ends. Raises DiskError, and ConfigFileError for a file that
+        cannot be read, nor its `.bak`."""
+        self._document = self._file.read() or {}
+        self._offsets = offsets_in(self._document, self._file.path)
+        for name, offsets in self._offsets.items():
+            topic = name.partition(SEPARATOR)[0]
+            for queue_id, offset in offsets.items():
+                end = end_of((topic, queue_id))
+                if offset > end and name.count(SEPARATOR) == 1:
+                    text = "%s: %s of queue %d is at %d, but the queue ends at %d: it goes on from there"
+                    extra = {"path": str(self._file.path), "topic": topic, "queue_id": queue_id}
+                    log.warning(text, self._file.path, name, queue_id, offset, end, extra=extra)
+                    offsets[queue_id] = end
+                    self._changes += 1
+
+    # -- what a group knows
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """Where the group goes on in this queue; None if it never began there."""
+        with self._lock:
+            return self._offsets.get(name_of(topic, group), {}).get(queue_id)
+
+    def of(self, group: str, topic: str) -> Offsets:
+        """All of the group's offsets in this topic: a copy."""
+        with self._lock:
+            return dict(self._offsets.get(name_of(topic, group), {}))
+
+    def set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Have the group go on here. The next `save` writes it."""
+        name = name_of(topic, group)
+        if queue_id < 0 or not 0 <= queue_offset <= INT64_MAX:
+            raise UsageError(f"queue {queue_id} at {queue_offset}: expected a queue id and an offset, 0 or more")
+        with self._lock:
+            offsets = self._offsets.setdefault(name, {})
+            if offsets.get(queue_id) != queue_offset:
+                offsets[queue_id] = queue_offset
+                self._changes += 1
+
+    def forget_topic(self, topic: str) -> None:
+        """No group has ever begun in this topic: it is to be deleted. The next `save` writes it."""
+        with self._lock:
+            gone = [name for name in self._offsets if name.partition(SEPARATOR)[0] == topic]
+            for name in gone:
+                del self._offsets[name]
+            self._changes += len(gone)
+
+    # -- the file
+
+    @property
+    def is_unsaved(self) -> bool:
+        return self._changes != self._saved_changes
+
+    def save(self) -> None:
+        """Write what has changed; durable when this returns. What it writes was set before this was called, or while it
+        waited for another one.
+
+        Raises DiskError, also that of the log, whose flush comes first; StoreClosedError. Then nothing is written, and
+        the next call tries again.
+        """
+        if not self.is_unsaved:
+            return
+        with self._save_lock:
+            with self._lock:
+                changes = self._changes
+                table = {name: {str(i): offsets[i] for i in sorted(offsets)} for name, offsets in self._offsets.items()}
+            if changes == self._saved_changes:
+                return
+            self._flush_log()
+            version = next_data_version(self._document, self._clock.now_ms())
+            document = self._document | {"dataVersion": version, "offsetTable": table}
+            self._file.write(document)
+            self._document, self._saved_changes = document, changes
+
+
+def name_of(topic: str, group: str) -> str:
+    """What RocketMQ files a group's offsets in a topic under."""
+    for what, text in (("topic", topic), ("group", group)):
+        if not text or SEPARATOR in text:
+            raise UsageError(
+                f"{what} {text!r}: offsets are kept under TOPIC{SEPARATOR}GROUP, so neither may have an "
+                f"{SEPARATOR!r}, or be empty"
+            )
+    return f"{topic}{SEPARATOR}{group}"
+
+
+def offsets_in(document: Config, path: Path) -> dict[str, Offsets]:
+    """The offsets of what the file says. Raises ConfigFileError."""
+    table = document.get("offsetTable", {})
+    if not isinstance(table, dict):
+        raise ConfigFileError(path, f"an offsetTable that is a {type(table).__name__}", "an object")
+    return {name: _offsets_of(name, found, path) for name, found in table.items()}
+
+
+def _offsets_of(name: str, found: object, path: Path) -> Offsets:
+    if not isinstance(found, dict):
+        raise ConfigFileError(path, f"{name[:100]!r}: a {type(found).__name__}", "an object with an offset a queue")
+    offsets: Offsets = {}
+    for queue_id, offset in found.items():
+        is_number = queue_id.isascii() and queue_id.isdigit() and len(queue_id) <= 10
+        is_offset = isinstance(offset, int) and not isinstance(offset, bool) and -1 <= offset <= INT64_MAX
+        if not is_number or not is_offset:
+            what = f"{name[:100]!r}: {queue_id[:40]!r}: {str(offset)[:40]}"
+            raise ConfigFileError(path, what, "a queue id and its offset")
+        if offset >= 0:  # RocketMQ's word for none
+            offsets[int(queue_id)] = offset
+    return offsets
