@@ -1,0 +1,107 @@
+"""What of one queue is at work: messages that were delivered and not acknowledged yet.
+
+RocketMQ: `ProcessQueue`. Pure: no clock, no thread, no disk; who shares one holds a lock.
+
+Invariants:
+- `commit_offset` is the lowest offset without an acknowledgement; with nothing at work, where the next pull begins. It
+  never falls, and everything below it was acknowledged, or passed over (filtered).
+- Once dropped it changes no more: late acknowledgements count for nothing, for the queue may have another owner.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+from ..store.errors import UsageError
+
+
+@dataclass(frozen=True)
+class FlowLimits:
+    """How much of one queue may be at work at a time; RocketMQ's defaults."""
+
+    max_count: int = 1_000
+    """Messages."""
+    max_size: int = 100 << 20
+    """Bytes of bodies."""
+    max_span: int = 2_000
+    """Queue offsets between the first and the last message at work: one that is stuck stops the others there."""
+
+    def __post_init__(self) -> None:
+        for name in ("max_count", "max_size", "max_span"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name}={value!r}: expected a whole number, 1 or more")
+
+
+class ProcessQueue:
+    """One queue in the hands of one member, from `position` on."""
+
+    def __init__(self, position: int) -> None:
+        self.position = position
+        """The queue offset that the next pull begins at."""
+        self.size = 0
+        """Bytes of bodies at work."""
+        self.is_dropped = False
+        self._sizes: dict[int, int] = {}
+        """Of each message at work, by queue offset."""
+        self._order: deque[int] = deque()
+        """The same offsets, ascending; those acknowledged go when they come first."""
+
+    def __len__(self) -> int:
+        """How many messages are at work."""
+        return len(self._sizes)
+
+    def deliver(self, queue_offset: int, size: int) -> None:
+        """A message is at work from now on. Offsets ascend; those between were filtered, or are not there."""
+        if self.is_dropped:
+            raise UsageError(f"queue offset {queue_offset} was delivered after the queue was dropped")
+        if queue_offset < self.position:
+            raise UsageError(f"queue offset {queue_offset} was delivered after {self.position - 1}")
+        self._order.append(queue_offset)
+        self._sizes[queue_offset] = size
+        self.size += size
+        self.position = queue_offset + 1
+
+    def pass_to(self, position: int) -> None:
+        """Nothing below this offset is left to deliver."""
+        if not self.is_dropped:
+            self.position = max(self.position, position)
+
+    def ack(self, queue_offset: int) -> bool:
+        """The message was worked off. False if it is not at work here: acknowledged before, or the queue dropped."""
+        if self.is_dropped:
+            return False
+        size = self._sizes.pop(queue_offset, None)
+        if size is None:
+            return False
+        self.size -= size
+        while self._order and self._order[0] not in self._sizes:
+            self._order.popleft()
+        return True
+
+    def drop(self) -> list[int]:
+        """The queue goes to somebody else: returns what was at work, ascending, which is delivered again there."""
+        self.is_dropped = True
+        return self.at_work()
+
+    def at_work(self) -> list[int]:
+        """The offsets of the messages at work, ascending."""
+        return list(self._sizes)
+
+    @property
+    def commit_offset(self) -> int:
+        """Where a successor goes on."""
+        return self._order[0] if self._order else self.position
+
+    @property
+    def span(self) -> int:
+        """From the first message at work to where the next pull begins."""
+        return self.position - self.commit_offset
+
+    def room(self, limits: FlowLimits) -> int:
+        """How many messages may be pulled now. One that is larger than `max_size` passes when nothing else is at
+        work."""
+        if self.is_dropped or self.size >= limits.max_size:
+            return 0
+        return max(0, min(limits.max_count - len(self), limits.max_span - self.span))
