@@ -1,0 +1,79 @@
+"""Where timers go on after any end: from a moment that the commit log still has all of.
+
+    check file   the moment: seconds before `read_time` are delivered, messages before `queue_offset` are on the wheel.
+                 Ours notes how long the commit log was then, and keeps older moments; RocketMQ's does not
+    timer log    cut behind the last unit of a message before that queue offset: it is put on the wheel again
+    wheel        made anew from the timer log: seconds from `read_time` on
+
+So what a process did after the moment is done again: its deliveries are duplicates, if the commit log kept them. And
+nothing of what is in the timer topic's queue is left out, whatever was lost of the log or of the files here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from .timer_checkpoint import TimerCheckpoint
+from .timer_log import UNIT_SIZE, TimerLog
+from .timer_request import PRECISION_MS
+from .timer_surroundings import TimerSurroundings
+from .timer_wheel import TimerWheel
+
+log = logging.getLogger("flightlog.timers")
+
+
+class TimerStart(NamedTuple):
+    """Where to go on."""
+
+    read_second: int
+    """Seconds before it are delivered."""
+    queue_offset: int
+    checkpoint: TimerCheckpoint
+
+
+def recover_timers(
+    checkpoint: TimerCheckpoint | None, timer_log: TimerLog, wheel: TimerWheel, store: TimerSurroundings
+) -> TimerStart:
+    """Brings the timer log and the wheel to one moment. The timer log was opened, the wheel loaded."""
+    found = checkpoint or TimerCheckpoint()
+    _, log_end = store.log_range()
+    min_queue_offset, end_queue_offset = store.queue_bounds()
+    read_time_ms, queue_offset = found.read_time_ms, min(found.queue_offset, found.master_queue_offset)
+    if found.moments:
+        moment = found.moment_within(log_end)
+        if moment is None:  # cut to before all that is known: everything that is in the queue is looked at again
+            read_time_ms, queue_offset = 0, min_queue_offset
+        else:
+            _, read_time_ms, queue_offset = moment
+    elif checkpoint is not None:
+        # RocketMQ's says nothing of the log. What it delivered in later seconds than this one is not in there any more.
+        read_time_ms = min(read_time_ms, max(store.last_store_timestamp_ms(), 0))
+    if queue_offset != found.queue_offset or read_time_ms != found.read_time_ms:
+        log.warning(
+            "timers go on from queue offset %d and time %d, not from %d and %d: the commit log ends at %d",
+            *(queue_offset, read_time_ms, found.queue_offset, found.read_time_ms, log_end),
+        )
+    queue_offset = min(max(queue_offset, min_queue_offset), end_queue_offset)
+    first = store.read_queue(queue_offset, 1)
+    known_end = first[0].physical_offset if first else log_end
+    read_second = read_time_ms // PRECISION_MS
+    if read_second == 0 and first:
+        read_second = first[0].store_timestamp_ms // PRECISION_MS - 1  # none of them can have been due before
+    _rebuild(timer_log, wheel, known_end, read_second)
+    return TimerStart(read_second, queue_offset, found)
+
+
+def _rebuild(timer_log: TimerLog, wheel: TimerWheel, known_end: int, read_second: int) -> None:
+    """Keep the units of records before `known_end`: their order is that of the queue."""
+    wheel.clear()
+    end = timer_log.start
+    for position, units in timer_log.scan():
+        is_known = units["physical_offset"] < known_end
+        known = len(units) if is_known.all() else int(is_known.argmin())
+        if known:
+            wheel.add_all(position, units[:known], read_second)
+            end = position + known * UNIT_SIZE
+        if known < len(units):
+            break
+    timer_log.cut(end)

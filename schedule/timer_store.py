@@ -1,0 +1,284 @@
+"""The timers of one open store: from the timer topic's queue onto the wheel, and from there to their topics.
+
+    take in    every message of the queue is put on the wheel, in its second; one whose second is over, in the next one
+               that is to be delivered; one further ahead than the wheel is to reach, earlier, marked to be rolled
+    give out   every second that is over: its cancellations are read first, then its timers are delivered in the order
+               in which they were put; those marked are parked again, and so rolled on
+    save       a second after anything was done: the commit log is flushed, then timer log and wheel, then the check
+               file says how far it came
+
+Invariants:
+- Nothing is delivered before its time by the store's clock. Times that a clock set back has come to for a second time
+  are delivered when it is where it was.
+- A failed append is tried again; what was delivered of that second is not delivered again by this process.
+- After a crash, what was delivered since the last save may be delivered again, nothing else (timer_recovery.py).
+- Memory: the wheel, and 8 bytes for each timer of the second that is given out.
+
+One thread runs it, see `deadlines.Task`; any thread may ask `count_at`, `pending`, `lag_ms`.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..store import property_names as props
+from ..store.disk import Disk
+from ..store.java_hash import java_hash
+from ..store.message import Message
+from ..store.stored_message import StoredMessage
+from .timer_checkpoint import Moment, read_timer_checkpoint, write_timer_checkpoint
+from .timer_log import (
+    DEFAULT_FILE_SIZE,
+    MAGIC_CANCEL,
+    MAGIC_DEFAULT,
+    MAGIC_ROLL,
+    NO_POSITION,
+    UNIT_SIZE,
+    TimerLog,
+    TimerUnit,
+)
+from .timer_recovery import recover_timers
+from .timer_request import NUMBER, PRECISION_MS, TIMER_TOPIC, cancelled_key
+from .timer_surroundings import TimerSurroundings
+from .timer_wheel import DAY_S, SLOT_COUNT, TimerWheel
+
+log = logging.getLogger("flightlog.timers")
+
+ROLL_WINDOW_S = 2 * DAY_S
+"""What is due later than so many seconds from now is parked again on the way (`timerRollWindowSlot`)."""
+KEPT_MS = 7 * DAY_S * 1000
+"""How long units stay in the timer log: longer than any second of the wheel is ahead of when it was filled."""
+SAVE_INTERVAL_MS = 1000
+TAKE_COUNT = 512
+GIVE_COUNT = 256
+GIVE_SIZE = 1 << 20
+"""Messages, and bytes of records, that are delivered by one append."""
+
+
+class TimerStore:
+    """Opened once the store can be read; `run` when something is due; closed before the store."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        store: TimerSurroundings,
+        *,
+        roll_window_s: int = ROLL_WINDOW_S,
+        file_size: int = DEFAULT_FILE_SIZE,
+        slot_count: int = SLOT_COUNT,
+    ) -> None:
+        self._disk, self._root, self._store = disk, root, store
+        self._roll_window_s = roll_window_s
+        self._log, self._wheel = TimerLog(disk, root, file_size), TimerWheel(disk, root, slot_count)
+        self._queue_offset = self._read_second = 0
+        self._next_second: int | None = None
+        """The first second with timers; never later than it."""
+        self._given = (0, 0)
+        """The second that is being given out, and how many of its timers were."""
+        self._save_due_ms: int | None = None
+        self._pending = 0
+        self.lost = 0
+        """Timers whose record could not be read any more when they were due."""
+
+    def open(self) -> None:
+        """Recover. Raises DamagedStoreError, DiskError."""
+        self._log.open()
+        self._wheel.load()
+        start = recover_timers(read_timer_checkpoint(self._disk, self._root), self._log, self._wheel, self._store)
+        self._read_second, self._queue_offset, self._checkpoint = start
+        self._next_second = self._wheel.next_second(self._read_second)
+        self._pending = self._wheel.pending(self._read_second)
+
+    # -- asked by any thread
+
+    def count_at(self, second: int) -> int:
+        """Timers in this second, less cancellations."""
+        return self._wheel.count(second)
+
+    @property
+    def pending(self) -> int:
+        """Timers on the wheel, less cancellations, and messages that are not on it yet."""
+        return max(self._pending + self._store.queue_bounds()[1] - self._queue_offset, 0)
+
+    def lag_ms(self, now_ms: int) -> int:
+        """How long the oldest timer that is due has been waiting; 0: none is."""
+        return 0 if self._next_second is None else max(now_ms - (self._next_second + 1) * PRECISION_MS, 0)
+
+    # -- the work
+
+    def run(self, now_ms: int) -> int | None:
+        """Take in everything, give out what is due, save; returns when to come again, None: when something is put.
+
+        What it raises, it can be called again after; what was done is done.
+        """
+        self._take_in(now_ms)
+        self._give_out(now_ms)
+        if self._save_due_ms is not None and not now_ms < self._save_due_ms <= now_ms + SAVE_INTERVAL_MS:
+            self.save(now_ms)
+        due = [] if self._next_second is None else [(self._next_second + 1) * PRECISION_MS]
+        return min([*due, *([] if self._save_due_ms is None else [self._save_due_ms])], default=None)
+
+    def _changed(self, now_ms: int) -> None:
+        if self._save_due_ms is None:
+            self._save_due_ms = now_ms + SAVE_INTERVAL_MS
+
+    def _take_in(self, now_ms: int) -> None:
+        end = self._store.queue_bounds()[1]
+        while self._queue_offset < end:
+            found = self._store.read_queue(self._queue_offset, TAKE_COUNT)
+            for message in found:
+                self._put_on_wheel(message, now_ms)
+                self._queue_offset = message.queue_offset + 1
+            if not found:
+                self._queue_offset = end
+            self._log.write()
+            self._changed(now_ms)
+
+    def _put_on_wheel(self, message: StoredMessage, now_ms: int) -> None:
+        properties = message.properties
+        text = properties.get(props.TIMER_OUT_MS, "")
+        if not NUMBER.fullmatch(text) or props.REAL_TOPIC not in properties or props.REAL_QUEUE_ID not in properties:
+            self._lose(message.physical_offset, "it is no parked timer")
+            return
+        now_second = now_ms // PRECISION_MS
+        second, magic = int(text) // PRECISION_MS, MAGIC_DEFAULT
+        if second - now_second >= self._roll_window_s:
+            magic |= MAGIC_ROLL
+            is_short = second - now_second - self._roll_window_s < self._roll_window_s // 3
+            second = now_second + (self._roll_window_s // 2 if is_short else self._roll_window_s)
+        held = self._wheel.holder(max(second, self._read_second))
+        if self._read_second <= held != max(second, self._read_second):
+            self._give_out(now_ms)  # a turn of the wheel ago, and so due: nobody came for as long
+        second = max(second, self._read_second)
+        if props.TIMER_CANCELLED_KEY in properties:
+            magic |= MAGIC_CANCEL
+        change = -1 if magic & MAGIC_CANCEL else 1
+        position = self._log.place()
+        previous = self._wheel.add(second, position, change)
+        # Where a clock was set back by weeks: their difference has 32 bits.
+        written_ms = max(now_second, second - self._roll_window_s) * PRECISION_MS
+        self._log.add(
+            TimerUnit(
+                UNIT_SIZE,
+                previous,
+                magic,
+                written_ms,
+                second * PRECISION_MS - written_ms,
+                message.physical_offset,
+                message.size,
+                java_hash(properties[props.REAL_TOPIC]),
+            )
+        )
+        self._pending += change
+        if self._next_second is None or second < self._next_second:
+            self._next_second = second
+
+    def _give_out(self, now_ms: int) -> None:
+        while self._next_second is not None and (self._next_second + 1) * PRECISION_MS <= now_ms:
+            second = self._next_second
+            self._give_out_second(second, now_ms)
+            self._pending -= self._wheel.count(second)
+            self._read_second = second + 1
+            self._next_second = self._wheel.next_second(self._read_second)
+            self._changed(now_ms)
+        self._read_second = max(self._read_second, now_ms // PRECISION_MS)
+
+    def _give_out_second(self, second: int, now_ms: int) -> None:
+        positions, cancelled = array("q"), set[str]()
+        self._log.write()
+        slot = self._wheel.get(second)
+        position = NO_POSITION if slot is None else slot.last
+        while position != NO_POSITION:
+            unit = self._log.unit(position)
+            if unit is None or unit.previous >= position:
+                self._lose(position, "its chain in the timer log is broken")
+                break
+            if unit.is_cancellation and not unit.is_rolled:
+                message = self._parked(unit)
+                if message is not None and props.TIMER_CANCELLED_KEY in message.properties:
+                    cancelled.add(message.properties[props.TIMER_CANCELLED_KEY])
+            else:
+                positions.append(position)
+            position = unit.previous
+        positions.reverse()
+        done = self._given[1] if self._given[0] == second else 0
+        batch: list[Message] = []
+        numbers: list[int] = []
+        size = 0
+        for number in range(done, len(positions)):
+            unit = self._log.unit(positions[number])
+            found = None if unit is None else self._parked(unit)
+            if unit is None or found is None:
+                self._lose(positions[number], "its record cannot be read")
+            elif not self._is_cancelled(found, cancelled) or unit.is_rolled:
+                batch.append(self._on_its_way(found, unit, now_ms))
+                numbers.append(number)
+                size += found.size
+            if batch and (len(batch) >= GIVE_COUNT or size >= GIVE_SIZE or number == len(positions) - 1):
+                try:
+                    self._store.append(batch)
+                except BaseException as e:
+                    appended = len(getattr(e, "results", ()))
+                    self._given = second, numbers[appended] if appended < len(numbers) else number + 1
+                    raise
+                self._given = second, number + 1
+                batch, numbers, size = [], [], 0
+        self._given = (0, 0)
+
+    def _is_cancelled(self, message: StoredMessage, cancelled: Iterable[str]) -> bool:
+        key = message.properties.get(props.UNIQ_KEY)
+        return bool(key) and cancelled_key(message.properties[props.REAL_TOPIC], str(key)) in cancelled
+
+    def _parked(self, unit: TimerUnit) -> StoredMessage | None:
+        """The parked message of a unit; None if there is none, or if another record lies there."""
+        found = self._store.message_at(unit.physical_offset, unit.record_size)
+        if found is None or found.topic != TIMER_TOPIC or props.REAL_TOPIC not in found.properties:
+            return None
+        return found if NUMBER.fullmatch(found.properties.get(props.REAL_QUEUE_ID, "")) else None
+
+    def _on_its_way(self, message: StoredMessage, unit: TimerUnit, now_ms: int) -> Message:
+        """What is appended for it: to its own topic, or parked again."""
+        properties = dict(message.properties)
+        properties[props.TIMER_ENQUEUE_MS] = str(unit.written_ms)
+        properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
+        if unit.is_rolled:
+            times = properties.get(props.TIMER_ROLL_TIMES, "0")
+            properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
+            topic, queue_id = message.topic, message.queue_id
+        else:
+            topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QUEUE_ID])
+        return Message(
+            topic,
+            message.body,
+            properties=properties,
+            queue_id=queue_id,
+            flag=message.flag,
+            born_timestamp_ms=message.born_timestamp_ms,
+            born_host=(message.born_host.address, message.born_host.port),
+            sys_flag=message.sys_flag,
+            reconsume_times=message.reconsume_times,
+        )
+
+    def _lose(self, where: int, why: str) -> None:
+        self.lost += 1
+        log.warning("a timer is not delivered: %s", why, extra={"position": where})
+
+    def save(self, now_ms: int) -> None:
+        """Make what was done durable, then say so."""
+        moment = Moment(self._store.log_range()[1], self._read_second * PRECISION_MS, self._queue_offset)
+        self._store.flush()
+        self._log.sync()
+        self._wheel.flush()
+        self._checkpoint = self._checkpoint.next(moment, self._log.end, now_ms)
+        write_timer_checkpoint(self._disk, self._root, self._checkpoint)
+        self._log.remove_before(self._read_second * PRECISION_MS - KEPT_MS)
+        self._save_due_ms = None
+
+    def close(self) -> None:
+        """Let go of the files. Save before, unless the end is to look like a crash."""
+        self._log.close()
+        self._wheel.close()

@@ -1,0 +1,36 @@
+"""What the timers ask of the store that they are part of. They are handed it, and so know nothing of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..store.message import Message
+from ..store.stored_message import StoredMessage
+
+
+class TimerSurroundings(Protocol):
+    """A store, as far as timers are concerned."""
+
+    def log_range(self) -> tuple[int, int]:
+        """Physical offsets: of the first byte of the log that is there, and one past the last that can be read."""
+
+    def last_store_timestamp_ms(self) -> int:
+        """Store time of the newest record."""
+
+    def queue_bounds(self) -> tuple[int, int]:
+        """Of the timer topic's queue: the first offset, and one past the last that can be read."""
+
+    def read_queue(self, queue_offset: int, count: int) -> Sequence[StoredMessage]:
+        """Messages of the timer topic's queue from this offset on, `count` at most; those that cannot be read are left
+        out. Empty only if there is no further one."""
+
+    def message_at(self, physical_offset: int, size: int) -> StoredMessage | None:
+        """The message whose record lies there; None if none does that can be read."""
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """Append them in order, as they are, in the page cache at least. If it raises, `results` of the error, where it
+        has such, are those that were appended."""
+
+    def flush(self) -> None:
+        """Make everything that was appended durable."""
