@@ -119,7 +119,9 @@ class TimerWheel:
                 return second + int(matches.argmax())
             looked += count
             stride = min(4 * stride, LARGEST_STRIDE)
-        return None
+        seconds = self._slots["second"]  # none within a turn, but maybe behind it, if nobody came for as long
+        later = seconds[seconds >= max(from_second, 1)]
+        return int(later.min()) if len(later) else None
 
     def pending(self, from_second: int) -> int:
         """Timers in all seconds from this one on, less cancellations."""

@@ -183,6 +183,7 @@ def test_chains_and_counts_of_the_wheel() -> None:
     assert wheel.next_second(5_000) == 5_500
     assert wheel.next_second(5_500) == 5_500
     assert wheel.next_second(5_501) is None
+    assert wheel.next_second(4_000) == 5_500, "more than a turn ahead"
     assert wheel.holder(6_500) == 5_500
     wheel.add(5_999, 156, 1)
     assert wheel.next_second(5_501) == 5_999

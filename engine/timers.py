@@ -1,0 +1,84 @@
+"""The store that timers are part of, as they see it (schedule/timer_surroundings.py)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from ..index.queue_table import QueueTable
+from ..schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
+from ..store.commit_log import CommitLog
+from ..store.errors import CorruptQueueError, CorruptRecordError, InvalidMessageError
+from ..store.message import GetStatus, Message
+from ..store.stored_message import StoredMessage
+from .get_limits import GetLimits
+from .reading import QueueReader, queue_bounds
+
+log = logging.getLogger("flightlog.schedule")
+
+KEY = TIMER_TOPIC, TIMER_QUEUE_ID
+READ_SIZE = 1 << 20
+"""Bytes of records that are read of the timer topic at once."""
+READ_COUNT = 512
+LIMITS = GetLimits(READ_SIZE, READ_COUNT, READ_SIZE, READ_COUNT, 0, 0)
+"""As little from the disk as from memory."""
+
+
+class StoreOfTimers:
+    """One open store. `append` is handed in: it appends as a put does, and waits for no sync."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        table: QueueTable,
+        catch_up: Callable[[], object],
+        append: Callable[[Sequence[Message]], object],
+    ) -> None:
+        self._log, self._table = commit_log, table
+        self._queues = QueueReader(commit_log.reader, table, LIMITS, lambda: commit_log.visible)
+        self._catch_up, self._append = catch_up, append
+
+    def log_range(self) -> tuple[int, int]:
+        return self._log.reader.min_offset, self._log.end
+
+    def last_store_timestamp_ms(self) -> int:
+        return self._log.last_store_timestamp_ms
+
+    def queue_bounds(self) -> tuple[int, int]:
+        self._catch_up()
+        return queue_bounds(self._table.get(KEY))
+
+    def read_queue(self, queue_offset: int, count: int) -> Sequence[StoredMessage]:
+        end = self.queue_bounds()[1]
+        while queue_offset < end:
+            try:
+                found = self._queues.get(*KEY, queue_offset, count, max_size=READ_SIZE)
+            except (CorruptRecordError, CorruptQueueError) as e:
+                log.error("a timer cannot be read, and is not delivered: %s", e, extra={"queue_offset": queue_offset})
+                queue_offset += 1
+                continue
+            if found.status is GetStatus.FOUND:
+                return found.messages
+            queue_offset = max(found.next_queue_offset, queue_offset + 1)
+        return []
+
+    def message_at(self, physical_offset: int, size: int) -> StoredMessage | None:
+        try:
+            return self._log.reader.message(physical_offset, size)
+        except CorruptRecordError as e:
+            log.error("a timer cannot be read: %s", e, extra={"physical_offset": physical_offset})
+            return None
+
+    def append(self, messages: Sequence[Message]) -> None:
+        """One that no store takes is left out: it will not be taken later either."""
+        try:
+            self._append(messages)
+        except InvalidMessageError:
+            for message in messages:  # all are checked before the first is appended
+                try:
+                    self._append((message,))
+                except InvalidMessageError as e:
+                    log.error("a timer is not delivered: %s", e, extra={"topic": message.topic})
+
+    def flush(self) -> None:
+        self._log.flush()

@@ -1,0 +1,365 @@
+"""Timers of a store, by hand: delivered when their second is over, once, in order, and again only after a crash."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
+from flightlog.store.disk import RealDisk
+from flightlog.store.errors import DiskFullError, SyncFailedError
+
+if TYPE_CHECKING:
+    from tests.support.timed_store import SetClock, TimedStore
+
+    Opened = Callable[..., TimedStore]
+
+
+@pytest.fixture
+def timed(support: Callable[[str], ModuleType]) -> ModuleType:
+    return support("timed_store")
+
+
+@pytest.fixture
+def clock(timed: ModuleType) -> SetClock:
+    found: SetClock = timed.SetClock()
+    return found
+
+
+@pytest.fixture
+def opened(timed: ModuleType, clock: SetClock, tmp_path: Path) -> Iterator[Opened]:
+    """Opens the store of this test; at its end it is closed and verified."""
+    last: list[TimedStore] = []
+
+    def opened(**options: Any) -> TimedStore:
+        last[:] = [timed.TimedStore(tmp_path / "store", clock, **options)]
+        return last[0]
+
+    yield opened
+    if not last[0].store.is_closed:
+        last[0].close()
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        assert view.verify().is_clean
+
+
+def test_a_timer_is_delivered_within_the_second_after_its_time(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    start = clock.at_ms
+    for number, delay_ms in enumerate((1, 999, 1000, 1001, 2000, 5000)):
+        timed.put("orders", number, start + delay_ms)
+    seen: dict[int, list[int]] = {}
+    due = timed.run()
+    while due is not None:
+        assert due > clock.at_ms
+        clock.at_ms = due
+        due = timed.run()
+        seen[clock.at_ms - start] = timed.delivered()
+    assert seen[1000] == [0, 1, 2]
+    assert seen[2000] == seen.get(4000, seen[2000]) == [0, 1, 2, 3, 4]
+    assert seen[5000] == [0, 1, 2, 3, 4, 5]
+    assert max(seen) == 6000, "the last save"
+    assert timed.timers.pending == 0
+
+
+def test_what_is_delivered_is_the_message_that_was_put(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    put = flightlog.Message(
+        "orders",
+        b"body",
+        tags="t",
+        keys=("a", "b"),
+        properties={"own": "1", "TIMER_DELAY_SEC": "3"},
+        queue_id=2,
+        flag=7,
+        uniq_key="U",
+        born_timestamp_ms=clock.at_ms - 5,
+        born_host=("10.1.2.3", 4567),
+        sys_flag=0x2,
+        reconsume_times=1,
+    )
+    result = timed.store.put(put)
+    assert (result.topic, result.queue_id) == ("rmq_sys_wheel_timer", 0)
+    assert not list(timed.store.read("orders", 2))
+    stored_ms = clock.at_ms
+    timed.run()
+    clock.at_ms += 3000
+    timed.run()
+    [message] = timed.store.read("orders", 2)
+    assert (message.body, message.tags, message.keys, message.flag, message.uniq_key) == (
+        b"body",
+        "t",
+        ["a", "b"],
+        7,
+        "U",
+    )
+    assert (message.born_timestamp_ms, str(message.born_host)) == (stored_ms - 5, "10.1.2.3:4567")
+    assert (message.sys_flag, message.reconsume_times, message.store_timestamp_ms) == (0x2, 1, clock.at_ms)
+    assert message.properties == {
+        "own": "1",
+        "KEYS": "a b",
+        "TAGS": "t",
+        "UNIQ_KEY": "U",
+        "TIMER_DELAY_SEC": "3",
+        "TIMER_OUT_MS": str(stored_ms + 2000),
+        "REAL_TOPIC": "orders",
+        "REAL_QID": "2",
+        "TIMER_ENQUEUE_MS": str(stored_ms),
+        "TIMER_DEQUEUE_MS": str(clock.at_ms),
+    }
+
+
+def test_within_a_second_the_order_is_that_of_the_puts(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    for number in range(700):
+        timed.put("orders", number, clock.at_ms + 60_000 - number)
+    timed.run()
+    assert timed.timers.pending == 700
+    clock.at_ms += 60_000
+    timed.run()
+    assert timed.delivered() == list(range(700))
+
+
+def test_a_cancelled_timer_is_not_delivered(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    due = clock.at_ms + 5_500
+    for number in range(6):
+        timed.put("orders", number, due)
+    timed.put("others", 1, due)
+    timed.cancel("orders", 1, due)
+    timed.run()
+    timed.cancel("orders", 4, due)
+    timed.cancel("orders", 5, due + 1000)  # names a time at which there is no such timer
+    timed.cancel("orders", 77, due)
+    timed.run()
+    assert timed.timers.pending == 7 - 4
+    clock.at_ms += 10_000
+    timed.run()
+    assert timed.delivered() == [0, 2, 3, 5]
+    assert timed.delivered("others") == [1]
+    assert timed.timers.pending == 0
+
+
+def test_timers_far_ahead_are_rolled_on(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    due = clock.at_ms + 2_500_000  # some four times the roll window
+    timed.put("orders", 1, due)
+    timed.put("orders", 2, due)
+    timed.cancel("orders", 2, due)
+    while clock.at_ms < due:
+        at = timed.run()
+        assert not timed.delivered()
+        assert at is not None
+        clock.at_ms = at
+    timed.run()
+    assert clock.at_ms - due < 1000
+    [message] = timed.store.read("orders", 0)
+    assert message.properties["TIMER_ROLL_TIMES"] == "4"
+    assert timed.delivered() == [1]
+
+
+def test_all_that_became_due_while_nobody_came_is_delivered_in_order_of_time(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    for number, delay in enumerate((300_000, 1_000, 200_000, 500_000)):
+        timed.put("orders", number, clock.at_ms + delay)
+    timed.close()
+    clock.at_ms += 30_000_000  # seven turns of the wheel
+    timed = opened()
+    timed.put("orders", 9, clock.at_ms + 1000)
+    timed.run()
+    assert timed.delivered() == [1, 2, 0, 3]
+    clock.at_ms += 1000
+    timed.run()
+    assert timed.delivered() == [1, 2, 0, 3, 9]
+
+
+def test_timers_and_cancellations_that_were_never_taken_in_before_they_were_due(
+    opened: Opened, clock: SetClock
+) -> None:
+    timed = opened()
+    for number in range(3):
+        timed.put("orders", number, clock.at_ms + 2000)
+    timed.cancel("orders", 1, clock.at_ms + 2000)
+    timed.kill()
+    clock.at_ms += 50_000
+    timed = opened()
+    timed.run()
+    assert timed.delivered() == [0, 2]
+
+
+def test_a_place_on_the_wheel_that_is_still_taken(opened: Opened, clock: SetClock) -> None:
+    """Nobody came for a turn of the wheel: what stands there is delivered before the place is given away."""
+    timed = opened()
+    timed.put("orders", 0, clock.at_ms + 100_000)
+    timed.run()
+    clock.at_ms += 4096_000
+    timed.put("orders", 1, clock.at_ms + 100_000)
+    timed.run()
+    assert timed.delivered() == [0]
+    clock.at_ms += 100_000
+    timed.run()
+    assert timed.delivered() == [0, 1]
+
+
+def test_a_clock_set_back_delivers_nothing_early_and_nothing_twice(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    start = clock.at_ms
+    timed.put("orders", 0, start + 10_000)
+    timed.put("orders", 1, start + 20_000)
+    timed.run()
+    clock.at_ms = start + 15_000
+    timed.run()
+    assert timed.delivered() == [0]
+    clock.at_ms = start + 5_000
+    timed.put("orders", 2, start + 8_000)
+    timed.put("orders", 3, start + 17_000)
+    for at in range(5_000, 15_000, 500):
+        clock.at_ms = start + at
+        timed.run()
+        assert timed.delivered() == [0]
+    clock.at_ms = start + 16_000
+    timed.run()
+    assert timed.delivered() == [0, 2], "a second that is past already: once the clock is where it was"
+    clock.at_ms = start + 20_000
+    timed.run()
+    assert timed.delivered() == [0, 2, 3, 1]
+
+
+def test_a_clock_set_forwards_delivers_what_is_due(opened: Opened, clock: SetClock) -> None:
+    timed = opened()
+    timed.put("orders", 0, clock.at_ms + 10_000)
+    timed.put("orders", 1, clock.at_ms + 300_000)
+    timed.run()
+    clock.at_ms += 200_000
+    timed.run()
+    assert timed.delivered() == [0]
+    assert timed.timers.pending == 1
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_kill_repeats_only_what_was_not_saved(
+    opened: Opened, clock: SetClock, saves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = opened()
+    for number in range(30):
+        timed.put("orders", number, clock.at_ms + 1000 * (number + 1))
+    timed.run()
+    if not saves:
+        monkeypatch.setattr(timed.timers, "save", lambda now_ms: None)
+    clock.at_ms += 10_000
+    timed.run()
+    clock.at_ms += 5_000
+    for number in range(30, 40):
+        timed.put("orders", number, clock.at_ms + 20_000)
+    timed.timers._give_out(clock.at_ms)
+    assert timed.delivered() == list(range(15))
+    monkeypatch.undo()
+    timed.kill()
+    timed = opened()
+    timed.run()
+    again = range(10, 15) if saves else range(15)
+    assert timed.delivered() == [*range(15), *again]
+    clock.at_ms += 20_000
+    timed.run()
+    assert sorted(timed.delivered()[15 + len(again) :]) == list(range(15, 40))
+
+
+def test_an_append_that_fails_is_tried_again_where_it_stopped(
+    opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = opened()
+    for number in range(10):
+        timed.put("orders", number, clock.at_ms + 1000)
+    for number in (1, 2, 5):
+        timed.cancel("orders", number, clock.at_ms + 1000)
+    timed.run()
+    clock.at_ms += 1000
+    put_many = timed.store.put_many
+    room = [4]
+
+    def full(messages: Any) -> Any:
+        messages = list(messages)
+        taken, room[0] = messages[: room[0]], 0
+        results = put_many(taken)
+        if len(taken) < len(messages):
+            error = DiskFullError(timed.root, 100, "no room")
+            error.results = results
+            raise error
+        return results
+
+    monkeypatch.setattr(timed.store, "put_many", full)
+    for _ in range(3):
+        with pytest.raises(DiskFullError):
+            timed.run()
+    assert timed.delivered() == [0, 3, 4, 6]
+    room[0] = 100
+    timed.run()
+    assert timed.delivered() == [0, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_full_disk_under_the_timer_files_loses_nothing(
+    opened: Opened, clock: SetClock, support: Callable[[str], ModuleType]
+) -> None:
+    disk = support("disks").FaultyDisk()
+    timed = opened(disk=disk)
+    timed.put("orders", 0, clock.at_ms + 5000)
+    timed.run()
+    for part in ("timerlog/", "timerwheel", "timercheck"):
+        timed.put("orders", 1, clock.at_ms + 5000)
+        disk.fail("*", part, errno.ENOSPC)
+        with pytest.raises(DiskFullError):
+            timed.run()
+            timed.timers.save(clock.at_ms)
+        disk.heal()
+        timed.run()
+        timed.timers.save(clock.at_ms)
+    clock.at_ms += 5000
+    timed.run()
+    assert timed.delivered() == [0, 1, 1, 1]
+    disk.fail("sync", "timerlog/", errno.EIO)
+    timed.put("orders", 2, clock.at_ms + 5000)
+    timed.run()
+    with pytest.raises(SyncFailedError):
+        timed.timers.save(clock.at_ms)
+    disk.heal()
+
+
+def test_a_log_that_lost_its_tail_is_delivered_again_from_the_moment_it_knows(
+    opened: Opened, clock: SetClock, tmp_path: Path
+) -> None:
+    """RocketMQ's check file speaks of the deliveries in the tail as done: they would be lost for good."""
+    timed = opened()
+    for number in range(40):
+        timed.put("orders", number, clock.at_ms + 1000 * (number + 1))
+    timed.run()
+    ends = []
+    for _ in range(20):
+        clock.at_ms += 1000
+        timed.run()
+        timed.timers.save(clock.at_ms)
+        ends.append(timed.store._log.end)
+    timed.close()
+    root = tmp_path / "store"
+    checkpoint = read_timer_checkpoint(RealDisk(), root)
+    assert checkpoint is not None
+    assert len(checkpoint.moments) >= 20
+    segment = next((root / "commitlog").iterdir())
+    raw = bytearray(segment.read_bytes())
+    cut = ends[11] + 20  # in the middle of the 13th delivery
+    raw[cut:] = bytes(len(raw) - cut)
+    segment.write_bytes(raw)
+    for path in ("flightlog/progress", "checkpoint"):  # as if RocketMQ had cut it, which knows no progress page
+        (root / path).unlink()
+    (root / "abort").touch()
+    timed = opened()
+    assert timed.delivered() == list(range(12))
+    timed.run()
+    assert timed.delivered() == list(range(20))
+    clock.at_ms += 30_000
+    timed.run()
+    assert timed.delivered() == list(range(40))

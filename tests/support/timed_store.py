@@ -1,0 +1,104 @@
+"""A store whose timers are run by hand, on a clock that is set by hand, and what is to come out of it.
+
+timed = TimedStore(root, clock)
+timed.put("orders", 1, deliver_at_ms=...); clock.at_ms += 5000; timed.run()
+timed.kill()                                # then another one over the same folder, or disk
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import flightlog
+from flightlog import Message, StoreSettings
+from flightlog.engine.timers import StoreOfTimers
+from flightlog.schedule.timer_request import TimerAdmission, cancellation
+from flightlog.schedule.timer_store import TimerStore
+from flightlog.store.disk import Disk, RealDisk
+
+START_MS = 1_700_000_000_000
+NEVER_MS = 3_600_000
+SETTINGS = StoreSettings(
+    segment_size=1 << 16,
+    queue_file_entries=100,
+    index_slots=5,
+    index_entries=20,
+    key_index=False,
+    flush_interval_ms=NEVER_MS,
+    queue_flush_interval_ms=NEVER_MS,
+    index_flush_interval_ms=NEVER_MS,
+)
+SMALL: dict[str, Any] = {"roll_window_s": 600, "file_size": 52 * 20 + 30, "slot_count": 4096}
+"""A wheel of little more than an hour, so that a test need not wait for a turn of it."""
+
+
+@dataclass
+class SetClock:
+    """Shows what it was set to."""
+
+    at_ms: int = START_MS
+
+    def now_ms(self) -> int:
+        return self.at_ms
+
+    def monotonic_s(self) -> float:
+        return self.at_ms / 1000
+
+
+@dataclass
+class TimedStore:
+    """Open from the beginning."""
+
+    root: Path
+    clock: SetClock
+    disk: Disk = field(default_factory=RealDisk)
+    options: dict[str, Any] = field(default_factory=lambda: SMALL)
+    max_delay_ms: int = 3 * 86_400_000
+
+    def __post_init__(self) -> None:
+        admission = TimerAdmission(self.clock.now_ms, self.max_delay_ms, 1 << 31, lambda second: 0)
+        self.store = store = flightlog.open(
+            self.root, SETTINGS, disk=self.disk, clock=self.clock, divert=lambda message: admission(message)
+        )
+        around = StoreOfTimers(store._log, store._table, store._upkeep.catch_up, self._append)
+        self.timers = TimerStore(self.disk, self.root, around, **self.options)
+        self.appended: list[Message] = []
+        """What the timers have delivered, or parked again."""
+        try:
+            self.timers.open()
+        except BaseException:
+            self.kill()
+            raise
+
+    def _append(self, messages: Any) -> None:
+        self.store.put_many(messages)
+        self.appended += messages
+
+    def put(self, topic: str, number: int, deliver_at_ms: int, queue_id: int = 0) -> None:
+        """A timer whose uniq key is its number."""
+        properties = {"TIMER_DELIVER_MS": str(deliver_at_ms)}
+        self.store.put(Message(topic, b"%d" % number, properties=properties, uniq_key=str(number), queue_id=queue_id))
+
+    def cancel(self, topic: str, number: int, deliver_at_ms: int) -> None:
+        self.store.put(cancellation(topic, str(number), deliver_at_ms))
+
+    def run(self) -> int | None:
+        return self.timers.run(self.clock.at_ms)
+
+    def delivered(self, topic: str = "orders", queue_id: int = 0) -> list[int]:
+        """Numbers of what is in the topic, in order."""
+        return [int(message.body) for message in self.store.read(topic, queue_id)]
+
+    def close(self) -> None:
+        """Save, and close as one should."""
+        self.timers.save(self.clock.at_ms)
+        self.timers.close()
+        self.store.close()
+
+    def kill(self) -> None:
+        """Let go as a process that dies."""
+        self.timers.close()
+        self.store._upkeep.poison(InterruptedError("killed"))
+        self.store.close()
