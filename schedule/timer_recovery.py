@@ -53,6 +53,7 @@ def recover_timers(
         log.warning(
             "timers go on from queue offset %d and time %d, not from %d and %d: the commit log ends at %d",
             *(queue_offset, read_time_ms, found.queue_offset, found.read_time_ms, log_end),
+            extra={"queue_offset": queue_offset, "physical_offset": log_end},
         )
     queue_offset = min(max(queue_offset, min_queue_offset), end_queue_offset)
     first = store.read_queue(queue_offset, 1)
