@@ -27,10 +27,12 @@ from .engine.message_store import open_store as open
 from .engine.queue_handle import QueueHandle
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
+from .produce.producer import Producer, SendResult
 from .store.column_records import AppendResult
 from .store.compression import CompressionType
 from .store.errors import FlightlogError
 from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
+from .store.message_queue import MessageQueue
 from .store.settings import FlushMode, StoreSettings
 from .store.topic import Topic, TopicPermission
 
@@ -49,11 +51,14 @@ __all__ = [
     "GetResult",
     "GetStatus",
     "Message",
+    "MessageQueue",
     "MessageStore",
+    "Producer",
     "PutResult",
     "PutStatus",
     "QueueHandle",
     "ReadOnlyStore",
+    "SendResult",
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",

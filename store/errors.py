@@ -101,6 +101,11 @@ class TopicNotFoundError(InvalidMessageError):
         self.path, self.topic = path, topic
 
 
+class NoRouteError(UsageError):
+    """None of a producer's stores takes messages of a topic, or it is not known which queues they have. Nothing was
+    put."""
+
+
 class TopicPermissionError(InvalidMessageError):
     """The topic is not for messages of applications."""
 

@@ -1,0 +1,80 @@
+"""The queues of a topic over all stores that a producer sends to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..engine.message_store import MessageStore
+from ..store.clock import Clock
+from ..store.errors import NoRouteError, StoreClosedError
+from ..store.message_queue import MessageQueue
+from ..store.topic import TopicPermission
+
+KNOWN_FOR_S = 1.0
+"""How long a route is believed: after that, topics that were changed meanwhile are seen."""
+
+
+@dataclass(frozen=True)
+class Route:
+    """The queues that one topic's messages can be put to."""
+
+    queues: tuple[MessageQueue, ...]
+    """By the stores' names, then by queue id: every producer of the same stores has the same order. A store that was
+    closed since keeps its queues, until it is taken out: the others' would be counted differently without them."""
+    unknown: tuple[str, ...]
+    """Stores that were closed before anybody asked them."""
+    believed_until_s: float
+
+
+class Routes:
+    """Of every topic that was asked for. Safe from many threads."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._routes: dict[str, Route] = {}
+        self._counts: dict[tuple[str, str], int] = {}
+        """(store, topic) -> the queues to write to, when the store was last asked."""
+
+    def forget(self, store: str | None = None) -> None:
+        """Topics may not be as they were believed to be; `store` is another one from now on, or none."""
+        with self._lock:
+            self._routes = {}
+            self._counts = {key: count for key, count in self._counts.items() if key[0] != store}
+
+    def of(self, topic: str, stores: Mapping[str, MessageStore]) -> Route:
+        """Raises NoRouteError where no store has a queue of it, or makes one with its first put."""
+        route = self._routes.get(topic)
+        now_s = self._clock.monotonic_s()
+        if route is not None and now_s < route.believed_until_s:
+            return route
+        queues: list[MessageQueue] = []
+        unknown: list[str] = []
+        for name in sorted(stores):
+            try:
+                count = self._counts[name, topic] = _write_queue_count(stores[name], topic)
+            except StoreClosedError:
+                if (name, topic) not in self._counts:
+                    unknown.append(name)
+                    continue
+                count = self._counts[name, topic]
+            queues += (MessageQueue(topic, name, queue_id) for queue_id in range(count))
+        if not queues:
+            raise NoRouteError(
+                f"topic {topic!r}: none of the stores ({', '.join(sorted(stores)) or 'there is none'}) takes messages "
+                "of it: it is not there and not made by a put (auto_create_topics), has no queue to write to, or is "
+                f"not open for puts (perm)" + (f"; closed: {', '.join(unknown)}" if unknown else "")
+            )
+        route = Route(tuple(queues), tuple(unknown), now_s + KNOWN_FOR_S)
+        with self._lock:
+            self._routes[topic] = route
+        return route
+
+
+def _write_queue_count(store: MessageStore, name: str) -> int:
+    topic = store.topic(name)
+    if topic is None:
+        return store.settings.default_queue_count if store.settings.auto_create_topics else 0
+    return topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0
