@@ -103,7 +103,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 divert or Diverting(settings, park_timer=refuse_timers),
                 *(service, keep, parts.topics, schedules),
             )
-            self._ordinary_put = self._putter.ordinary_put
+            self._put_lane = self._putter.put_lane
             self._end = ending(services, self._putter.pending, schedules.save, keep)
             watch_fork(self)
             self._at_exit = close_at_exit(self)

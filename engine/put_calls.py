@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
+from ..store import native
 from ..store.column_records import AppendResult
 from ..store.commit_log import CommitLog
 from ..store.held_append import Commit, HeldRange
@@ -16,32 +17,16 @@ from .putting import Putter
 from .queue_handle import QueueHandle
 
 
-class PutCalls(ABC):
-    """The part of a MessageStore that takes messages. What a put promises stands at `put`."""
+class PutCalls(native.OrdinaryPut, ABC):
+    """The part of a MessageStore that takes messages. What a put promises stands at `put`, which the kernel has."""
 
     _log: CommitLog
     _putter: Putter
-    _ordinary_put: Callable[[Message], PutResult | None]
-    """Answers None where the long way is to be taken: also where this handle may not be used any more."""
 
     @abstractmethod
     def _check_usable(self) -> None: ...
 
-    def put(self, message: Message) -> PutResult:
-        """Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).
-
-        Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
-        the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again. One that
-        does not wait (`wait_store_ok=False`) is put as under async flush, except that its sync follows at once and that
-        it cannot be read before.
-
-        Raises InvalidMessageError (nothing stored; also a TopicNotFoundError, QueueNotFoundError or
-        TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and
-        StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
-        """
-        return self._ordinary_put(message) or self._put_the_long_way(message)
-
-    def _put_the_long_way(self, message: Message) -> PutResult:
+    def _put_the_long_way(self, message: Message, /) -> PutResult:
         self._check_usable()
         return self._putter.put(message)
 

@@ -21,6 +21,7 @@ from ..store.commit_log import Appended, CommitLog
 from ..store.errors import DiskFullError, UsageError
 from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult, PutStatus
+from ..store.native.lane_protocol import LaneProtocol
 from ..store.record import PreparedRecord, prepare
 from ..store.settings import FlushMode, StoreSettings
 from .append_together import ColumnPart, records_of
@@ -80,9 +81,9 @@ class Putter:
         """The futures of `put_async`."""
 
     @property
-    def ordinary_put(self) -> Callable[[Message], PutResult | None]:
-        """What puts a message without further ado, or answers None."""
-        return _nothing_is_ordinary if self._is_sync else self._lane.put
+    def put_lane(self) -> LaneProtocol | None:
+        """What puts a message without further ado; None where every put has to wait."""
+        return None if self._is_sync else self._lane
 
     @property
     def ordinary_append(self) -> Callable[..., PutResult | None]:

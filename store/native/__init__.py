@@ -71,6 +71,7 @@ __all__ = [
     "NAME",
     "KernelUnavailableError",
     "Lane",
+    "OrdinaryPut",
     "RecordFields",
     "available",
     "decode_properties",
@@ -313,7 +314,12 @@ use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() 
 
 if TYPE_CHECKING:
     from .twin_fields import RecordFields
+    from .twin_put import OrdinaryPut
 else:
+    OrdinaryPut = import_module(MODULES[NAME], __name__).OrdinaryPut
+    """The base of a class of stores that take messages, the same for both once it is chosen. It has `put`, which asks
+    the lane in `_put_lane`, and `_put_the_long_way` of the class where that is None or answers None.
+    """
     RecordFields = import_module(MODULES[NAME], __name__).RecordFields
     """The base of a class of messages, and the same for both once it is chosen: the class is there, and `use` cannot
     change it. It has the fields of a record as slots, and `properties`, `tags`, `keys` and `uniq_key`.

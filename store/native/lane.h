@@ -73,6 +73,9 @@ int64_t lane_encode_properties(uint8_t out[LANE_PROPERTIES_MAX], PyObject *prope
 
 /* ---- the lane itself: lane_put.c; its type is in module_lane.c ---- */
 
+/* Whether an object is a lane of this kernel. */
+int is_lane(PyObject *object);
+
 /* Where the fields of a Message lie in it, in bytes. */
 struct message_places {
     Py_ssize_t topic, body, tags, keys, properties, queue_id, flag, uniq_key, born_timestamp, born_host, sys_flag,
@@ -83,6 +86,9 @@ struct kept_number {
     PyObject *object;
     int64_t number;
 };
+
+/* One that the caller has in his hand when he puts, and the one that he had before. */
+#define LANE_RESULTS_KEPT 2
 
 struct lane {
     PyObject_HEAD
@@ -113,7 +119,25 @@ struct lane {
     unsigned puts;
 
     struct kept_number size, time; /* of the last put: the next one's are often the same */
+    PyObject *results[LANE_RESULTS_KEPT]; /* of puts before, to be filled anew once their callers have dropped them */
+    int next_result;
 };
+
+/* ---- results: lane_result.c ---- */
+
+/* The same object as last time if the number is the same; a new reference. */
+PyObject *lane_number(struct kept_number *kept, int64_t number);
+/* A tuple whose fields that are the same in all results are there, the others to be filled. May run Python code. */
+PyObject *lane_new_result(const struct lane *lane);
+/*
+ * An earlier result that nobody but the lane holds any more, or NULL; borrowed. Most callers drop a result at once, or
+ * when they have the next one, and to make and to end one takes a fifth of a put. Runs no Python code.
+ */
+PyObject *lane_kept_result(const struct lane *lane);
+/* Have lane_kept_result() find it later. Its fields are numbers and texts: nothing runs at the end of the one before. */
+void lane_keep_result(struct lane *lane, PyObject *result);
+/* Takes over the references to the numbers. Runs no Python code, and cannot fail. */
+void lane_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]);
 
 /* A PutResult, or None if it is for the long way. */
 PyObject *lane_put(struct lane *lane, PyObject *message);

@@ -135,19 +135,6 @@ static int now_ms(const struct lane *lane, int64_t *now) {
 /* Or it has been collected, and a finalizer calls it. */
 static int is_kept_away(const struct lane *lane) { return lane->obstacles == NULL || PyDict_Size(lane->obstacles) != 0; }
 
-/* The same object as last time if the number is the same; a new reference. */
-static PyObject *number_object(struct kept_number *kept, int64_t number) {
-    if (kept->object == NULL || kept->number != number) {
-        PyObject *object = PyLong_FromLongLong(number), *before = kept->object;
-        if (object == NULL) return NULL;
-        kept->object = object;
-        kept->number = number;
-        Py_XDECREF(before);
-    }
-    Py_INCREF(kept->object);
-    return kept->object;
-}
-
 static void publish_word(const struct lane *lane, Py_ssize_t place, int64_t value) {
     if (place >= 0) {
         __atomic_store_n((uint64_t *)((char *)lane->page.buf + place), little64((uint64_t)value), __ATOMIC_RELEASE);
@@ -173,20 +160,13 @@ static int commit(struct lane *lane, const struct fields *fields, int64_t time_m
     record->physical_offset = start;
 
     PyObject *const items[] = {PyLong_FromLongLong(record->queue_offset), PyLong_FromLongLong(start),
-                               number_object(&lane->size, prepared.size),
-                               number_object(&lane->time, time_ms)};
+                               lane_number(&lane->size, prepared.size), lane_number(&lane->time, time_ms)};
     if (items[0] == NULL || items[1] == NULL || items[2] == NULL || items[3] == NULL ||
         lane_reserve_change(&lane->queues) < 0) {
         for (int i = 0; i < 4; i++) Py_XDECREF(items[i]);
         return -1;
     }
-    PyObject *const borrowed[] = {lane->status, fields->topic, fields->queue_id, lane->store_host};
-    for (int i = 0; i < 4; i++) Py_INCREF(borrowed[i]);
-    PyTuple_SetItem(result, 0, borrowed[0]);
-    PyTuple_SetItem(result, 1, borrowed[1]);
-    PyTuple_SetItem(result, 2, borrowed[2]);
-    for (int i = 0; i < 4; i++) PyTuple_SetItem(result, 3 + i, items[i]);
-    PyTuple_SetItem(result, 7, borrowed[3]);
+    lane_fill_result(result, fields->topic, fields->queue_id, items);
 
     encode_record((uint8_t *)lane->segment.buf + (start - lane->base), prepared.size, record);
     lane->last_store_timestamp_ms = time_ms;
@@ -201,12 +181,6 @@ static int commit(struct lane *lane, const struct fields *fields, int64_t time_m
     for (int i = 0; i < 2; i++) publish_word(lane, lane->words[i], lane->end);
     *size = prepared.size;
     return 1;
-}
-
-/* A tuple of eight places, to be filled. May run Python code. */
-static PyObject *new_result(const struct lane *lane) {
-    enum { RESULT_FIELDS = 8 };
-    return lane->allocate_result(lane->result_type, RESULT_FIELDS);
 }
 
 /* What follows a put that is done: nothing here can undo it. */
@@ -246,23 +220,41 @@ static int fields_of(const struct lane *lane, PyObject *message, const struct fi
     return 1;
 }
 
+/* The same as put_one() where no object is to be made but numbers: then no Python code runs, and nothing is looked at
+ * twice. 0 also for what put_one() is to look at in full. */
+static int put_calmly(struct lane *lane, PyObject *message, const struct fields *given, PyObject **result, int32_t *size) {
+    PyObject *kept = lane_kept_result(lane);
+    struct fields fields;
+    if (kept == NULL || lane->clock != Py_None || !fields_of(lane, message, given, &fields)) return 0;
+    const int state = commit(lane, &fields, clock_ns(CLOCK_REALTIME) / 1000000, kept, size);
+    if (state == 1) {
+        Py_INCREF(kept);
+        *result = kept;
+    }
+    return state;
+}
+
 /* 1 and a new reference in *result; 0: not ordinary; -1: an error. */
 static int put_one(struct lane *lane, PyObject *message, const struct fields *given, PyObject **result, int32_t *size) {
-    struct fields fields;
-    if (is_kept_away(lane) || !fields_of(lane, message, given, &fields)) return 0;
-    int state = load_queue(lane, &fields);
-    if (state <= 0) return state;
-    int64_t time_ms;
-    if (now_ms(lane, &time_ms) < 0) return -1;
-    PyObject *made = new_result(lane);
-    if (made == NULL) return -1;
-    state = fields_of(lane, message, given, &fields) ? commit(lane, &fields, time_ms, made, size) : 0;
-    if (state == 1) {
-        *result = made;
-        ring(lane);
-    } else {
-        Py_DECREF(made);
+    int state = put_calmly(lane, message, given, result, size);
+    if (state == 0) {
+        struct fields fields;
+        if (is_kept_away(lane) || !fields_of(lane, message, given, &fields)) return 0;
+        state = load_queue(lane, &fields);
+        if (state <= 0) return state;
+        int64_t time_ms;
+        if (now_ms(lane, &time_ms) < 0) return -1;
+        PyObject *made = lane_new_result(lane);
+        if (made == NULL) return -1;
+        state = fields_of(lane, message, given, &fields) ? commit(lane, &fields, time_ms, made, size) : 0;
+        if (state == 1) {
+            *result = made;
+            lane_keep_result(lane, made);
+        } else {
+            Py_DECREF(made);
+        }
     }
+    if (state == 1) ring(lane);
     return state;
 }
 

@@ -11,6 +11,7 @@
 #include "crc32.h"
 #include "module_columns.h"
 #include "module_lane.h"
+#include "module_put.h"
 #include "module_listing.h"
 #include "module_messages.h"
 #include "module_pages.h"
@@ -223,7 +224,7 @@ static PyMethodDef methods[] = {
 
 static int prepare(PyObject *module) {
     crc32_prepare();
-    return add_record_fields_type(module) < 0 ? -1 : add_lane_type(module);
+    return add_record_fields_type(module) < 0 || add_lane_type(module) < 0 ? -1 : add_put_type(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};

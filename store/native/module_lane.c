@@ -93,6 +93,7 @@ static int lane_clear(struct lane *self) {
     Py_CLEAR(self->note);
     Py_CLEAR(self->size.object);
     Py_CLEAR(self->time.object);
+    for (int i = 0; i < LANE_RESULTS_KEPT; i++) Py_CLEAR(self->results[i]);
     return 0;
 }
 
@@ -108,6 +109,7 @@ static int lane_traverse(struct lane *self, visitproc visit, void *arg) {
     Py_VISIT(self->clock);
     Py_VISIT(self->ring);
     Py_VISIT(self->note);
+    for (int i = 0; i < LANE_RESULTS_KEPT; i++) Py_VISIT(self->results[i]);
     return 0;
 }
 
@@ -170,6 +172,11 @@ static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *nam
 failed:
     Py_DECREF(self);
     return NULL;
+}
+
+/* Nobody can make a type from that of lanes, so no other type ends its objects in this way. */
+int is_lane(PyObject *object) {
+    return PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) == (void *)lane_dealloc;
 }
 
 /* ---- methods ---- */

@@ -14,6 +14,7 @@ from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
 from .twin_messages import decode_properties, entry_rows, messages
 from .twin_pages import populate, release_pages, sync_pages
+from .twin_put import OrdinaryPut
 from .twin_texts import property_texts
 from .twin_walk import walk
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Lane",
+    "OrdinaryPut",
     "RecordFields",
     "decode_properties",
     "encode_columns",

@@ -1,0 +1,51 @@
+/* Results of ordinary puts, and what they are made of. */
+#include "lane.h"
+
+/* The fields of a PutResult. */
+enum { STATUS_FIELD, TOPIC_FIELD, QUEUE_ID_FIELD, NUMBER_FIELDS, STORE_HOST_FIELD = 7, RESULT_FIELDS };
+
+PyObject *lane_number(struct kept_number *kept, int64_t number) {
+    if (kept->object == NULL || kept->number != number) {
+        PyObject *object = PyLong_FromLongLong(number), *before = kept->object;
+        if (object == NULL) return NULL;
+        kept->object = object;
+        kept->number = number;
+        Py_XDECREF(before);
+    }
+    Py_INCREF(kept->object);
+    return kept->object;
+}
+
+PyObject *lane_new_result(const struct lane *lane) {
+    PyObject *made = lane->allocate_result(lane->result_type, RESULT_FIELDS);
+    if (made == NULL) return NULL;
+    Py_INCREF(lane->status);
+    Py_INCREF(lane->store_host);
+    PyTuple_SetItem(made, STATUS_FIELD, lane->status);
+    PyTuple_SetItem(made, STORE_HOST_FIELD, lane->store_host);
+    return made;
+}
+
+PyObject *lane_kept_result(const struct lane *lane) {
+    for (int i = 0; i < LANE_RESULTS_KEPT; i++) {
+        PyObject *const result = lane->results[i];
+        if (result != NULL && Py_REFCNT(result) == 1) return result;
+    }
+    return NULL;
+}
+
+void lane_keep_result(struct lane *lane, PyObject *result) {
+    PyObject *const before = lane->results[lane->next_result];
+    Py_INCREF(result);
+    lane->results[lane->next_result] = result;
+    lane->next_result = (lane->next_result + 1) % LANE_RESULTS_KEPT;
+    Py_XDECREF(before);
+}
+
+void lane_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]) {
+    Py_INCREF(topic);
+    Py_INCREF(queue_id);
+    PyTuple_SetItem(result, TOPIC_FIELD, topic);
+    PyTuple_SetItem(result, QUEUE_ID_FIELD, queue_id);
+    for (int i = 0; i < 4; i++) PyTuple_SetItem(result, NUMBER_FIELDS + i, numbers[i]);
+}

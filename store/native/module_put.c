@@ -1,0 +1,93 @@
+/* `put` of a store as a method of its own type: an ordinary put runs no Python frame. See twin_put.py, its reference. */
+#include "module_put.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+#include "lane.h"
+
+struct put_calls {
+    PyObject_HEAD
+    PyObject *lane; /* NULL or None: every put goes the long way */
+};
+
+/* Says what a caller is promised; the same text stands in twin_put.py. */
+static const char put_doc[] =
+    "put($self, message, /)\n--\n\n"
+    "Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).\n"
+    "\n"
+    "Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on\n"
+    "the disk, or the status is FLUSH_DISK_TIMEOUT: stored, not yet known to be durable; never put it again. One that\n"
+    "does not wait (`wait_store_ok=False`) is put as under async flush, except that its sync follows at once and that\n"
+    "it cannot be read before.\n"
+    "\n"
+    "Raises InvalidMessageError (nothing stored; also a TopicNotFoundError, QueueNotFoundError or\n"
+    "TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and\n"
+    "StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.";
+
+static PyObject *py_put(struct put_calls *self, PyObject *message) {
+    PyObject *const lane = self->lane;
+    if (lane != NULL && lane != Py_None) {
+        Py_INCREF(lane); /* a put can run code of others, which may take it away */
+        PyObject *result = is_lane(lane) ? lane_put((struct lane *)lane, message)
+                                         : PyObject_CallMethod(lane, "put", "(O)", message);
+        Py_DECREF(lane);
+        if (result != Py_None) return result;
+        Py_DECREF(result);
+    }
+    return PyObject_CallMethod((PyObject *)self, "_put_the_long_way", "(O)", message);
+}
+
+static int put_calls_clear(struct put_calls *self) {
+    Py_CLEAR(self->lane);
+    return 0;
+}
+
+static int put_calls_traverse(struct put_calls *self, visitproc visit, void *arg) {
+    Py_VISIT(Py_TYPE((PyObject *)self));
+    Py_VISIT(self->lane);
+    return 0;
+}
+
+static void put_calls_dealloc(struct put_calls *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    PyObject_GC_UnTrack(self);
+    put_calls_clear(self);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef put_calls_methods[] = {
+    {"put", (PyCFunction)(void (*)(void))py_put, METH_O, put_doc},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef put_calls_members[] = {
+    {"_put_lane", T_OBJECT, offsetof(struct put_calls, lane), 0, "The lane of ordinary puts; None: there is none."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot put_calls_slots[] = {
+    {Py_tp_dealloc, put_calls_dealloc},
+    {Py_tp_traverse, put_calls_traverse},
+    {Py_tp_clear, put_calls_clear},
+    {Py_tp_methods, put_calls_methods},
+    {Py_tp_members, put_calls_members},
+    {Py_tp_doc, "What a store that takes messages is made from; twin_put.py does the same in Python."},
+    {0, NULL},
+};
+
+static PyType_Spec put_calls_spec = {
+    .name = "flightlog.store.native._kernel.OrdinaryPut",
+    .basicsize = sizeof(struct put_calls),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+    .slots = put_calls_slots,
+};
+
+int add_put_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &put_calls_spec, NULL);
+    if (type == NULL) return -1;
+    const int result = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}

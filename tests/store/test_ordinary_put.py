@@ -1,0 +1,179 @@
+"""`put` as the type of the kernel has it, and results that are filled anew once nobody holds them."""
+
+from __future__ import annotations
+
+import gc
+import inspect
+import random
+import sys
+import threading
+import weakref
+from collections import deque
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from flightlog import Message, PutResult, PutStatus
+from flightlog.store import native
+from flightlog.store.host import encode_host
+from flightlog.store.properties import LANE_NEVER_TAKES
+
+HOST = encode_host("127.0.0.1", 10911)
+BASE = 1 << 40
+
+
+def make_lane(segment: bytearray, page: bytearray) -> Any:
+    lane = native.Lane(
+        *({}, {}, Message, PutResult, PutStatus.PUT_OK, HOST, LANE_NEVER_TAKES),
+        *(500, None, threading.Lock(), page, 4, -1, lambda end: None),
+    )
+    lane.end = BASE
+    lane.open(segment, BASE, len(segment))
+    for topic in ("orders", "returns"):
+        lane.learn(topic, topic.encode(), 4)
+    return lane
+
+
+@pytest.fixture(params=["c", "pure"])
+def bases(request: pytest.FixtureRequest) -> Any:
+    """Both types of stores that take messages."""
+    if request.param not in native.available():
+        pytest.skip("the C kernel is not built here")
+    return import_module(native.MODULES[request.param], native.__name__).OrdinaryPut
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("most_held", (0, 1, 2, 3, 7))
+def test_a_result_that_somebody_holds_stays_as_it_was(most_held: int) -> None:
+    """However many of them callers hold, and in whichever order they drop them."""
+    dice = random.Random(most_held)
+    lane = make_lane(bytearray(1 << 20), bytearray(64))
+    held: list[tuple[PutResult, tuple[Any, ...]]] = []
+    end, offsets = BASE, dict[tuple[str, int], int]()
+    for i in range(3000):
+        topic, queue_id, body = dice.choice(("orders", "returns")), dice.randrange(5), bytes(dice.randrange(200))
+        result = lane.put(Message(topic, body, queue_id=queue_id, tags="t" * (i % 3)))
+        if queue_id == 4:
+            assert result is None
+            continue
+        queue_offset = offsets.get((topic, queue_id), 0)
+        offsets[topic, queue_id] = queue_offset + 1
+        assert result[:5] == (PutStatus.PUT_OK, topic, queue_id, queue_offset, end)
+        assert type(result) is PutResult and len(result) == 8 and result.store_host_raw == HOST
+        end += result.size
+        assert end == lane.end
+        held.append((result, tuple(result)))
+        del result
+        while len(held) > most_held:
+            held.pop(dice.randrange(len(held)))
+        for one, copy in held:
+            assert tuple(one) == copy
+
+
+@pytest.mark.usefixtures("kernel")
+def test_a_result_that_the_collector_shows_is_not_filled_anew() -> None:
+    lane = make_lane(bytearray(1 << 16), bytearray(64))
+    for _ in range(5):
+        lane.put(Message("orders", b"before"))
+    seen = [one for one in gc.get_objects() if type(one) is PutResult]
+    copies = [tuple(one) for one in seen]
+    for _ in range(5):
+        lane.put(Message("returns", b"behind", queue_id=3))
+    assert [tuple(one) for one in seen] == copies
+
+
+@pytest.mark.usefixtures("kernel")
+def test_results_hold_nothing_for_good() -> None:
+    lane = make_lane(bytearray(1 << 16), bytearray(64))
+    topic = "".join(["a topic", " of its own"])
+    lane.learn(topic, topic.encode(), 1)
+    before = sys.getrefcount(HOST), sys.getrefcount(topic)
+    for _ in range(200):
+        lane.put(Message(topic, b""))
+        lane.put(Message("orders", b""))
+    after = sys.getrefcount(HOST), sys.getrefcount(topic)
+    assert all(abs(now - then) <= 4 for now, then in zip(after, before, strict=True))
+
+
+def test_what_the_lane_does_not_take_goes_the_long_way(bases: Any) -> None:
+    asked = deque[object]()
+
+    class Store(bases):  # type: ignore[misc]
+        def _put_the_long_way(self, message: object, /) -> str:
+            asked.append(message)
+            return "the long way"
+
+    store = Store()
+    for message in (Message("orders", b""), None, (), (1, 2)):  # a tuple is one argument, too
+        assert store.put(message) == "the long way"  # no lane yet
+        assert asked.pop() is message
+    lane = SimpleNamespace(put=lambda message: message or None)
+    store._put_lane = lane
+    assert store.put("taken") == "taken" and not asked
+    assert store.put("") == "the long way" and asked.pop() == ""
+    store._put_lane = make_lane(bytearray(1000), bytearray(64))
+    assert store.put(Message("orders", b"body")).queue_offset == 0 and not asked
+    assert store.put(Message("nobody knows it", b"")) == "the long way" and len(asked) == 1
+    store._put_lane = None
+    assert store.put(Message("orders", b"body")) == "the long way"
+
+
+def test_errors_of_the_lane_and_of_the_long_way_are_the_callers(bases: Any) -> None:
+    class Store(bases):  # type: ignore[misc]
+        def _put_the_long_way(self, message: object, /) -> None:
+            raise KeyError(message)
+
+    store = Store()
+    with pytest.raises(KeyError):
+        store.put(1)
+
+    def refuse(message: object) -> None:
+        raise LookupError(message)
+
+    store._put_lane = SimpleNamespace(put=refuse)
+    with pytest.raises(LookupError):
+        store.put(1)
+    with pytest.raises(TypeError):
+        store.put()
+    with pytest.raises(TypeError):
+        store.put(1, 2)
+
+
+def test_a_put_may_take_its_lane_away(bases: Any) -> None:
+    class Store(bases):  # type: ignore[misc]
+        pass
+
+    store = Store()
+
+    def put(message: object) -> object:
+        store._put_lane = None
+        gc.collect()
+        return message
+
+    store._put_lane = SimpleNamespace(put=put)
+    assert store.put("x") == "x"
+
+
+def test_a_store_that_is_dropped_goes_at_once_and_one_in_a_cycle_is_collected(bases: Any) -> None:
+    class Store(bases):  # type: ignore[misc]
+        pass
+
+    for in_cycle in (False, True):
+        store = Store()
+        store._put_lane = SimpleNamespace(store=store if in_cycle else None)
+        put, reference = store.put, weakref.ref(store)
+        del store
+        assert reference() is not None  # by its method
+        del put
+        if in_cycle:
+            gc.collect()
+        assert reference() is None
+
+
+def test_both_twins_promise_the_same() -> None:
+    documents = [import_module(native.MODULES[name], native.__name__).OrdinaryPut.put for name in native.available()]
+    assert len({inspect.getdoc(put) for put in documents}) == 1
+    parameters = [inspect.signature(put).parameters.values() for put in documents]
+    assert len({tuple((each.name, each.kind) for each in names) for names in parameters}) == 1
