@@ -13,8 +13,7 @@ Invariants:
 - After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is among the
   obstacles, so the lane is closed by the same store that sets it.
 
-Lock order: the append lock, then those of the preparation and of segments. The lock of the group commit is never held
-together with it.
+Lock order: the append lock, then those of the preparation and of segments. Nobody waits for a sync with it.
 """
 
 from __future__ import annotations
@@ -30,7 +29,6 @@ from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from .crc_property import place_with_crc
 from .disk import Disk
 from .errors import DiskFullError, StorePoisonedError
-from .group_commit import GroupCommit
 from .held_append import HeldAppends
 from .incidents import tell_room
 from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
@@ -81,8 +79,7 @@ class CommitLog(HeldAppends):
         self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
         self.preparation = Preparation(disk, files, settings, clock)
         super().__init__(settings, clock, progress, start.end, start.last_store_timestamp_ms, start.queue_offsets)
-        self._group = GroupCommit()
-        self.flushed = start.flushed
+        self._gate = native.Gate(start.flushed)
         self.dispatched = start.end
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.sync_count = 0  # since the log was opened
@@ -90,6 +87,14 @@ class CommitLog(HeldAppends):
         self._synced_records = 0
         self._lacks_room = self._is_let_go = False
         self._active = self._find_active()
+
+    @property
+    def flushed(self) -> int:
+        return self._gate.passed
+
+    @flushed.setter
+    def flushed(self, flushed: int) -> None:
+        self._gate.passed = flushed
 
     @property
     def visible(self) -> int:
@@ -291,7 +296,7 @@ class CommitLog(HeldAppends):
         whose sync failed and StorePoisonedError in every later caller; StoreClosedError after `close`.
         """
         goal = self.end if up_to is None else up_to
-        return self._group.until(lambda: self.flushed >= goal, self._sync_all, timeout_s)
+        return self._gate.until(goal, self._sync_all, timeout_s)
 
     def _sync_all(self) -> None:
         if self.obstacles and self.poison is not None:
@@ -331,7 +336,9 @@ class CommitLog(HeldAppends):
         with self._append_lock:
             self.obstacles[CLOSED] = True
             self.lane.close()
-        with self._group.lock:
-            self._is_let_go = True
-            self.preparation.close()
-            self.reader.close()
+        self._gate.alone(self._let_go)
+
+    def _let_go(self) -> None:
+        self._is_let_go = True
+        self.preparation.close()
+        self.reader.close()

@@ -22,7 +22,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from abc import ABC
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,6 @@ makes one."""
 class LogState(ABC):
     """See above."""
 
-    flushed: int
     _active: AppendSegment
     _folder: Path
 
@@ -92,6 +91,11 @@ class LogState(ABC):
         )
         self.lane.end, self.lane.last_store_timestamp_ms = end, last_store_timestamp_ms
         self._is_poison_told = False
+
+    @property
+    @abstractmethod
+    def flushed(self) -> int:
+        """Physical offset below which everything is durable."""
 
     @property
     def end(self) -> int:

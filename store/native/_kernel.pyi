@@ -3,11 +3,13 @@ from typing import TypeVar
 
 from typing_extensions import Buffer
 
+from .gate_protocol import GateProtocol
 from .lane_protocol import LaneProtocol
 from .twin_fields import RecordFields as RecordFields
 
 _Message = TypeVar("_Message")
 
+Gate: Callable[[int], GateProtocol]
 Lane: Callable[..., LaneProtocol]
 
 def masked_crc32(data: Buffer, /) -> int: ...

@@ -10,6 +10,7 @@
 
 #include "crc32.h"
 #include "module_columns.h"
+#include "module_gate.h"
 #include "module_lane.h"
 #include "module_put.h"
 #include "module_listing.h"
@@ -224,7 +225,8 @@ static PyMethodDef methods[] = {
 
 static int prepare(PyObject *module) {
     crc32_prepare();
-    return add_record_fields_type(module) < 0 || add_lane_type(module) < 0 ? -1 : add_put_type(module);
+    if (add_record_fields_type(module) < 0 || add_gate_type(module) < 0 || add_lane_type(module) < 0) return -1;
+    return add_put_type(module);
 }
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};

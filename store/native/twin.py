@@ -9,6 +9,7 @@ from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, number_rows, walk_places
 from .twin_encode import encode_record
 from .twin_fields import RecordFields
+from .twin_gate import Gate
 from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "Gate",
     "Lane",
     "OrdinaryPut",
     "RecordFields",

@@ -13,7 +13,6 @@ from flightlog.engine.log_sync import LogSync
 from flightlog.engine.upkeep import Upkeep
 from flightlog.store.commit_log import CommitLog
 from flightlog.store.errors import SyncFailedError
-from flightlog.store.group_commit import GroupCommit
 from flightlog.store.log_reader import LogReader
 from flightlog.store.preparation import Preparation
 from flightlog.store.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
@@ -47,15 +46,20 @@ def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledges_when_another_thread_syncs(patch: pytest.MonkeyPatch) -> None:
-    real = GroupCommit.until
+    flush, sync_all, syncing = CommitLog.flush, CommitLog._sync_all, set[CommitLog]()
 
-    def spoilt(self: GroupCommit, *arguments: Any) -> bool:
-        if not self.lock.acquire(blocking=False):
-            return True
-        self.lock.release()
-        return real(self, *arguments)
+    def noted(self: CommitLog) -> None:
+        syncing.add(self)
+        try:
+            sync_all(self)
+        finally:
+            syncing.discard(self)
 
-    patch.setattr(GroupCommit, "until", spoilt)
+    def spoilt(self: CommitLog, *arguments: Any) -> bool:
+        return self in syncing or flush(self, *arguments)
+
+    patch.setattr(CommitLog, "_sync_all", noted)
+    patch.setattr(CommitLog, "flush", spoilt)
 
 
 def syncs_only_the_newest_segment(patch: pytest.MonkeyPatch) -> None:

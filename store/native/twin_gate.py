@@ -1,13 +1,9 @@
-"""Group commit: one sync serves all who wait for it.
+"""The gate in Python: who syncs, who waits for it, and who wakes whom. See gate_protocol.py.
 
-Whoever comes first leads: it syncs everything appended so far, for all whose records are among it. When it is done it
-wakes one of those whom that did not serve, who leads next, and the first of those whom it did; each of them wakes the
-next one. Woken all at once they would only queue up for the interpreter, and so each be woken twice. Where the
-interpreter is busy with something else, whoever comes late to his turn wakes all who are left: each would wait as long
-for it.
+Where the interpreter is busy with something else, whoever comes late to his turn wakes all who are left: each would
+wait as long for it.
 
 Invariants:
-- Only one thread syncs at a time.
 - A waiter is among the others before it looks whether somebody leads; a leader rings after it has let go. So every
   waiter is served or leads itself, or somebody leads who will ring next.
 - Who takes a waiter from among the others rings it, or puts it into the line of those who are served; who wakes goes on
@@ -22,6 +18,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from .twin_arguments import integer
+
 RING_LOST_S = 0.05
 LATE_S = 0.001
 """Waking takes some microseconds; a thread that keeps the interpreter for itself gives it back after five milliseconds
@@ -31,10 +29,10 @@ LATE_S = 0.001
 class _Waiter:
     """Somebody who waits to be rung."""
 
-    __slots__ = ("bell", "has_left", "is_served", "rung_s")
+    __slots__ = ("bell", "goal", "has_left", "rung_s")
 
-    def __init__(self, is_served: Callable[[], bool]) -> None:
-        self.is_served = is_served
+    def __init__(self, goal: int) -> None:
+        self.goal = goal
         self.bell = threading.Lock()
         """Locked until it is rung, which it is once at most."""
         self.bell.acquire()
@@ -47,32 +45,33 @@ class _Waiter:
         self.bell.release()
 
 
-class GroupCommit:
-    """Who may sync, and who waits for it."""
+class Gate:
+    """See GateProtocol."""
 
-    def __init__(self) -> None:
-        self.lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
-        """Held by the leader; whoever else takes it keeps all syncs away."""
+    def __init__(self, passed: int, /) -> None:
+        self.passed = integer(passed, "passed", 64)
+        self._lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
+        """Held by who leads."""
         self._waiters: dict[_Waiter, bool] = {}
         """Who waits, the first one first; all are True."""
         self._served: deque[_Waiter] = deque()
         """Taken from among them: who is to be rung, one by the other."""
 
-    def until(self, is_served: Callable[[], bool], lead: Callable[[], None], timeout_s: float | None) -> bool:
-        """Return True once `is_served()`, by this thread's own `lead()` or another's; False if others took too long.
+    @property
+    def waiting(self) -> int:
+        return len(self._waiters)
 
-        Raises what this thread's `lead` raises.
-        """
-        if is_served() or (self._lead(is_served, lead) and is_served()):
+    def until(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
+        if goal <= self.passed or (self._lead(goal, lead) and goal <= self.passed):
             return True
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         waiter: _Waiter | None = None
         try:
-            while not is_served():
+            while goal > self.passed:
                 if waiter is None:
-                    waiter = _Waiter(is_served)
+                    waiter = _Waiter(goal)
                     self._waiters[waiter] = True
-                if self._lead(is_served, lead):
+                if self._lead(goal, lead):
                     continue
                 left_s = RING_LOST_S if deadline_s is None else min(RING_LOST_S, deadline_s - time.monotonic())
                 if left_s <= 0:
@@ -80,8 +79,8 @@ class GroupCommit:
                 if waiter.bell.acquire(timeout=left_s):
                     self._pass_on(to_all=time.perf_counter() - waiter.rung_s > LATE_S)
                     waiter = None
-                    if not is_served():
-                        self._lead(is_served, lead)  # mostly it is this one's turn now
+                    if goal > self.passed:
+                        self._lead(goal, lead)  # mostly it is this one's turn now
             return True
         finally:
             if waiter is not None:
@@ -89,13 +88,20 @@ class GroupCommit:
                 if not self._waiters.pop(waiter, False):
                     self._ring()  # somebody rings in vain, or has: others are to hear it
 
-    def _lead(self, is_served: Callable[[], bool], lead: Callable[[], None]) -> bool:
+    def alone(self, call: Callable[[], object], /) -> None:
+        try:
+            with self._lock:
+                call()
+        finally:
+            self._ring()
+
+    def _lead(self, goal: int, lead: Callable[[], object]) -> bool:
         """Whether nobody else led, so that this thread did."""
-        lock = self.lock
+        lock = self._lock
         leads: bool | None = None
         try:
             leads = lock.acquire(blocking=False)
-            if leads and not is_served():
+            if leads and goal > self.passed:
                 lead()
             return leads
         finally:
@@ -114,7 +120,7 @@ class GroupCommit:
         """Wake the first who is not served, and begin with those who are."""
         has_leader = False
         for waiter in list(self._waiters):
-            is_served = waiter.is_served()
+            is_served = waiter.goal <= self.passed
             if (is_served or not has_leader) and self._waiters.pop(waiter, False):
                 if is_served:
                     self._served.append(waiter)

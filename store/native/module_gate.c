@@ -1,0 +1,297 @@
+/*
+ * The gate as a type of Python: who leads, who waits, and who wakes whom. See gate_protocol.py for what it does, and
+ * twin_gate.py, its reference.
+ *
+ * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no ring can be lost.
+ */
+#include "module_gate.h"
+
+#include <pythread.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <structmember.h>
+#include <time.h>
+
+#include "arguments.h"
+
+#define LOOK_EVERY_US 10000  /* who is served though nobody rings it finds out by itself */
+#define EAGER_ROUNDS 64
+#define TIMEOUT_MAX_S 1e9
+
+struct waiter {
+    PyThread_type_lock bell; /* taken until it is rung */
+    int64_t goal;
+    int is_listed, is_heir;
+    struct waiter *before, *next;
+};
+
+struct gate {
+    PyObject_HEAD
+    long long passed;
+    Py_ssize_t waiting;
+    struct waiter *first, *last; /* who waits and is not rung yet, as they came */
+    struct waiter *idle;         /* to be used again: a bell may still be in the hands of who rang it */
+    char is_led;                 /* or somebody is rung who is to lead next */
+    int owed;                    /* rings that those are to give who go to sleep next */
+    uint64_t rings;              /* of those who were served */
+    uint64_t rings_before;       /* the last sync began */
+    int was_line_served;         /* when it began somebody who was served still waited */
+    int eager_rounds;            /* so many syncs are left after which nobody is trusted to come back */
+};
+
+static int64_t now_us(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+/* ---- the line ---- */
+
+static struct waiter *enter(struct gate *gate, int64_t goal) {
+    struct waiter *waiter = gate->idle;
+    if (waiter != NULL) {
+        gate->idle = waiter->next;
+    } else {
+        waiter = PyMem_Malloc(sizeof *waiter);
+        if (waiter == NULL) return (struct waiter *)PyErr_NoMemory();
+        waiter->bell = PyThread_allocate_lock();
+        if (waiter->bell == NULL) {
+            PyMem_Free(waiter);
+            PyErr_SetString(PyExc_RuntimeError, "the system has no lock to give");
+            return NULL;
+        }
+        PyThread_acquire_lock(waiter->bell, NOWAIT_LOCK);
+    }
+    waiter->goal = goal;
+    waiter->is_listed = 1;
+    waiter->is_heir = 0;
+    waiter->before = gate->last;
+    waiter->next = NULL;
+    if (gate->last != NULL) gate->last->next = waiter;
+    else gate->first = waiter;
+    gate->last = waiter;
+    gate->waiting++;
+    return waiter;
+}
+
+static void leave(struct gate *gate, struct waiter *waiter) {
+    if (waiter->before != NULL) waiter->before->next = waiter->next;
+    else gate->first = waiter->next;
+    if (waiter->next != NULL) waiter->next->before = waiter->before;
+    else gate->last = waiter->before;
+    waiter->is_listed = 0;
+    gate->waiting--;
+}
+
+static int is_served(const struct gate *gate, int64_t goal) { return goal <= gate->passed; }
+
+/* The first who is served, out of the line: to be rung by the caller. NULL: nobody. */
+static struct waiter *next_served(struct gate *gate) {
+    struct waiter *waiter = gate->first;
+    while (waiter != NULL && !is_served(gate, waiter->goal)) waiter = waiter->next;
+    if (waiter != NULL) {
+        leave(gate, waiter);
+        gate->rings++;
+    }
+    return waiter;
+}
+
+static void ring_served(struct gate *gate, int all) {
+    struct waiter *waiter;
+    do {
+        waiter = next_served(gate);
+        if (waiter != NULL) PyThread_release_lock(waiter->bell);
+    } while (all && waiter != NULL);
+}
+
+/* Somebody leads no more, or was to and does not. */
+static void hand_on(struct gate *gate) {
+    struct waiter *leader = gate->first;
+    while (leader != NULL && is_served(gate, leader->goal)) leader = leader->next;
+    gate->is_led = leader != NULL;
+    if (leader != NULL) {
+        leave(gate, leader);
+        leader->is_heir = 1;
+        PyThread_release_lock(leader->bell);
+    }
+    if (gate->was_line_served && gate->rings == gate->rings_before) {
+        gate->eager_rounds = EAGER_ROUNDS; /* somebody did not come back, and others waited for that */
+        gate->owed = 0;
+    }
+    if (leader == NULL || gate->eager_rounds > 0) {
+        ring_served(gate, 1);
+        gate->owed = 0;
+        if (gate->eager_rounds > 0) gate->eager_rounds--;
+    } else if (gate->owed == 0) {
+        ring_served(gate, 0);
+    }
+}
+
+/* ---- leading and waiting ---- */
+
+/* 0, or -1 with the error of `lead`. No interrupt comes between the flag and the call, or the call and the flag. */
+static int lead(struct gate *gate, PyObject *call) {
+    gate->is_led = 1;
+    if (gate->owed > 0) {
+        gate->owed--;
+        ring_served(gate, 0);
+    }
+    gate->rings_before = gate->rings;
+    const struct waiter *waiter = gate->first;
+    while (waiter != NULL && !is_served(gate, waiter->goal)) waiter = waiter->next;
+    gate->was_line_served = waiter != NULL;
+    PyObject *done = PyObject_CallFunctionObjArgs(call, NULL);
+    PyObject *type, *value, *trace;
+    PyErr_Fetch(&type, &value, &trace);
+    hand_on(gate);
+    PyErr_Restore(type, value, trace);
+    gate->was_line_served = 0;
+    if (done == NULL) return -1;
+    Py_DECREF(done);
+    return 0;
+}
+
+/* Waits to be rung, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised. */
+static int sleep_until_rung(struct gate *gate, int64_t goal, int64_t left_us) {
+    struct waiter *waiter = enter(gate, goal);
+    if (waiter == NULL) return -1;
+    struct waiter *next = NULL;
+    if (gate->owed > 0) {
+        gate->owed--;
+        next = next_served(gate);
+    }
+    /* Whom this thread rings finds the GIL free. */
+    PyThreadState *const thread = PyEval_SaveThread();
+    if (next != NULL) PyThread_release_lock(next->bell);
+    const PyLockStatus status = PyThread_acquire_lock_timed(waiter->bell, left_us, 1);
+    PyEval_RestoreThread(thread);
+    int is_rung = 1, is_signalled = 0;
+    if (status != PY_LOCK_ACQUIRED) {
+        if (waiter->is_listed) {
+            leave(gate, waiter);
+            is_rung = 0;
+        } else {
+            PyThread_acquire_lock(waiter->bell, WAIT_LOCK); /* who has taken it out of the line rings it now */
+        }
+        is_signalled = PyErr_CheckSignals() < 0;
+    }
+    const int is_to_lead = is_rung && waiter->is_heir;
+    waiter->next = gate->idle;
+    gate->idle = waiter;
+    if (is_rung && !is_to_lead) gate->owed++;
+    if (is_to_lead && is_signalled) hand_on(gate);
+    return is_signalled ? -1 : is_to_lead;
+}
+
+/* 1: passed, or has led if it was to do no more; 0: it took too long; -1: an error. */
+static int until(struct gate *gate, int64_t goal, int is_to_lead, PyObject *call, int64_t deadline_us) {
+    int leads = 0;
+    while (leads || !is_served(gate, goal)) {
+        if (leads || !gate->is_led) {
+            if (lead(gate, call) < 0) return -1;
+            if (is_to_lead) return 1;
+            leads = 0;
+            continue;
+        }
+        int64_t left_us = LOOK_EVERY_US;
+        if (deadline_us >= 0) {
+            const int64_t until_us = deadline_us - now_us();
+            if (until_us <= 0) return 0;
+            if (until_us < left_us) left_us = until_us;
+        }
+        leads = sleep_until_rung(gate, goal, left_us);
+        if (leads < 0) return -1;
+    }
+    return 1;
+}
+
+/* ---- the type ---- */
+
+static PyObject *gate_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    long long passed;
+    if (names != NULL && PyDict_Size(names) != 0) {
+        PyErr_SetString(PyExc_TypeError, "Gate() takes no keyword arguments");
+        return NULL;
+    }
+    if (!PyArg_ParseTuple(arguments, "L", &passed)) return NULL;
+    struct gate *self = (struct gate *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (self != NULL) self->passed = passed;
+    return (PyObject *)self;
+}
+
+static void gate_dealloc(struct gate *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    while (self->idle != NULL) {
+        struct waiter *waiter = self->idle;
+        self->idle = waiter->next;
+        PyThread_release_lock(waiter->bell);
+        PyThread_free_lock(waiter->bell);
+        PyMem_Free(waiter);
+    }
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+/* -1 with an error; else 0, and when it ends by the monotonic clock: -1 never does. */
+static int to_deadline_us(PyObject *timeout_s, int64_t *deadline_us) {
+    *deadline_us = -1;
+    if (timeout_s == Py_None) return 0;
+    double seconds = PyFloat_AsDouble(timeout_s);
+    if (seconds == -1.0 && PyErr_Occurred()) return -1;
+    if (!(seconds > 0)) seconds = 0; /* also what is no number */
+    if (seconds > TIMEOUT_MAX_S) seconds = TIMEOUT_MAX_S;
+    *deadline_us = now_us() + (int64_t)(seconds * 1e6);
+    return 0;
+}
+
+static PyObject *py_until(struct gate *self, PyObject *const *arguments, Py_ssize_t count) {
+    enum { GOAL, CALL, TIMEOUT, ARGUMENTS };
+    int64_t goal, deadline_us;
+    if (check_count("until", count, ARGUMENTS) < 0 || to_int64(arguments[GOAL], "goal", &goal) < 0) return NULL;
+    if (is_served(self, goal)) Py_RETURN_TRUE;
+    if (to_deadline_us(arguments[TIMEOUT], &deadline_us) < 0) return NULL;
+    const int result = until(self, goal, 0, arguments[CALL], deadline_us);
+    return result < 0 ? NULL : PyBool_FromLong(result);
+}
+
+static PyObject *py_alone(struct gate *self, PyObject *call) {
+    if (until(self, INT64_MAX, 1, call, -1) < 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef gate_methods[] = {
+    {"until", (PyCFunction)(void (*)(void))py_until, METH_FASTCALL,
+     "until(goal, lead, timeout_s, /)\n--\n\nWhether `passed` has come to the goal, by this lead() or another's."},
+    {"alone", (PyCFunction)py_alone, METH_O, "alone(call, /)\n--\n\nCall it while nobody leads."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyMemberDef gate_members[] = {
+    {"passed", T_LONGLONG, offsetof(struct gate, passed), 0, NULL},
+    {"waiting", T_PYSSIZET, offsetof(struct gate, waiting), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot gate_slots[] = {
+    {Py_tp_new, gate_new},
+    {Py_tp_dealloc, gate_dealloc},
+    {Py_tp_methods, gate_methods},
+    {Py_tp_members, gate_members},
+    {Py_tp_doc, "Who syncs and who waits for it; twin_gate.py does the same in Python."},
+    {0, NULL},
+};
+
+static PyType_Spec gate_spec = {
+    .name = "flightlog.store.native._kernel.Gate",
+    .basicsize = sizeof(struct gate),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
+    .slots = gate_slots,
+};
+
+int add_gate_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &gate_spec, NULL);
+    if (type == NULL) return -1;
+    const int result = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}
