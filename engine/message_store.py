@@ -40,6 +40,7 @@ from .findings import VerifyReport
 from .flush_service import FlushService
 from .get_limits import GetLimits
 from .key_query import KeyQuery, has_uniq_key
+from .level_schedules import begin_levels
 from .live_keys import LiveKeys
 from .prepare_service import PrepareService
 from .put_calls import PutCalls
@@ -110,7 +111,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             atexit.register(self._at_exit)
             service.start()
             preparing.start()
-            schedules.begin()  # last: it delivers into a store that is whole
+            self._levels = begin_levels(disk, path, settings, clock, parts, keep, self._putter, schedules)
         except BaseException:  # closed as one that was killed before anything happened
             for each in services:
                 each.stop()
@@ -168,7 +169,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         poisoned store too."""
         self._check_usable()
         parts = self._log, self._dispatcher, self._table, self._upkeep
-        return live_statistics(self._disk, self.path, *parts, self._clock)
+        delays = () if self._levels is None else self._levels.states()
+        return live_statistics(self._disk, self.path, *parts, self._clock, delays)
 
     def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
         """One round of retention now: the oldest full segments go, `clean_batch_count` at most, if they were last

@@ -14,11 +14,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from ..schedule.delivered import Delivery
 from ..store.batch_record import envelope
 from ..store.clock import Clock
 from ..store.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
 from ..store.commit_log import Appended, CommitLog
-from ..store.errors import DiskFullError, UsageError
+from ..store.errors import DiskFullError, InvalidMessageError, UsageError
 from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult, PutStatus
 from ..store.native.lane_protocol import LaneProtocol
@@ -175,6 +176,33 @@ class Putter:
         if waits:
             result = self._flushed(result)
         return [result._replace(queue_offset=result.queue_offset + place) for place in range(count)]
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> int:
+        """Put messages that have waited, past the seam that parked them. Returns how many of them, from the first on,
+        are stored, and durable under sync flush however long that takes; raises if not even the first is."""
+        self._check_room()
+        records: list[PreparedRecord] = []
+        for message, hosts in deliveries:
+            try:
+                record = prepare(message, self._settings, self._log.segment_size, hosts=hosts)
+                record.queue_id = self._topics.queue_for_delivery(record.topic, record.queue_id)
+            except InvalidMessageError:
+                if not records:
+                    raise
+                break
+            records.append(record)
+        results: list[PutResult] = []
+        try:
+            for batch in _batches(records):
+                self._append(batch, results)
+        except DiskFullError:
+            if not results:
+                raise
+        finally:
+            self._wake(waits=True)
+        if self._is_sync:
+            self._log.flush(None, results[-1].physical_offset + results[-1].size)
+        return len(results)
 
     def _check_room(self) -> None:
         """Raise DiskFullError while the disk has no room, as it was last seen and still is."""

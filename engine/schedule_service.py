@@ -4,21 +4,23 @@ It is started by the first message that is parked, or at the opening if messages
 no thread for it. It sleeps until the next delivery is due (schedule/deadlines.py) and is rung by whoever parks what is
 due before. At close it stops first, before anything that it puts through.
 
-Where schedulers plug in:
+Where schedulers plug in, before `begin`:
 
-    begin()     makes them, `add`s each as a task of `deadlines`, and starts the thread if one of them has work
+    deadlines   their tasks
     on_parked   by topic: told of every message that was parked there, by the thread that put it, after the append
-    savers      called by `save`: after the thread has ended, before the log closes
+    savers      what writes how far they are: every `delay_save_interval_ms` while that moves, and at close, after the
+                thread has ended and before the log closes
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from ..schedule.deadlines import Deadlines
 from ..store.clock import Clock
-from ..store.errors import StorePoisonedError
+from ..store.errors import DiskError, StorePoisonedError
 from ..store.message import PutResult
 from ..store.settings import StoreSettings
 from .bell import Bell
@@ -29,22 +31,33 @@ log = logging.getLogger("flightlog.schedule")
 OnParked = Callable[[PutResult], None]
 
 
+class Saver(Protocol):
+    """Keeps on the disk how far deliveries are."""
+
+    @property
+    def is_unsaved(self) -> bool: ...
+
+    def save(self) -> None:
+        """Raises DiskError; then it is tried again."""
+
+
 class ScheduleService:
     """The schedulers of one open store, and their thread."""
 
     def __init__(self, settings: StoreSettings, clock: Clock) -> None:
-        self._is_on = settings.deliver_delayed
+        self._is_on, self._clock = settings.deliver_delayed, clock
+        self._save_interval_s = settings.delay_save_interval_ms / 1000
+        self._save_due_s: float | None = None
+        self._failure: str | None = None
+        """Why the last save failed, so that it is told once."""
         self._bell = Bell()
         self.deadlines = Deadlines(clock, self._bell.ring)
         self.on_parked: dict[str, OnParked] = {}
-        self.savers: list[Callable[[], None]] = []
+        self.savers: list[Saver] = []
         self.thread = ServiceThread("flightlog-schedule", self._serve, self._bell.ring)
 
-    def begin(self) -> None:
-        """The store is open: deliver what waits."""
-
     def start(self) -> None:
-        """Have the thread running. Raises RuntimeError if the system has none to give."""
+        """Have the thread running, if anything is delivered at all. Raises RuntimeError if the system has none."""
         if self._is_on:
             self.thread.start()
 
@@ -60,9 +73,18 @@ class ScheduleService:
         self.thread.stop()
 
     def save(self) -> None:
-        """Write how far deliveries are, after `stop`."""
+        """Write how far deliveries are, unless that fails: then they begin further back the next time."""
         for saver in self.savers:
-            saver()
+            try:
+                if saver.is_unsaved:
+                    saver.save()
+            except DiskError as e:
+                if str(e) != self._failure:
+                    text = "how far deliveries are was not written; some may be made twice after a crash: %s"
+                    log.warning(text, e, extra={"cause": repr(e)})
+                self._failure = str(e)
+            else:
+                self._failure = None
 
     def _serve(self) -> None:
         while not self.thread.is_stopping:
@@ -71,4 +93,17 @@ class ScheduleService:
             except StorePoisonedError as e:
                 log.warning("nothing is delivered any more: %s", e, extra={"cause": repr(e)})
                 return
-            self._bell.wait(wait_s)
+            self._bell.wait(self._save_when_due(wait_s))
+
+    def _save_when_due(self, wait_s: float | None) -> float | None:
+        """Save if it is time; how long the thread may sleep at most."""
+        now_s = self._clock.monotonic_s()
+        if self._save_due_s is not None and now_s >= self._save_due_s:
+            self._save_due_s = None
+            self.save()
+        if self._save_due_s is None and any(saver.is_unsaved for saver in self.savers):
+            self._save_due_s = now_s + self._save_interval_s
+        if self._save_due_s is None:
+            return wait_s
+        left_s = max(self._save_due_s - now_s, 0.0)
+        return left_s if wait_s is None else min(wait_s, left_s)

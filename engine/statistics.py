@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..index.index_file import INDEX_FOLDER
 from ..index.queue_table import QueueTable
+from ..schedule.level_scheduler import LevelState
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog
 from ..store.disk import Disk
@@ -129,10 +130,19 @@ class StoreStatistics:
     puts: PutStatistics | None
     """None for a read-only view, as `syncs`."""
     syncs: SyncStatistics | None
+    delays: tuple[LevelState, ...] = ()
+    """The delay levels, in order; none for a read-only view, and for a store that does not deliver."""
 
 
 def live_statistics(
-    disk: Disk, path: Path, log: CommitLog, dispatcher: Dispatcher, table: QueueTable, upkeep: Upkeep, clock: Clock
+    disk: Disk,
+    path: Path,
+    log: CommitLog,
+    dispatcher: Dispatcher,
+    table: QueueTable,
+    upkeep: Upkeep,
+    clock: Clock,
+    delays: tuple[LevelState, ...],
 ) -> StoreStatistics:
     """Of a store that is open for writing. Raises DiskError."""
     position, index_position, flushed = dispatcher.position, dispatcher.index_position, log.flushed
@@ -155,6 +165,7 @@ def live_statistics(
         lacks_room=dispatcher.is_stalled,
         puts=PutStatistics(messages, size, messages_per_s, size_per_s, upkeep.put_ms.distribution()),
         syncs=SyncStatistics(log.sync_count, log.sync_ms.distribution(), log.group_messages.distribution()),
+        delays=delays,
     )
 
 

@@ -149,6 +149,29 @@ class TopicTable:
             turns = np.fromiter(itertools.islice(route.turn, count - 1), np.int64, count - 1)
         return np.concatenate([np.array([first], np.int64), turns % route.write_queue_count])
 
+    def queue_for_delivery(self, name: str, queue_id: int) -> int:
+        """This queue, for a message that was taken when it was parked: topic and queue are made where they are gone,
+        and permissions do not matter any more. Raises InvalidMessageError for a topic that holds batches now."""
+        route = self._routes.get(name)
+        if route is not None and queue_id < route.queue_count and not route.holds_batches:
+            return queue_id
+        if is_system_topic(name):
+            return queue_id
+        with self.lock:
+            before = self._topics.get(name)
+            topic = before or new_topic(name, self._settings)
+            if topic.holds_batches:
+                raise InvalidMessageError(
+                    f"{self._root}: the topic {name!r} has queues of inner batches now: a message that waited for it "
+                    "cannot be delivered while it has"
+                )
+            if queue_id >= topic.queue_count:
+                topic = with_queue(topic, queue_id)
+            if topic is not before:
+                self._set(topic)
+                self._is_unsaved = True
+        return queue_id
+
     def open_lane(self, lane: LaneProtocol) -> None:
         """Have `teach` tell this lane of topics."""
         self._lane = lane

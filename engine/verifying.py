@@ -27,6 +27,7 @@ from ..store.frame import Rows
 from ..store.log_reader import LogReader
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
+from ..store.record import INT32_MAX
 from ..store.seal import BlockCrcs, read_seal, seal_fits, seal_path
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
@@ -196,11 +197,19 @@ class _QueueCheck:
         if queue is None or first is None or first < 0 or (first == 0 and key in self._ends):
             return False
         there = queue.units(first, len(units))
-        if len(there) < len(units) or not same_entries(queue, there, units).all():
+        if len(there) < len(units) or not self._same(key, queue, there, units).all():
             return False
         self._ends[key] = first + len(units)
         self._report.queue_entries += len(units)
         return True
+
+    def _same(self, key: QueueKey, queue: ConsumeQueue, there: Units, units: Units) -> NDArray[np.bool_]:
+        same = same_entries(queue, there, units)
+        if key[0] == self._rules.schedule_topic and not same.all():
+            # Whose time of delivery is another one was parked under other delay levels than these settings have.
+            is_place = (there["physical_offset"] == units["physical_offset"]) & (there["size"] == units["size"])
+            same |= is_place & (there["tags_code"] > INT32_MAX) & (units["tags_code"] > INT32_MAX)
+        return same
 
     def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:
         first_again = int(np.flatnonzero(indexes == 0)[-1]) if (indexes == 0).any() else 0
@@ -217,7 +226,7 @@ class _QueueCheck:
         known = at < len(there)
         same = np.zeros(len(indexes), dtype=bool)
         if queue is not None:
-            same[known] = same_entries(queue, there[at[known]], units[known])
+            same[known] = self._same(key, queue, there[at[known]], units[known])
         if not same.all():
             wrong = indexes[~same]
             before = self._wrong.get(key)

@@ -48,6 +48,11 @@ def encode_host(address: str, port: int) -> bytes:
     return packed + PORT.pack(port)
 
 
+def raw_host(host: Host) -> bytes:
+    """The bytes that `decode_host` made this of."""
+    return ipaddress.ip_address(host.address).packed + PORT.pack(host.port)
+
+
 @lru_cache(maxsize=4096)
 def decode_host(raw: bytes) -> Host:
     """The host behind 8 or 20 raw bytes. The port is taken as it is: a foreign writer may have stored any number."""

@@ -37,8 +37,9 @@ LANE_NEVER_TAKES = frozenset(
 """Names that mean something to a put, or come from another field of a message: with these it goes the long way."""
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it.
+def encode_properties(properties: Mapping[str, str], *, is_foreign: bool = False) -> bytes:
+    """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it. What `is_foreign` was decoded from a
+    record: RocketMQ's parser takes a second 0x01 for a part of the value.
 
     Raises InvalidMessageError for an empty name or value (readers would drop the pair), for the two separator bytes,
     and for what is no text.
@@ -54,7 +55,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
         raise InvalidMessageError(f"a property's name or value is no text ({e}): convert it with str()") from e
     # One count over the whole text instead of a search in every part: a separator inside a part makes the counts
     # differ.
-    if text.count(NAME_END) != len(properties) or text.count(VALUE_END) != len(properties):
+    if (text.count(NAME_END) != len(properties) and not is_foreign) or text.count(VALUE_END) != len(properties):
         raise InvalidMessageError("a property contains the byte 0x01 or 0x02, which separates properties")
     try:
         return text.encode()

@@ -122,9 +122,17 @@ def record_size(topic_size: int, body_size: int, properties_size: int, sys_flag:
     return size
 
 
-def prepare(message: Message, settings: StoreSettings, segment_size: int, *, inner_count: int = 0) -> PreparedRecord:
+def prepare(
+    message: Message,
+    settings: StoreSettings,
+    segment_size: int,
+    *,
+    inner_count: int = 0,
+    hosts: tuple[bytes, bytes] | None = None,
+) -> PreparedRecord:
     """Check a message against every limit and encode its texts. Nothing is written. `inner_count`: how many messages
-    the inner batch that it is has.
+    the inner batch that it is has. `hosts`: of a record that it is made from, whose sender and store host, and
+    properties, are taken as they are there.
 
     A message without a queue id gets 0. Raises InvalidMessageError or the one of its children that names the limit.
     """
@@ -146,7 +154,7 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int, *, inn
     light = _light_queues(message, properties, settings)
     if settings.append_crc_property:
         properties.pop(CRC_PROPERTY, None)  # that of another record; the append writes this one's
-    properties_raw = encode_properties(properties)
+    properties_raw = encode_properties(properties, is_foreign=hosts is not None)
     if inner_count:
         properties_raw = encode_inner_base(0) + properties_raw
     elif props.INNER_COUNT in properties or props.INNER_BASE in properties:
@@ -160,8 +168,11 @@ def prepare(message: Message, settings: StoreSettings, segment_size: int, *, inn
             f"{PROPERTIES_MAX_SIZE}. Move data into the body"
         )
     _check_integers(message)
-    store_host = encode_host(*settings.store_host)
-    born_host = _encode_born_host(message.born_host) if message.born_host else store_host
+    if hosts is not None:
+        born_host, store_host = hosts
+    else:
+        store_host = encode_host(*settings.store_host)
+        born_host = _encode_born_host(message.born_host) if message.born_host else store_host
     sys_flag = given_flags & ~flags.HOST_BITS
     if len(born_host) == HOST_V6_SIZE:
         sys_flag |= flags.BORN_HOST_V6

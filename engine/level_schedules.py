@@ -1,0 +1,104 @@
+"""The delay levels of an open store: a scheduler for each, and the file that says how far they are.
+
+What the file says is never ahead of the disk: the log is made durable before it is written, so that no power cut takes
+a delivery that the file calls done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ..schedule.delay_offsets import DelayOffsets
+from ..schedule.level_scheduler import Deliver, LevelScheduler, LevelState
+from ..store.clock import Clock
+from ..store.disk import Disk
+from ..store.message import PutResult
+from ..store.settings import StoreSettings
+from .boot import OpenParts
+from .parked_queue import ParkedQueue
+from .putting import Putter
+from .schedule_service import ScheduleService
+from .upkeep import Upkeep
+
+
+def begin_levels(
+    disk: Disk,
+    path: Path,
+    settings: StoreSettings,
+    clock: Clock,
+    parts: OpenParts,
+    upkeep: Upkeep,
+    putter: Putter,
+    service: ScheduleService,
+) -> LevelSchedules | None:
+    """Deliver what waits in a store that has just been opened, and is whole; None where nothing is to be delivered.
+
+    Raises ConfigFileError, DiskError, RuntimeError if the system has no thread to give.
+    """
+    if not settings.deliver_delayed:
+        return None
+    levels = LevelSchedules(disk, path, settings, clock, parts, upkeep.catch_up, putter.deliver, service)
+    service.on_parked[SCHEDULE_TOPIC] = levels.parked
+    service.savers.append(levels)
+    if levels.has_pending:
+        service.start()
+    return levels
+
+
+class LevelSchedules:
+    """Made at the opening; `parked` and `states` from any thread, `save` when nothing else saves."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        parts: OpenParts,
+        catch_up: Callable[[], None],
+        deliver: Deliver,
+        service: ScheduleService,
+    ) -> None:
+        """Raises ConfigFileError where neither the file nor its `.bak` can be read, DiskError."""
+        self._log, self._clock, self._deadlines = parts.log, clock, service.deadlines
+        self._levels = DelayLevels.parse(settings.delay_levels)
+        self._file = DelayOffsets(disk, path, clock)
+        log, reader, saved = parts.log, parts.log.reader, self._file.load()
+        self._saved = dict(saved)
+        self._schedulers: list[LevelScheduler] = []
+        for level, delay_ms in enumerate(self._levels.delays_ms, 1):
+            queue = ParkedQueue(reader, parts.table, (SCHEDULE_TOPIC, level - 1), catch_up)
+            scheduler = LevelScheduler(
+                *(level, delay_ms, saved.get(level, 0), queue, deliver, lambda: log.last_store_timestamp_ms)
+            )
+            self._schedulers.append(scheduler)
+            service.deadlines.add(scheduler)
+
+    def parked(self, result: PutResult) -> None:
+        """A message was appended to one of the queues."""
+        scheduler = self._schedulers[result.queue_id]
+        scheduler.parked(result.queue_offset)
+        due_ms = self._levels.delivery_time_ms(scheduler.level, result.store_timestamp_ms)
+        self._deadlines.expect(scheduler, due_ms)
+
+    def states(self) -> tuple[LevelState, ...]:
+        now_ms = self._clock.now_ms()
+        return tuple(scheduler.state(now_ms) for scheduler in self._schedulers)
+
+    @property
+    def has_pending(self) -> bool:
+        return any(state.pending for state in self.states())
+
+    @property
+    def is_unsaved(self) -> bool:
+        return any(self._saved.get(each.level, 0) != each.offset for each in self._schedulers)
+
+    def save(self) -> None:
+        """Write the offsets as they are now, if they have moved. Raises DiskError."""
+        offsets = {each.level: each.offset for each in self._schedulers if each.offset or each.level in self._saved}
+        if offsets != {level: self._saved.get(level) for level in offsets}:
+            self._log.flush()
+            self._file.save(offsets)
+            self._saved |= offsets

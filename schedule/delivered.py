@@ -1,0 +1,67 @@
+"""A parked message made into the one to deliver.
+
+What RocketMQ's `ScheduleMessageService#messageTimeUp` copies is copied: body, flag, flags of compression and of a
+committed transaction, sender, store host, and every property. So the record that is delivered still says DELAY,
+REAL_TOPIC and REAL_QID, as RocketMQ's does: it is put past the seam that would park it anew. Its topic and queue are
+those that the last two name; its offsets and store time are its own.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..store import property_names as props
+from ..store.crc_property import CRC_PROPERTY
+from ..store.errors import FlightlogError
+from ..store.host import raw_host
+from ..store.message import Message, StoredMessage
+from ..store.record import INT32_MAX, is_safe_topic
+from ..store.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
+from .delay_levels import SCHEDULE_TOPIC
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+UNDELIVERABLE_TOPICS = frozenset({HALF_TOPIC, SCHEDULE_TOPIC})
+"""RocketMQ drops what is for the first; what is for the second would come round for ever."""
+
+QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
+
+
+class UndeliverableError(FlightlogError):
+    """A record that lies where messages wait, and tells no topic and queue to deliver it to."""
+
+
+class Delivery(NamedTuple):
+    """A message to put past the seam, as it was parked."""
+
+    message: Message
+    hosts: tuple[bytes, bytes]
+    """Sender and store host as the record that waited has them: RocketMQ keeps both."""
+
+
+def delivered(parked: StoredMessage) -> Delivery:
+    """The message to put in place of this one. Raises UndeliverableError."""
+    properties = dict(parked.properties)
+    topic, queue_text = properties.get(props.REAL_TOPIC, ""), properties.get(props.REAL_QUEUE_ID, "")
+    queue_id = int(queue_text) if QUEUE_ID.fullmatch(queue_text) else -1
+    if not is_safe_topic(topic) or topic in UNDELIVERABLE_TOPICS or not 0 <= queue_id <= INT32_MAX:
+        raise UndeliverableError(
+            f"the message at physical offset {parked.physical_offset}: its properties name topic {topic[:200]!r} and "
+            f"queue {queue_text[:40]!r}, expected where to deliver it"
+        )
+    if parked.sys_flag & (INNER_BATCH | NEED_UNWRAP) or properties.keys() & {props.INNER_COUNT, props.INNER_BASE}:
+        raise UndeliverableError(
+            f"the message at physical offset {parked.physical_offset}: an inner batch, expected a single message"
+        )
+    properties.pop(CRC_PROPERTY, None)  # of the record that waited; the put writes this one's, if any
+    message = Message(
+        topic,
+        parked.body,
+        properties=properties,
+        queue_id=queue_id,
+        flag=parked.flag,
+        born_timestamp_ms=parked.born_timestamp_ms,
+        sys_flag=parked.sys_flag & ~HOST_BITS,
+        reconsume_times=parked.reconsume_times,
+    )
+    return Delivery(message, (raw_host(parked.born_host), parked.store_host_raw))

@@ -1,0 +1,179 @@
+"""How far deliveries are: what is kept of it, what is made of what was kept, and who else may deliver."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog import Message, MessageStore, StoreSettings
+from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.delay_offsets import DelayOffsets
+from flightlog.store.disk import RealDisk
+from flightlog.store.errors import ConfigFileError
+
+if TYPE_CHECKING:
+    from tests.schedule.conftest import SteppedClock
+
+AssertClean = Callable[[Path], None]
+
+SETTINGS = StoreSettings.small(delay_levels="1s 5s 10s", flush_interval_ms=3_600_000)
+
+
+def by_hand(store: MessageStore) -> Callable[[], float | None]:
+    """What delivers what is due, in the caller's thread alone."""
+    store._schedules.stop()
+    return store._schedules.deadlines.run_due
+
+
+def run_all(store: MessageStore) -> None:
+    """Deliver everything that is due."""
+    run = by_hand(store)
+    while run() == 0:
+        pass
+
+
+def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+    return [message.body for message in store.read(topic, queue_id)]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never came"
+        time.sleep(0.005)
+
+
+def offsets(path: Path, clock: SteppedClock) -> dict[int, int]:
+    return DelayOffsets(RealDisk(), path, clock).load()
+
+
+def test_levels_that_were_made_shorter_count_at_once(
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.put(Message("t", b"x", delay_level=3))
+        run_all(store)
+    with flightlog.open(tmp_path, StoreSettings.small(delay_levels="1s 5s 11s"), clock=clock) as store:
+        run_all(store)
+        assert bodies(store) == []
+    with flightlog.open(tmp_path, StoreSettings.small(delay_levels="1s 5s"), clock=clock) as store:
+        clock.advance(9_000)
+        run_all(store)
+        assert bodies(store) == [], "a level that is no more waits for its return"
+    with flightlog.open(tmp_path, StoreSettings.small(delay_levels="1s 5s 0s"), clock=clock) as store:
+        run_all(store)
+        assert bodies(store) == [b"x"]
+    assert_clean(tmp_path)
+
+
+def test_how_far_it_is_survives_closing_and_rocketmqs_way_of_writing(
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(3))
+        clock.advance(1000)
+        run_all(store)
+    file = tmp_path / "config" / "delayOffset.json"
+    assert json.loads(file.read_text())["offsetTable"] == {"1": 3}
+    file.write_text(
+        '{\n\t"dataVersion":{"counter":9,"stateVersion":0,"timestamp":5},\n\t"offsetTable":{1:2,18:7\n\t}\n}'
+    )
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        run_all(store)
+        assert bodies(store) == [b"0", b"1", b"2", b"2"], "it goes on where the file says"
+    found = json.loads(file.read_text())
+    assert found["offsetTable"] == {"1": 3, "18": 7} and found["dataVersion"]["counter"] == 10
+    assert json.loads((tmp_path / "config" / "delayOffset.json.bak").read_text().replace("1:2,18:7", '"1":2'))
+    assert_clean(tmp_path)
+
+
+def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: SteppedClock) -> None:
+    settings = StoreSettings.small(delay_levels="0s", delay_save_interval_ms=1)
+    with flightlog.open(tmp_path, settings) as store:
+        store.put(Message("t", b"x", delay_level=1))
+        until(lambda: offsets(tmp_path, clock) == {1: 1})
+        assert store._log.flushed >= store._log.visible, "what it calls done is durable"
+
+
+@pytest.mark.parametrize(("saved", "count"), [(-5, 3), (0, 3), (2, 1), (3, 0), (99, 0)])
+def test_an_offset_outside_of_the_queue_is_put_right(
+    saved: int, count: int, tmp_path: Path, clock: SteppedClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small(delay_levels="1s", deliver_delayed=False), clock=clock) as store:
+        store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(3))
+    clock.advance(1000)
+    DelayOffsets(RealDisk(), tmp_path, clock).save({1: saved})
+    with (
+        caplog.at_level(logging.WARNING, "flightlog.schedule"),
+        flightlog.open(tmp_path, StoreSettings.small(delay_levels="1s"), clock=clock) as store,
+    ):
+        run_all(store)
+        assert len(bodies(store)) == count
+        assert ("outside of the queue" in caplog.text) is (not 0 <= saved <= 3)
+        store.put(Message("t", b"next", delay_level=1))
+        clock.advance(1000)
+        run_all(store)
+        assert bodies(store)[count:] == [b"next"]
+    assert offsets(tmp_path, clock) == {1: 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("[]", "{", '{"offsetTable":[]}', '{"offsetTable":{"x":1}}'),
+        *('{"offsetTable":{1:"2"}}', '{"offsetTable":{1:true}}'),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(text: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.put(Message("t", b"x"))
+    (tmp_path / "config").mkdir(exist_ok=True)
+    file = tmp_path / "config" / "delayOffset.json"
+    file.write_text(text)
+    with pytest.raises(ConfigFileError, match="delayOffset"):
+        flightlog.open(tmp_path, SETTINGS)
+    with flightlog.open(tmp_path, StoreSettings.small(deliver_delayed=False)) as store:
+        assert bodies(store) == [b"x"]
+    file.with_name("delayOffset.json.bak").write_text('{"offsetTable":{"1":0}}')
+    if not text.startswith('{"'):
+        flightlog.open(tmp_path, SETTINGS).close()
+    assert_clean(tmp_path)
+
+
+def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClock) -> None:
+    settings = StoreSettings.small(delay_levels="0s", deliver_delayed=False)
+    with flightlog.open(tmp_path, settings, clock=clock) as store:
+        store.put(Message("t", b"x", delay_level=1))
+        assert store._schedules.deadlines.run_due() is None
+        assert store._schedules.thread._thread is None
+        assert bodies(store) == [] and store.statistics().delays == ()
+    assert not (tmp_path / "config" / "delayOffset.json").exists()
+    with flightlog.open_read_only(tmp_path) as view:
+        assert list(view.read("t")) == [] and len(list(view.read(SCHEDULE_TOPIC, 0))) == 1
+
+
+def test_a_killed_store_delivers_again_what_it_had_not_written_down(
+    tmp_path: Path, clock: SteppedClock, support: Callable[[str], Any], assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path / "live", SETTINGS, clock=clock) as store:
+        store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4))
+        clock.advance(1000)
+        run_all(store)
+        store._schedules.save()
+        store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4, 6))
+        clock.advance(1000)
+        run_all(store)
+        killed = support("killed_copy").copy_as_killed(tmp_path / "live", tmp_path / "killed")
+    with flightlog.open(killed, SETTINGS, clock=clock) as store:
+        run_all(store)
+        found = [(m.body, m.uniq_key) for m in store.read("t")]
+        assert [body for body, _ in found] == [b"%d" % i for i in (0, 1, 2, 3, 4, 5, 4, 5)]
+        assert dict(found) == {b"%d" % i: f"U{i}" for i in range(6)}, "the uniq key tells them apart"
+    assert_clean(killed)
