@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..store.clock import Clock
-from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile
+from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
 from ..store.disk import Disk
 from ..store.errors import ConfigFileError
 from ..store.record import INT64_MAX
@@ -44,11 +44,7 @@ class DelayOffsets:
         wanted = {**self._saved, **offsets}
         if wanted == self._saved:
             return
-        before = self._document.get("dataVersion")
-        version = {"counter": 0, "stateVersion": 0, **(before if isinstance(before, dict) else {})}
-        counter = version["counter"]
-        version["counter"] = counter + 1 if isinstance(counter, int) else 1
-        version["timestamp"] = self._clock.now_ms()
+        version = next_data_version(self._document, self._clock.now_ms())
         table = {str(level): wanted[level] for level in sorted(wanted)}
         document = self._document | {"dataVersion": version, "offsetTable": table}
         self._file.write(document)
