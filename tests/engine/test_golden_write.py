@@ -82,7 +82,7 @@ def test_old_and_new_messages(
         assert name == "default-sizes"
         return
     expected = [described(line) for line in stored(golden)]
-    settings = StoreSettings(flush_mode=flush_mode, allocate_step_size=1 << 20)
+    settings = StoreSettings(flush_mode=flush_mode, allocate_step_size=1 << 20, deliver_delayed=False)
     with flightlog.open(path, settings, clock=clock) as store:
         before = store.queues()
         old = sorted((m for ms in read_all(store).values() for m in ms), key=lambda m: m.physical_offset)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     GetSet = Callable[[str], GoldenSet]
     GoldenCopy = Callable[[str], Path]
 
+PARKED = flightlog.StoreSettings(deliver_delayed=False)
+"""What waits in the sets goes on waiting."""
+
 WRITABLE = (
     *("abort", "abort-cqlag", "abort-late", "abort-reopen", "abort-torn", "clean-cqlag", "clean-crcflip"),
     *("cqext", "default-sizes", "delay-tx", "lmq", "minoffset", "preblank", "propcrc", "rollover", "v1-clean", "v2-v6"),
@@ -115,7 +118,7 @@ def test_opened_for_writing(
         return
     path = golden_copy(name) / part
     before, min_offset = bytes_of(path), first_offset(path)
-    with flightlog.open(path, clock=clock) as store:
+    with flightlog.open(path, PARKED, clock=clock) as store:
         report = store.recovery_report
         assert check(store, golden, min_offset) > 400
         assert bytes_of(path).keys() >= before.keys() or name == "clean-cqlag"
@@ -133,7 +136,7 @@ def test_opened_for_writing(
     if name != "clean-crcflip":
         assert_clean(path)
     assert index_findings(path) == []
-    with flightlog.open(path, clock=clock) as store:
+    with flightlog.open(path, PARKED, clock=clock) as store:
         assert store.recovery_report.keys_put == 0
         assert check(store, golden, min_offset) > 400
         assert store.was_stored("newest")

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from tests.interop.harness import Line, RocketMq
     from tests.interop.live import LiveRocketMq
 
+PARKED = flightlog.StoreSettings(deliver_delayed=False)
+"""What RocketMQ wrote to wait goes on waiting."""
+
 DATA = Path(__file__).resolve().parents[1] / "data"
 SEEDED = {"asked", "interop_seed"}
 
@@ -167,7 +170,7 @@ def both_ways(
     @contextmanager
     def opened(found: Asked) -> Iterator[list[MessageStore | ReadOnlyStore]]:
         path = copy_store(found.case.path, tmp_path / found.case.name)
-        with flightlog.open_read_only(found.case.path) as view, flightlog.open(path) as store:
+        with flightlog.open_read_only(found.case.path) as view, flightlog.open(path, PARKED) as store:
             yield [view, store]
         with flightlog.open_read_only(path) as view:
             report = view.verify()

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
+PARKED = flightlog.StoreSettings(deliver_delayed=False)
+"""What RocketMQ wrote to wait goes on waiting."""
+
 FRESH = ("fresh-clean", "fresh-halted", "fresh-lagging", "fresh-late", "fresh-rolls", "fresh-long")
 GOLDEN = (
     *(
@@ -92,7 +95,7 @@ def opened(
             yield Opened(found, view)
         return
     path = copy_store(found.case.path, tmp_path_factory.mktemp("ours") / name)
-    with flightlog.open(path) as store:
+    with flightlog.open(path, PARKED) as store:
         yield Opened(found, store)
     with flightlog.open_read_only(path) as view:
         report = view.verify()
