@@ -3,9 +3,11 @@
 
 #include "byteorder.h"
 #include "columns.h"
+#include "crc32.h"
 #include "messages.h"
 #include "record.h"
 #include "record_fields.h"
+#include "residence.h"
 #include "walk.h"
 
 /* Whose entries these are, and what is made of them. */
@@ -78,19 +80,29 @@ static PyObject *make_message(struct wanted *wanted, PyObject *rest, PyObject *b
     return message;
 }
 
-/* Adds the message to the list: 1. It is another one, or damaged: 0. An error is set: -1. */
-static int add_message(PyObject *list, const uint8_t *log, const struct frame_row *row, struct wanted *wanted,
-                       int64_t queue_offset) {
-    if (!row->crc_ok) return 0;
-    PyObject *rest = copy_rest(log, row);
+/* The body of a record, checked and copied in one pass; NULL without an error if it is not what its CRC says. */
+static PyObject *copy_body(const uint8_t *log, const struct frame_row *row, int32_t crc) {
+    const size_t size = little32(row->body_size);
+    PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (body == NULL) return NULL;
+    const uint8_t *const from = log + little64(row->body_position);
+    if (masked_crc32_copy((uint8_t *)PyBytes_AsString(body), from, size) != (uint32_t)crc) Py_CLEAR(body);
+    return body;
+}
+
+/* Adds the message at a place to the list: 1. Another one is there, or a damaged one: 0. An error is set: -1. */
+static int add_message(PyObject *list, const uint8_t *log, struct bytes place, int64_t physical_base,
+                       struct wanted *wanted, int64_t queue_offset) {
+    struct frame_row row;
+    if (look_at(log, place, physical_base, 0, &row) != END) return 0;
+    PyObject *rest = copy_rest(log, &row);
     if (rest == NULL) return -1;
     struct fields fields;
-    if (!is_wanted(rest, row, wanted, queue_offset, &fields)) {
+    PyObject *body = is_wanted(rest, &row, wanted, queue_offset, &fields) ? copy_body(log, &row, fields.body_crc) : NULL;
+    if (body == NULL) {
         Py_DECREF(rest);
-        return 0;
+        return PyErr_Occurred() != NULL ? -1 : 0;
     }
-    PyObject *body = PyBytes_FromStringAndSize((const char *)log + little64(row->body_position),
-                                               (Py_ssize_t)little32(row->body_size));
     PyObject *message = make_message(wanted, rest, body, &fields);
     if (message == NULL) return -1;
     const int result = PyList_Append(list, message);
@@ -98,22 +110,27 @@ static int add_message(PyObject *list, const uint8_t *log, const struct frame_ro
     return result == 0 ? 1 : -1;
 }
 
-/* `memory` has room for two columns of int64 and for the rows of all entries. */
+/*
+ * `memory` has room for two columns of int64. The GIL is let go only where bytes have to come from the disk: of many
+ * threads that read, each would wait for it longer than it takes to look at these messages.
+ */
 static PyObject *read_entries(const struct input *inputs, size_t count, int64_t physical_base, int64_t max_size,
                               struct wanted *wanted, uint8_t *memory) {
-    uint8_t *const starts = memory, *const sizes = starts + 8 * count, *const rows = sizes + 8 * count;
+    uint8_t *const starts = memory, *const sizes = starts + 8 * count;
     const struct ranges places = {inputs[0].bytes, starts, sizes};
-    size_t filled = 0;
-    Py_BEGIN_ALLOW_THREADS /* however few bytes they are: they may have to come from the disk */
     int64_t size;
     const size_t there = places_of(inputs[1].bytes.data, count, physical_base, max_size, starts, sizes, &size);
-    walk_places(&places, there, physical_base, 1, rows, there, &filled);
-    Py_END_ALLOW_THREADS
+    if (!are_in_memory(&places, there)) {
+        Py_BEGIN_ALLOW_THREADS
+        bring_in(&places, there);
+        Py_END_ALLOW_THREADS
+    }
     PyObject *list = PyList_New(0);
-    for (size_t i = 0; list != NULL && i < filled; i++) {
-        struct frame_row row;
-        memcpy(&row, rows + i * sizeof row, sizeof row);
-        const int added = add_message(list, inputs[0].bytes.data, &row, wanted,
+    for (size_t i = 0; list != NULL && i < there; i++) {
+        struct bytes place;
+        ask_for_place(&places, i + PLACES_AHEAD, there);
+        if (!range_at(&places, i, &place)) break;
+        const int added = add_message(list, places.data.data, place, physical_base, wanted,
                                       column64_once(inputs[2].bytes.data, i));
         if (added < 0) Py_CLEAR(list);
         if (added == 0) break;
@@ -129,7 +146,7 @@ static PyObject *read_wanted(const struct input *inputs, size_t count, int64_t p
     wanted->topic_text =
         PyUnicode_DecodeUTF8((const char *)wanted->topic.data, (Py_ssize_t)wanted->topic.size, "replace");
     wanted->hosts.list = NULL;
-    uint8_t *memory = PyMem_Malloc(count * (2 * 8 + sizeof(struct frame_row)));
+    uint8_t *memory = PyMem_Malloc(count * 2 * 8);
     if (memory == NULL) PyErr_NoMemory();
     else if (wanted->body_name != NULL && wanted->rest_name != NULL && wanted->topic_text != NULL) {
         result = read_entries(inputs, count, physical_base, max_size, wanted, memory);

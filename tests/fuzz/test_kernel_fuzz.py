@@ -87,7 +87,7 @@ WOUNDS = {
         "(int32_t)little32(row.size);",
         "load32_once(data + at + SIZE_AT);",
     ),
-    "place_too_long": ("places", "walk.c", "!= (int64_t)place.size) end", "> (int64_t)place.size) end"),
+    "place_too_long": ("places", "walk.c", "!= (int64_t)place.size ?", "> (int64_t)place.size ?"),
     "range_loaded_twice": (
         "changing_places",
         "columns.c",

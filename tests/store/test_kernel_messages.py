@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import mmap
 import os
 import random
 import struct
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -83,6 +85,26 @@ def test_the_messages_are_those_of_a_walk(count: int) -> None:
     shuffled = np.frombuffer(log.units, np.uint8).reshape(-1, UNIT.size)[order].tobytes()
     assert log.messages(units=shuffled, queue_offsets=log.queue_offsets[order]) == [expected[i] for i in order]
     assert count < 2 or len(log.messages(units=shuffled)) < count
+
+
+@both
+def test_they_are_the_same_from_the_disk_and_far_apart(tmp_path: Path) -> None:
+    """What is in memory is looked at at once; the rest is waited for first, without the interpreter's lock."""
+    log, apart, path = Log(random.Random(SEED), 40), 32 << 20, tmp_path / "log"
+    with path.open("wb") as file:
+        file.write(log.data)
+        os.fsync(file.fileno())
+        file.truncate(apart + len(log.data))
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    with path.open("rb") as reading, mmap.mmap(reading.fileno(), 0, access=mmap.ACCESS_READ) as mapping:
+        assert log.messages(buffer=mapping) == log.expected()
+        assert log.messages(buffer=mapping) == log.expected()
+        beyond = bytearray(log.units)
+        UNIT.pack_into(beyond, 39 * UNIT.size, BASE + apart, 100, 0)
+        assert log.messages(buffer=mapping, units=beyond) == log.expected()[:39]
+        UNIT.pack_into(beyond, 39 * UNIT.size, BASE + len(mapping), 100, 0)
+        assert log.messages(buffer=mapping, units=beyond) == log.expected()[:39]
 
 
 @both
