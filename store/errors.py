@@ -81,6 +81,14 @@ class InvalidAllocationError(UsageError):
     """An allocation strategy shared out what the topic does not have, or the same twice."""
 
 
+class InconsistentGroupError(UsageError):
+    """A member of a consumer group differs from those that are there: queues would be shared, or read by nobody."""
+
+    def __init__(self, group: str, found: str, expected: str) -> None:
+        super().__init__(f"group {group!r}: found {found}, expected {expected}; or take another name for the group")
+        self.group, self.found, self.expected = group, found, expected
+
+
 class InvalidMessageError(UsageError):
     """A message that no RocketMQ store would take. Nothing was appended."""
 

@@ -1,0 +1,89 @@
+"""When groups are balanced: at once on a notice, every 20 s without one, after a second while something is unbalanced.
+
+A notice that is lost costs no more than the time to the next round. RocketMQ: `RebalanceService`.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from ..engine.bell import Bell
+from ..engine.service_thread import ServiceThread
+from ..store.clock import Clock, SystemClock
+from .group import Group, Round, Subscription
+
+INTERVAL_S = 20.0
+UNBALANCED_INTERVAL_S = 1.0
+
+
+class RebalanceService:
+    """The rounds of any number of groups, on one thread. `start` it, or call `run_due` oneself."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._due_s: dict[Group, float] = {}
+        self._noticed: set[Group] = set()
+        self._bell = Bell()
+        self._thread = ServiceThread("flightlog-rebalance", self._work, self._bell.ring)
+
+    def group(self, name: str, subscription: Subscription, *, is_broadcasting: bool = False) -> Group:
+        """A new group whose rounds run here; the first is due at once."""
+
+        def notify() -> None:
+            self.notify(made)
+
+        made = Group(name, subscription, notify, is_broadcasting=is_broadcasting)
+        with self._lock:
+            self._due_s[made] = self._clock.monotonic_s()
+        self._bell.ring()
+        return made
+
+    def forget(self, group: Group) -> None:
+        """No more rounds for this group."""
+        with self._lock:
+            self._due_s.pop(group, None)
+            self._noticed.discard(group)
+
+    def notify(self, group: Group) -> None:
+        """Have the next round of this group come at once."""
+        with self._lock:
+            self._noticed.add(group)
+        self._bell.ring()
+
+    def run_due(self) -> dict[Group, Round]:
+        """One round of each group that is due, and what it did."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            due = [group for group, due_s in self._due_s.items() if due_s <= now_s or group in self._noticed]
+            self._noticed.clear()  # a notice from here on is of something that a round may have missed
+        done: dict[Group, Round] = {}
+        for group in due:
+            done[group] = found = group.rebalance()
+            after_s = INTERVAL_S if found.is_balanced else UNBALANCED_INTERVAL_S
+            with self._lock:
+                if group in self._due_s:
+                    self._due_s[group] = self._clock.monotonic_s() + after_s
+        return done
+
+    def next_due_s(self) -> float | None:
+        """How long until a group is due; None: never."""
+        with self._lock:
+            if self._noticed & self._due_s.keys():
+                return 0.0
+            due_s = min(self._due_s.values(), default=None)
+        return None if due_s is None else max(0.0, due_s - self._clock.monotonic_s())
+
+    # -- the thread
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Return once no round is under way, and none comes. Not to be called by a member or a listener in a round."""
+        self._thread.stop()
+
+    def _work(self) -> None:
+        while not self._thread.is_stopping:
+            self.run_due()
+            self._bell.wait(self.next_due_s())
