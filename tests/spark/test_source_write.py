@@ -238,12 +238,15 @@ def test_the_document_writes_what_it_says(spark: SparkSession, tmp_path: Path, a
         batch, stream = (text.replace(f'("{name}")', f'("{tmp_path / name}")') for text in (batch, stream))
     stream = stream.replace('"written"', f'"{tmp_path / "written"}"')
     exec(batch, {"orders": spark.range(3).selectExpr("id", "id * 10 AS price")})
-    for statement in sql.replace("/data", str(tmp_path)).split(";\n")[:2]:
-        spark.sql(statement.rstrip(";\n"))
+    statements = sql.replace("/data", str(tmp_path)).strip().removesuffix(";").split(";\n")
+    assert len(statements) == 4
+    for statement in statements:
+        spark.sql(statement)
     spark.catalog.dropTempView("written")
+    spark.sql("DROP TABLE bodies")
     with flightlog.open_read_only(tmp_path / "orders-store") as view:
         assert [message.body for message in view.query("orders", "2").messages] == [b'{"id":2,"price":20}']
-        assert sum(end for _, end in view.queues().values()) == 4
+        assert sum(end for _, end in view.queues().values()) == 5
     assert_clean(tmp_path / "orders-store")
     if not hasattr(datasource, "DataSourceStreamArrowWriter"):  # before Spark 4.1
         return

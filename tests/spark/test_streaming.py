@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ci
 
 SETTINGS = StoreSettings(segment_size=16 << 10)
+SPARK_LIMITS_BATCHES = find_spec("pyspark.sql.streaming.datasource") is not None
+"""From 4.2 on. Before it Spark asks once where a query with availableNow ends, and one batch goes there."""
 
 
 TOO_SLOW = "Python worker failed to connect back"
@@ -89,7 +92,7 @@ def places(path: Path) -> list[int]:
 def test_a_stream_goes_on_where_it_was(tmp_path: Path, query: Callable[..., Query]) -> None:
     path = tmp_path / "store"
     write(path, 0, 300)
-    stream = query(startingOffsets="earliest", maxOffsetsPerTrigger=100, splitBytes=4096)
+    stream = query(startingOffsets="earliest", maxOffsetsPerTrigger=100, splitBytes=8192)
     with stream.running() as running:
         assert stream.rows == places(path)
         write(path, 300, 350)
@@ -101,8 +104,10 @@ def test_a_stream_goes_on_where_it_was(tmp_path: Path, query: Callable[..., Quer
         assert source["endOffset"] == source["latestOffset"], "the progress tells where the store ends"
     assert [len(rows) for rows in stream.batches.values() if rows] == [100, 100, 100, 50]
     write(path, 350, 600)
-    with stream.running(availableNow=True) as running:
-        running.awaitTermination()
+    for start in range(1 if SPARK_LIMITS_BATCHES else 3):
+        assert len(stream.rows) == 350 + 100 * start
+        with stream.running(availableNow=True) as running:
+            running.awaitTermination()
     assert stream.rows == places(path)
     assert [len(rows) for rows in stream.batches.values() if rows][4:] == [100, 100, 50]
 
@@ -139,7 +144,9 @@ def test_a_stream_over_topics_with_tags_and_other_columns(tmp_path: Path, spark:
         store.put_many(
             [Message("orders" if n % 2 else "other", b"%d" % n, "pay" if n % 3 else "create") for n in range(300)]
         )
-    options = {"subscribe": "orders", "startingOffsets": "earliest", "tags": "pay", "maxOffsetsPerTrigger": "40"}
+    options = {"subscribe": "orders", "startingOffsets": "earliest", "tags": "pay"}
+    if SPARK_LIMITS_BATCHES:
+        options["maxOffsetsPerTrigger"] = "40"
     frame = spark.readStream.format("flightlog").options(**options).load(str(path)).select("value", "tags")
     writer = frame.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
     start(writer.trigger(availableNow=True).option("path", str(tmp_path / "sink"))).awaitTermination()

@@ -81,6 +81,24 @@ def test_a_table_is_made_read_and_dropped(store: Path, tables: SparkSession) -> 
 
 
 @pytest.mark.ci
+def test_rows_are_inserted_where_the_statement_says(tables: SparkSession, tmp_path: Path) -> None:
+    """Spark tells the writer nothing of the table but columns, and those may be another table's."""
+    for name, kept in (("orders", "one"), ("elsewhere", "two")):
+        with flightlog.open(tmp_path / kept, StoreSettings.small()) as store:
+            store.put(Message("orders", b"first"))
+        tables.sql(f"CREATE TABLE {name} USING flightlog OPTIONS (path '{tmp_path / kept}', columns 'topic,value')")
+    for statement in ("VALUES ('orders', CAST('second' AS BINARY))", "SELECT topic, value FROM elsewhere"):
+        with pytest.raises(Exception, match=r"no path: .* INSERT INTO name WITH \(path = "):
+            tables.sql(f"INSERT INTO orders {statement}")
+        tables.sql(f"INSERT INTO orders WITH (path = '{tmp_path / 'one'}') {statement}")
+    assert sorted(bytes(row.value) for row in tables.table("orders").collect()) == [b"first", b"first", b"second"]
+    assert tables.table("elsewhere").count() == 1
+    for kept in ("one", "two"):
+        with flightlog.open_read_only(tmp_path / kept) as view:
+            assert view.verify().is_clean
+
+
+@pytest.mark.ci
 def test_what_a_table_cannot_be_is_refused(store: Path, tables: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(Exception, match="option 'colums': unknown; expected one of path"):
         tables.sql(f"CREATE TABLE orders USING flightlog OPTIONS (path '{store}', colums 'topic')")
