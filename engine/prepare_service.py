@@ -1,6 +1,7 @@
 """The thread of an open store that has blocks, pages and the next segment ready before appends come to them.
 
-Appends wake it when they have used up half of what is ready; else it sleeps. What it cannot prepare, appends make for
+Appends wake it when they have used up half of what is ready; else it sleeps. After a burst of them it looks every now
+and then whether the log is at rest, and prepares for the next burst. What it cannot prepare, appends make for
 themselves: nothing that fails here refuses a put. See store/preparation.py. Where appends come so fast that much waits
 for dispatch, it dispatches, too: a sync may keep the other thread from it for long.
 """
@@ -19,6 +20,8 @@ log = logging.getLogger("flightlog.store")
 
 UNDISPATCHED_SIZE = 16 << 20
 """As many bytes of records may wait for the next round of dispatch."""
+REST_S = 0.25
+"""A log that has not grown for so long is at rest."""
 
 
 class PrepareService:
@@ -49,16 +52,34 @@ class PrepareService:
 
     def _serve(self) -> None:
         try:
-            while self._work.wait() and not self.thread.is_stopping:
+            while self._wait() and not self.thread.is_stopping:
                 asked = len(self._asked)  # by a call before this round began
                 is_due = True
                 while is_due and not self.thread.is_stopping:
                     is_due = self._log.prepare()
                     if self._log.end - self._log.dispatched >= UNDISPATCHED_SIZE:
                         self._dispatch()
+                if asked:  # nobody puts, as they know who ask
+                    self._rest()
                 for _ in range(asked):
                     self._asked.popleft().ring()
         except Exception:
             self._log.preparation.wake = None
             path = self._log.reader.folder.parent
             log.exception("%s: from now on nothing is prepared for appends", path, extra={"path": str(path)})
+
+    def _wait(self) -> bool:
+        """Return once there is work; meanwhile rest when it is time to."""
+        log, end = self._log, self._log.end
+        while log.preparation.has_burst(end):
+            if self._work.wait(REST_S):
+                return True
+            if log.end == end:
+                self._rest()
+            end = log.end
+        return self._work.wait()
+
+    def _rest(self) -> None:
+        """Prepare for a burst, until it comes."""
+        while not self.thread.is_stopping and not self._work.is_rung and self._log.prepare_for_burst():
+            pass

@@ -278,6 +278,10 @@ class CommitLog(HeldAppends):
         self.preparation.round(active, self.end, self.end - self.dispatched)
         return self.end - active.base > active.calm_below
 
+    def prepare_for_burst(self) -> bool:
+        """Prepare some of what a burst of appends will need, while there are none; whether there is more to do."""
+        return self.preparation.rest(self._active, self.end, self.end - self.dispatched)
+
     def is_dirty(self, least_pages: int = 0) -> bool:
         """Whether that many pages of 4 KiB wait for a sync, or a segment is full; 0: whether a byte does.
 

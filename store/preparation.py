@@ -8,7 +8,11 @@ here is left to the append that needs it, which meets its own error.
                   `prepare_ahead_size`. They are dirty, and the next sync writes them: that turns their blocks from
                   allocated into written ones, which the syncs of single records then need not tell the journal.
                   They come one by one, so that a sync of one record writes one page, or in large pieces, which is
-                  five times as fast, while the log grows fast and is synced by a timer
+                  five times as fast, while the log grows fast and is synced by a timer.
+                  After a burst, and once the log is at rest, as much as it grew by in the burst (`rest`): the next one
+                  then finds all that it needs, where it would have to wait for pages to be cleared. At most
+                  BURST_AHEAD_SIZE, a quarter of a segment, a part of the machine's memory and of what is free on the
+                  disk
     allocated     blocks, `allocate_step_size` ahead. Room is left on the disk as an append leaves it
     next segment  once this one is half full or ends in NEXT_WITHIN_SIZE: a file without a name, which nobody sees. It
                   gets its name at the roll. A close or a crash leaves nothing of it. (A file with a name is deleted by
@@ -22,6 +26,7 @@ segment follows: not here, for that failure has to poison the log.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 
@@ -43,6 +48,15 @@ NEXT_WITHIN_SIZE = 128 << 20
 BULK_SIZE = 1 << 20
 """A log that grows by more in HORIZON_S, and is synced by a timer, is given its pages in large pieces."""
 
+BURST_AHEAD_SIZE = 256 << 20
+LEAST_BURST_SIZE = 16 << 20
+"""A log that has grown by less since it was last at rest is given no more than usual."""
+PART_OF_MEMORY = PART_OF_FREE_DISK = 1 / 64
+SLICE_SIZE = 8 << 20
+"""As much is prepared for a burst before the next look whether it has begun."""
+CALM_SIZE = 16 << 20
+"""Appends call at least once in so many bytes, however much is ready: dispatch goes on by that, too."""
+
 
 class Preparation:
     """Of one open log. One thread appends at a time, another one prepares."""
@@ -55,6 +69,12 @@ class Preparation:
         if ahead_size is None:
             ahead_size = DEFAULT_AHEAD_SIZE if self._size >= LEAST_SEGMENT_SIZE else 0
         self._most_ahead = min(ahead_size, self._size // 4)
+        is_bounded = settings.prepare_ahead_size is not None or settings.flush_mode is not FlushMode.ASYNC
+        most = 0 if is_bounded else min(BURST_AHEAD_SIZE, self._size // 4, int(_memory_size() * PART_OF_MEMORY))
+        self._most_for_burst = most
+        """How many bytes ahead pages are present at most when the log is at rest."""
+        self._for_burst, self._rested_at = 0, -1
+        """The same as it was last wished for, and where the log ended when it was last at rest."""
         self.wake: Callable[[], object] | None = None
         """Has `CommitLog.prepare` called soon; told by an append, with the append lock held. None: nobody prepares."""
         self._next_lock = threading.Lock()
@@ -94,6 +114,8 @@ class Preparation:
         if not active.size:
             return  # there is no segment yet
         position = min(max(end - active.base, 0), active.size)
+        if self._rested_at < 0:
+            self._rested_at = end
         ahead = self._ahead(end)
         self._call_every = max(ahead, LEAST_AHEAD_SIZE) // 4
         next_at = active.size - min(active.size // 2, NEXT_WITHIN_SIZE)
@@ -104,7 +126,8 @@ class Preparation:
             if active.allocated < active.size:
                 call_at = active.allocated - self._step_size // 2
             if active.populated < active.size:
-                call_at = min(call_at, active.populated - ahead // 2)
+                ready = max(active.populated - position, 0)  # less than `ahead` where blocks end before that
+                call_at = min(call_at, active.populated - min(ahead, ready) // 2)
             if position < next_at:
                 call_at = min(call_at, next_at)
             else:
@@ -117,7 +140,35 @@ class Preparation:
                 text = "%s: appends wait for blocks and segments of their own, none can be prepared: %s"
                 log.info(text, self._files.folders.main.parent, e, extra={"cause": repr(e)})
             self._is_failing = True
-        active.call_again_at(call_at)
+        active.call_again_at(min(call_at, position + CALM_SIZE))
+
+    def has_burst(self, end: int) -> bool:
+        """Whether so much was appended that it pays to `rest` once nothing comes any more."""
+        is_known = self._most_for_burst > 0 and self._rested_at >= 0
+        return is_known and end - self._rested_at >= LEAST_BURST_SIZE
+
+    def rest(self, active: AppendSegment, end: int, undispatched_size: int) -> bool:
+        """Prepare a slice of what a burst like the last one will need; whether there is more to do. To be called by
+        whoever prepares, while nobody appends."""
+        if not active.size:
+            return False
+        if self.has_burst(end):
+            self._for_burst = max(min(end - self._rested_at, self._most_for_burst), self._for_burst // 2)
+            self._rested_at = end
+        position = min(max(end - active.base, 0), active.size)
+        first, stop = max(active.populated, position), min(position + self._for_burst, active.size)
+        if first >= stop or self._is_failing:
+            return False
+        ahead = min(first + SLICE_SIZE, stop) - position
+        try:
+            if ahead > self._disk.free_size(active.path.parent) * PART_OF_FREE_DISK:
+                return False
+            active.expect_bulk(True)
+            active.prepare(position, max(ahead, self._step_size), ahead, undispatched_size)
+        except (DiskError, StoreClosedError):
+            return False  # the next round tells, if it lasts
+        active.call_again_at(position + CALM_SIZE)
+        return active.populated < stop
 
     def _ahead(self, end: int) -> int:
         """How many bytes ahead pages are to be present: what the log grows by in a while, judged by the last rounds."""
@@ -171,3 +222,11 @@ class Preparation:
             segment, self._next = self._next, None
             if segment is not None:
                 segment.close()
+
+
+def _memory_size() -> int:
+    """Bytes of the machine's memory; 0 where it is not told."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE")
+    except (AttributeError, ValueError, OSError):
+        return 0

@@ -40,6 +40,8 @@ RELEASE_SIZE = 1 << 20
 """Pages of less than that are left to the sync."""
 PART_SIZE = 48 << 10
 """Of so many bytes a sync takes no more than them."""
+DEEP_SIZE = 64 << 20
+"""The same where pages are prepared so far ahead, or further: for a few bytes all of them would be written."""
 
 KEPT_FREE_SIZE = 1 << 20
 """Bytes of disk that the log leaves free for small files and their folders."""
@@ -281,14 +283,15 @@ class AppendSegment(Segment):
         positions [start, stop). Raises SyncFailedError.
 
         A sync of all of it writes the pages that are prepared for appends, too, as they are. For a few bytes that is
-        right: it is spared the journal's work next time. Many bytes would be written twice.
+        right: it is spared the journal's work next time. Many bytes would be written twice, and many pages for nothing.
         """
         try:
             file = self.write_file
         except FileGoneError as e:
             raise SyncFailedError(self.path, "it is gone, or its disk is") from e
         mapping, first = self._append_mapping, start // mmap.PAGESIZE * mmap.PAGESIZE
-        if mapping is None or stop is None or stop - first < PART_SIZE:
+        is_small = stop is None or (stop - first < PART_SIZE and self.populated - stop <= DEEP_SIZE)
+        if mapping is None or stop is None or is_small:
             file.sync()
         else:
             file.sync(MappedPart(mapping, first, stop))

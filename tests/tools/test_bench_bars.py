@@ -166,5 +166,5 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     for line in found["lines"]:
         by_group[line["group"]] = by_group.get(line["group"], 0) + 1
         assert (line["measured"] is None) == (line["group"] == "put")
-    assert by_group == {"put": 2, "columns": 2, "paced": 2, "device": 1, "cold": 1, "verify": 2, "query": 2}
+    assert by_group == {"put": 2, "columns": 3, "paced": 4, "device": 1, "cold": 1, "verify": 2, "query": 2}
     assert [path.name for path in tmp_path.iterdir()] == ["bars.json"]

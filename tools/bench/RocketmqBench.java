@@ -53,6 +53,7 @@ public final class RocketmqBench {
     private static final InetSocketAddress HOST = new InetSocketAddress("127.0.0.1", 10911);
     private static final long SPIN_NS = 200_000;
     private static final int WARM_BODY_SIZE = 1024;
+    private static final int FIRST_MESSAGES_MAX = 1 << 16;
     private static final PrintStream ANSWERS = System.out;
 
     public static void main(String[] arguments) {
@@ -263,14 +264,15 @@ public final class RocketmqBench {
         }
 
         String run() throws Exception {
-            MessageExtBrokerInner[] firstMessages = make(firstCalls);
+            MessageExtBrokerInner[] firstMessages = make(Math.min(firstCalls, Math.max(FIRST_MESSAGES_MAX / batch, 1)));
             MessageExtBrokerInner[] messages = make(calls);
             store = open();
             try {
-                for (MessageExtBrokerInner message : firstMessages) {
-                    put(message);
+                for (int i = 0; i < firstCalls; i++) {
+                    put(firstMessages[i % firstMessages.length]);
                 }
                 drain(store);
+                store.flush(); // a timer would do it a little later, beside the calls that are timed
                 long[] latenciesNs = new long[latencyFile.equals("-") ? 0 : calls];
                 long deviceBefore = deviceSize();
                 long startedNs = System.nanoTime();

@@ -16,7 +16,7 @@ import numpy as np
 from ..words import figure_text
 from . import device, readers_run, runner
 from .bar_lines import Line
-from .bar_plan import BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
+from .bar_plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
 from .bar_plan import Contest as Plan
 from .case import Case
 from .contest import Contest, Entry, begin, first_calls
@@ -85,7 +85,8 @@ class Measures:
             size = self.sizes.sync_size * (THREADS_MORE if load.threads > 1 else 1)
         calls = _calls(load, size)
         contest.run(load, max(calls // WARM_PART, load.threads))
-        return Entry(load, calls, 0.0)
+        # As much before the clock starts: every store is as full, and knows what a burst of this load takes.
+        return Entry(load, calls, 0.0, calls if plan.fill == BY_SIZE else None)
 
     def paced(self) -> list[Line]:
         """Single puts at a fixed rate, beside the same loop with nothing to call."""
@@ -93,11 +94,14 @@ class Measures:
         own, nothing = Load(OWN, False, KB, rate=RATE), Load(NOTHING, False, KB, rate=RATE)
         calls = _calls(own, self.sizes.size)
         contest.run(own, max(calls // WARM_PART, 1))
-        entries = [Entry(own, calls, 0.0), Entry(nothing, calls, 0.0)]
+        entries = [Entry(own, calls, 0.0, calls), Entry(nothing, calls, 0.0)]
         found, idle = contest.measure(entries, self.sizes.rounds, self.done, stamped=False)
         self.outcomes += found, idle
         lines = []
         for percentile, bar in ((99.0, 5.0), (99.9, 100.0)):
+            alone = _percentiles_us([round_.calls_ns for round_ in found.rounds], percentile)
+            text = f"put at {RATE:,}/s, {KB:,} B, the call alone, p{percentile:g}"
+            lines.append(Line("paced", text, bar, alone, "µs", at_most=True))
             values = _percentiles_us([round_.latencies_ns for round_ in found.rounds], percentile)
             waits = median(_percentiles_us([round_.waits_ns for round_ in found.rounds], percentile))
             floor = median(_percentiles_us([round_.latencies_ns for round_ in idle.rounds], percentile))
@@ -105,7 +109,7 @@ class Measures:
                 f"waits for the interpreter's lock or a core before a call, by themselves, {figure_text(waits)} µs; "
                 f"the same loop with nothing to call, {figure_text(floor)} µs"
             )
-            text = f"put at {RATE:,}/s, {KB:,} B, p{percentile:g}"
+            text = f"put at {RATE:,}/s, {KB:,} B, from when it was due, p{percentile:g}"
             lines.append(Line("paced", text, bar, values, "µs", at_most=True, note=note))
         return lines
 

@@ -10,7 +10,7 @@ from .load import Load
 from .load_plan import BATCH, ROCKETMQ_BATCH, ROWS, peer_loads
 from .rocketmq import MAPPED, POOL
 from .rocketmq_cases import RIVALS
-from .writers import MEMCPY, OWN, PURE, RAW_LOOP
+from .writers import FRESH_PAGES, MEMCPY, OWN, PURE, RAW_LOOP
 
 KB = 1024
 SMALL = 100
@@ -99,6 +99,11 @@ def _puts(size: int) -> tuple[WriterFigure, ...]:
         found += [
             WriterFigure("columns", f"columns, {name}, append only, against memcpy", 0.85, columns, limit, True),
             WriterFigure("columns", f"columns, {name}, drained, against memcpy", 0.6, columns, limit),
+            WriterFigure(
+                "columns",
+                f"columns, {name}, append only, against memcpy into fresh pages",
+                *(0.9, columns, (Load(FRESH_PAGES, False, size, BATCH),), True),
+            ),
             WriterFigure("pure", f"the pure twin, put, {name}, against RocketMQ", 1, pure, rocketmq),
         ]
     return tuple(found)

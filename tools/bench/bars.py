@@ -220,8 +220,10 @@ def _announce(
                 more = THREADS_MORE if load.threads > 1 else 1
                 written = float(sizes.sync_size * more)
                 rate = (ROCKETMQ_SYNC_RATE * more**2 if is_theirs else SYNC_RATE) * more
+            if plan.fill == BY_SIZE:
+                written *= 2  # as much comes before the clock starts
             seconds += written / rate * (KB / load.body_size) ** 0.7 + (ROCKETMQ_ROUND_OVERHEAD_S if is_theirs else 0.5)
-            size += written
+            size += int(written)
     for subject, figures in cases.items():
         for figure in figures:
             of_one = sizes.recovery_size if subject == "recover" else sizes.size

@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import cycle, islice
 from pathlib import Path
 
 from . import device
@@ -32,6 +33,10 @@ FREE_PAGES_SIZE = 256 << 20
 """Bytes of memory that a round may need beside twice its records: queues, index, pages ahead."""
 
 
+FIRST_UNITS_MAX = 1 << 16
+"""So many different ones are put before the clock starts, again and again where it is to be more."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """A load and how many calls each of its rounds makes."""
@@ -40,6 +45,8 @@ class Entry:
     calls: int
     round_s: float
     """Seconds that such a round takes by the pilot, opening and preparing left out."""
+    first_calls: int | None = None
+    """How many calls come before the clock; None: a few."""
 
     @property
     def count(self) -> int:
@@ -74,16 +81,17 @@ class Contest:
         calls = max(min(round(round_s / each_s), most), CALLS_MIN * load.threads)
         return Entry(load, calls, calls * each_s)
 
-    def run(self, load: Load, calls: int, *, stamps: bool = False) -> Round:
-        """One round in a folder of its own, which is gone afterwards."""
+    def run(self, load: Load, calls: int, *, stamps: bool = False, first: int | None = None) -> Round:
+        """One round in a folder of its own, which is gone afterwards, `first` calls before the clock starts."""
+        first = first_calls(load) if first is None else first
         place = self._folder / "round"
         place.mkdir()
         try:
             if is_rocketmq(load):
                 assert self._rocketmq is not None
-                touch_free_pages(_memory_size(load, calls))
-                return self._rocketmq.run(place, load, calls, first_calls(load), stamps=stamps)
-            return _run(place, load, calls, stamps)
+                touch_free_pages(_memory_size(load, first + calls))
+                return self._rocketmq.run(place, load, calls, first, stamps=stamps)
+            return _run(place, load, calls, first, stamps)
         finally:
             shutil.rmtree(place)
 
@@ -96,7 +104,7 @@ class Contest:
         for number in range(rounds + stamped):
             for entry, outcome in zip(entries, outcomes, strict=True):
                 is_last = number == rounds
-                found = self.run(entry.load, entry.calls, stamps=is_last)
+                found = self.run(entry.load, entry.calls, stamps=is_last, first=entry.first_calls)
                 if is_last:
                     outcome.stamped = found
                 else:
@@ -110,21 +118,22 @@ def first_calls(load: Load) -> int:
     return -(-FIRST_MESSAGES // load.batch)
 
 
-def begin(session: Session, load: Load) -> None:
+def begin(session: Session, load: Load, calls: int | None = None) -> None:
     """Put the first messages, and wait until the writer is at rest."""
-    put = session.puts()[0]
-    for unit in session.units(make_rows(load.body_size, first_calls(load) * load.batch)):
+    calls, put = first_calls(load) if calls is None else calls, session.puts()[0]
+    units = session.units(make_rows(load.body_size, min(calls * load.batch, FIRST_UNITS_MAX)))
+    for unit in islice(cycle(units), calls):
         put(unit)
     session.settle()
 
 
-def _run(place: Path, load: Load, calls: int, stamps: bool) -> Round:
+def _run(place: Path, load: Load, calls: int, first: int, stamps: bool) -> Round:
     if not load.sync:
         # What earlier rounds left to write is not charged to this one. Before it opens: a page that was written back
         # faults at its next store, and the pages of memcpy are to be dirty.
         os.sync()
-    with opened(place, load, (first_calls(load) + calls) * load.batch * record_size(load.body_size)) as session:
-        begin(session, load)
+    with opened(place, load, (first + calls) * load.batch * record_size(load.body_size)) as session:
+        begin(session, load, first)
         units = session.units(make_rows(load.body_size, calls * load.batch))
         rate = load.rate / load.batch if load.rate else None
         before = device.written_size(place)

@@ -29,6 +29,8 @@ class Times(NamedTuple):
     latencies_ns: np.ndarray = NONE
     waits_ns: np.ndarray = NONE
     """At a fixed rate: from when a call was due, and the one before had returned, until it began."""
+    calls_ns: np.ndarray = NONE
+    """At a fixed rate: from when a call began until it returned."""
 
 
 def drive(puts: Sequence[Put], units: Sequence[Any], calls: int, *, rate: float | None, stamps: bool) -> Times:
@@ -68,7 +70,7 @@ def _stamped(put: Put, units: Iterator[Any], count: int) -> np.ndarray:
 
 
 def _paced(put: Put, units: Iterator[Any], count: int, pause_ns: float, delay_ns: float) -> Times:
-    latencies_ns, waits_ns = _untimed(count), _untimed(count)
+    latencies_ns, waits_ns, calls_ns = _untimed(count), _untimed(count), _untimed(count)
     now = time.perf_counter_ns
     first_ns = free_ns = now() + delay_ns
     for i, unit in enumerate(units):
@@ -79,8 +81,9 @@ def _paced(put: Put, units: Iterator[Any], count: int, pause_ns: float, delay_ns
         put(unit)
         waits_ns[i] = begun_ns - max(due_ns, free_ns)
         free_ns = now()
+        calls_ns[i] = free_ns - begun_ns
         latencies_ns[i] = free_ns - due_ns
-    return Times(latencies_ns, waits_ns)
+    return Times(latencies_ns, waits_ns, calls_ns)
 
 
 def _in_threads(run: Callable[[int], Times], count: int) -> Times:

