@@ -48,8 +48,7 @@ class ScheduleService:
         self._is_on, self._clock = settings.deliver_delayed, clock
         self._save_interval_s = settings.delay_save_interval_ms / 1000
         self._save_due_s: float | None = None
-        self._failure: str | None = None
-        """Why the last save failed, so that it is told once."""
+        self._save_failed = False
         self._bell = Bell()
         self.deadlines = Deadlines(clock, self._bell.ring)
         self.on_parked: dict[str, OnParked] = {}
@@ -79,12 +78,12 @@ class ScheduleService:
                 if saver.is_unsaved:
                     saver.save()
             except DiskError as e:
-                if str(e) != self._failure:
+                if not self._save_failed:  # once, however often it is tried again
                     text = "how far deliveries are was not written; some may be made twice after a crash: %s"
                     log.warning(text, e, extra={"cause": repr(e)})
-                self._failure = str(e)
+                self._save_failed = True
             else:
-                self._failure = None
+                self._save_failed = False
 
     def _serve(self) -> None:
         while not self.thread.is_stopping:
