@@ -144,19 +144,18 @@ class QueueRangeReader:
         good = np.ones(len(rows), np.bool_)
         # What a position in the piece is short of the physical offset.
         bases = stretches.starts - (np.cumsum(stretches.sizes) - stretches.sizes)
-        positions = some.physical_offsets - np.repeat(bases, stretches.stops - stretches.firsts)
-        firsts, stops = (column - stretches.firsts[0] for column in (stretches.firsts, stretches.stops))
-        for at, stop, base in zip(firsts.tolist(), stops.tolist(), bases.tolist(), strict=True):
-            while at < stop:
-                count, end = native.walk_places(
-                    piece, positions[at:stop], some.sizes[at:stop], base, True, rows[at:stop]
-                )
-                at += count
-                if at < stop:
-                    found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"
-                    self._damages.append(CorruptRecordError(path, int(some.physical_offsets[at]), found, expected))
-                    good[at] = False
-                    at += 1
+        bases = np.repeat(bases, stretches.stops - stretches.firsts)
+        positions = some.physical_offsets - bases
+        at, ahead = 0, len(rows)
+        while at < len(rows):
+            few = slice(at, at + ahead)
+            count, end = native.walk_places(piece, positions[few], some.sizes[few], bases[few], True, rows[few])
+            at, ahead = at + count, 4 * ahead
+            if end != WalkEnd.END:
+                found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"
+                self._damages.append(CorruptRecordError(path, int(some.physical_offsets[at]), found, expected))
+                good[at] = False
+                at, ahead = at + 1, 16  # where one is damaged, the next ones may be: none is to be looked at many times
         return rows, good
 
     def _are_listed(self, piece: bytes, rows: Rows, some: Entries, good: NDArray[np.bool_]) -> NDArray[np.bool_]:

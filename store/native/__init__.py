@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     MakeGate = Callable[[int], GateProtocol]
     MakeLane = Callable[..., LaneProtocol]
-    WalkPlaces = Callable[[Buffer, Buffer, Buffer, int, bool, Buffer], tuple[int, int]]
+    WalkPlaces = Callable[[Buffer, Buffer, Buffer, int | Buffer, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
     DecodeProperties = Callable[[Buffer], dict[str, str]]
@@ -133,8 +133,10 @@ walk_places: WalkPlaces
 """(buffer, positions, sizes, physical_base, check_crc, rows) -> (rows filled, end)
 
 As `walk`, for records at known places, in any order: int64 columns of the host's byte order. Place i must hold one
-record of `sizes[i]` bytes and nothing else. Stops at the first that does not: `end`, a `frame.WalkEnd`, says what was
-found there (BAD_LENGTHS also for a record of another size), else it is END. ValueError for a place outside the buffer.
+record of `sizes[i]` bytes and nothing else. `physical_base` is one for all places, or such a column with one for each,
+where stretches of a log stand one behind the other in the buffer. Stops at the first place that holds something else:
+`end`, a `frame.WalkEnd`, says what (BAD_LENGTHS also for a record of another size), else it is END. ValueError for a
+place outside the buffer.
 """
 
 gather: Gather

@@ -22,44 +22,46 @@ static int64_t items(const struct input *input, size_t item_size) {
 
 PyObject *py_walk_places(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
     enum { BUFFER, POSITIONS, SIZES, PHYSICAL_BASE, CHECK_CRC, ROWS, ARGUMENTS };
-    int64_t physical_base;
-    if (check_count("walk_places", count, ARGUMENTS) < 0 ||
-        to_int64(args[PHYSICAL_BASE], "physical_base", &physical_base) < 0) {
-        return NULL;
-    }
+    if (check_count("walk_places", count, ARGUMENTS) < 0) return NULL;
+    const int has_bases = !PyLong_Check(args[PHYSICAL_BASE]);
+    int64_t physical_base = 0;
+    if (!has_bases && to_int64(args[PHYSICAL_BASE], "physical_base", &physical_base) < 0) return NULL;
     const int check_crc = PyObject_IsTrue(args[CHECK_CRC]);
     if (check_crc < 0) return NULL;
-    static const int places[] = {BUFFER, POSITIONS, SIZES};
-    struct input inputs[4];
-    if (to_inputs(args, places, 3, inputs) < 0) return NULL;
-    if (to_writable(args[ROWS], "rows", &inputs[3]) < 0) {
-        release(inputs, 3);
+    static const int columns[] = {BUFFER, POSITIONS, SIZES, PHYSICAL_BASE};
+    struct input inputs[5];
+    const int read_only = has_bases ? 4 : 3;
+    if (to_inputs(args, columns, read_only, inputs) < 0) return NULL;
+    struct input *const rows = &inputs[read_only];
+    if (to_writable(args[ROWS], "rows", rows) < 0) {
+        release(inputs, read_only);
         return NULL;
     }
     PyObject *result = NULL;
-    const size_t rows_size = inputs[3].bytes.size;
+    const size_t rows_size = rows->bytes.size;
     const int64_t wanted = items(&inputs[1], 8);
-    if (wanted < 0 || items(&inputs[2], 8) != wanted) {
-        PyErr_SetString(PyExc_ValueError, "positions and sizes must be int64 columns of one length");
+    if (wanted < 0 || items(&inputs[2], 8) != wanted || (has_bases && items(&inputs[3], 8) != wanted)) {
+        PyErr_SetString(PyExc_ValueError, "positions, sizes and bases must be int64 columns of one length");
     } else if (rows_size % sizeof(struct frame_row) != 0) {
         PyErr_Format(PyExc_ValueError, "rows has %zu bytes, which is no multiple of FRAME_DTYPE.itemsize (%zu)",
                      rows_size, sizeof(struct frame_row));
     } else {
         const struct ranges ranges = {inputs[0].bytes, inputs[1].bytes.data, inputs[2].bytes.data};
+        const uint8_t *const bases = has_bases ? inputs[3].bytes.data : NULL;
         size_t filled = 0;
         enum walk_end end = END;
         int are_inside;
         Py_BEGIN_ALLOW_THREADS
         are_inside = ranges_size(&ranges, (size_t)wanted) >= 0;
         if (are_inside) {
-            end = walk_places(&ranges, (size_t)wanted, physical_base, check_crc, inputs[3].view.buf,
+            end = walk_places(&ranges, (size_t)wanted, physical_base, bases, check_crc, rows->view.buf,
                               rows_size / sizeof(struct frame_row), &filled);
         }
         Py_END_ALLOW_THREADS
         if (are_inside) result = Py_BuildValue("(ni)", (Py_ssize_t)filled, (int)end);
         else PyErr_SetString(PyExc_ValueError, "a place lies outside of the buffer");
     }
-    release(inputs, 4);
+    release(inputs, read_only + 1);
     return result;
 }
 

@@ -74,14 +74,15 @@ def walk_bulk(
 
 
 def walk_places_bulk(
-    data: memoryview, positions: Integers, sizes: Integers, physical_base: int, check_crc: bool, rows: NDArray[Any]
+    data: memoryview, positions: Integers, sizes: Integers, bases: Integers, check_crc: bool, rows: NDArray[Any]
 ) -> int:
-    """Fill rows from these places, all inside the data, up to the first that does not hold just one right record."""
+    """Fill rows from these places, all inside the data and each with its physical base, up to the first that does not
+    hold just one right record."""
     count = leading(sizes >= LEAST_SIZE)
     if count:
         count = leading(_windows(data, len(data), ">i4")[positions[:count]] == sizes[:count])
     while count:
-        columns, good = _gather(data, positions[:count], sizes[:count], len(data), physical_base)
+        columns, good = _gather(data, positions[:count], sizes[:count], len(data), bases[:count])
         if good == count:
             _fill(rows[:count], data, columns, check_crc)
             break
@@ -136,7 +137,9 @@ def _follow_one_by_one(data: memoryview, position: int, stop: int, limit: int) -
     return positions, position
 
 
-def _gather(data: memoryview, position: Integers, size: Integers, stop: int, physical_base: int) -> tuple[Columns, int]:
+def _gather(
+    data: memoryview, position: Integers, size: Integers, stop: int, physical_base: int | Integers
+) -> tuple[Columns, int]:
     """The columns of FRAME_DTYPE for the frames at these places, and how many of the frames are right.
 
     The columns are complete only if all are: a field is not looked for where the fields before it make no sense.
@@ -154,7 +157,9 @@ def _gather(data: memoryview, position: Integers, size: Integers, stop: int, phy
     body_position = after_store + AFTER_STORE_HOST.itemsize
     variable_size = position + size - body_position - topic_length_size - 2
     # The difference may wrap around, and then equals the base only where the place itself is beyond 64 bits.
-    in_place = (fields["physical_offset"] - position == physical_base) & (position <= INT64_MAX - max(physical_base, 0))
+    in_place = (fields["physical_offset"] - position == physical_base) & (
+        position <= INT64_MAX - np.maximum(physical_base, 0)
+    )
     good = leading((v2 | (magic == MAGIC_V1)) & in_place & (variable_size >= 0))
     if good < len(position):
         return columns, good

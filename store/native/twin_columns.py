@@ -41,14 +41,19 @@ Integers = NDArray[np.int64]
 
 
 def walk_places(
-    buffer: Buffer, positions: Buffer, sizes: Buffer, physical_base: int, check_crc: bool, rows: Buffer, /
+    buffer: Buffer, positions: Buffer, sizes: Buffer, physical_base: int | Buffer, check_crc: bool, rows: Buffer, /
 ) -> tuple[int, int]:
     """(rows filled, WalkEnd). See `native.walk_places`."""
-    physical_base = integer(physical_base, "physical_base", 64)
+    base = integer(physical_base, "physical_base", 64) if isinstance(physical_base, int) else 0
     check_crc = bool(check_crc)
     data, place_view, size_view = readable(buffer), readable(positions), readable(sizes)
+    base_view = None if isinstance(physical_base, int) else readable(physical_base)
     row_bytes = writable(rows, "rows")
-    places, lengths = _columns("positions and sizes", place_view, size_view)
+    if base_view is None:
+        places, lengths = _columns("positions and sizes", place_view, size_view)
+        bases = np.full(len(places), base, np.int64)
+    else:
+        places, lengths, bases = _columns("positions, sizes and bases", place_view, size_view, base_view)
     if len(row_bytes) % FRAME_DTYPE.itemsize:
         raise ValueError(f"rows has {len(row_bytes)} bytes, which is no multiple of {FRAME_DTYPE.itemsize}")
     if _ranges_size(data, places, lengths) is None:
@@ -57,12 +62,12 @@ def walk_places(
     filled = 0
     while filled < min(len(places), len(table)):
         piece = slice(filled, min(filled + PIECE, len(table)))
-        filled += walk_places_bulk(data, places[piece], lengths[piece], physical_base, check_crc, table[piece])
+        filled += walk_places_bulk(data, places[piece], lengths[piece], bases[piece], check_crc, table[piece])
         if filled < min(piece.stop, len(places)):  # something is wrong here: what?
             position, size = int(places[filled]), int(lengths[filled])
             if size < HEAD.size:
                 return filled, int(WalkEnd.BAD_LENGTHS)
-            found = examine(data, position, position + size, physical_base, check_crc)
+            found = examine(data, position, position + size, int(bases[filled]), check_crc)
             if isinstance(found, WalkEnd):
                 return filled, int(found)
             if found[9] != size:

@@ -121,8 +121,8 @@ void ask_for_place(const struct ranges *places, size_t i, size_t count) {
     for (size_t at = 0; at < size; at += LINE_SIZE) __builtin_prefetch(place.data + at);
 }
 
-enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, int check_crc,
-                          uint8_t *rows, size_t capacity, size_t *count) {
+enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, const uint8_t *bases,
+                          int check_crc, uint8_t *rows, size_t capacity, size_t *count) {
     const uint8_t *data = places->data.data;
     enum walk_end end = END;
     size_t filled = 0;
@@ -135,7 +135,8 @@ enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t ph
         } else if (!range_at(places, filled, &place)) {
             end = BAD_LENGTHS;
         } else {
-            end = look_at(data, place, physical_base, check_crc, &row);
+            const int64_t base = bases == NULL ? physical_base : column64_once(bases, filled);
+            end = look_at(data, place, base, check_crc, &row);
         }
         if (end == END) memcpy(rows + filled++ * sizeof row, &row, sizeof row);
     }

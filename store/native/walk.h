@@ -48,9 +48,10 @@ enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, 
 /*
  * The same for records at known places, in any order: each place must hold one record and nothing else. Stops at the
  * first that does not and says why. *count is the number of rows written, which is also the place it stopped at.
+ * `bases`, unless it is NULL, is an int64 column of this host with a base for each place, in place of the one for all.
  */
-enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, int check_crc,
-                          uint8_t *rows, size_t capacity, size_t *count);
+enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, const uint8_t *bases,
+                          int check_crc, uint8_t *rows, size_t capacity, size_t *count);
 
 /* The record that takes up all of this place of the data, or why there is none. */
 enum walk_end look_at(const uint8_t *data, struct bytes place, int64_t physical_base, int check_crc,

@@ -130,6 +130,31 @@ def test_places_give_the_rows_of_a_walk(count: int) -> None:
 
 
 @both
+def test_places_of_stretches_have_bases_of_their_own() -> None:
+    data, positions, sizes = log_of(random.Random(SEED), 30)
+    walked, found = np.zeros(30, FRAME_DTYPE), np.zeros(30, FRAME_DTYPE)
+    native.walk(data, 0, len(data), 0, True, walked)
+    every_third = np.arange(0, 30, 3)
+    places, lengths = positions[every_third], sizes[every_third]
+    stretches = b"".join(data[at : at + size] for at, size in zip(places.tolist(), lengths.tolist(), strict=True))
+    starts = np.cumsum(lengths) - lengths
+    bases = places - starts
+    assert native.walk_places(stretches, starts, lengths, bases, True, found) == (10, WalkEnd.END)
+    for name in ("physical_offset", "queue_offset", "body_crc", "size", "crc_ok"):
+        assert (found[name][:10] == walked[name][every_third]).all(), name
+    assert (found["position"][:10] == starts).all()
+    bases[4] += 1
+    assert native.walk_places(stretches, starts, lengths, bases, True, found) == (4, WalkEnd.BAD_OFFSET)
+    bases[4] = np.iinfo(np.int64).max  # the place is beyond 64 bits
+    assert native.walk_places(stretches, starts, lengths, bases, True, found) == (4, WalkEnd.BAD_OFFSET)
+    for wrong in (bases[:9], bases.astype(np.int32)):
+        with pytest.raises(ValueError, match="64|one length"):
+            native.walk_places(stretches, starts, lengths, wrong, True, found)
+    with pytest.raises(TypeError):
+        native.walk_places(stretches, starts, lengths, 1.5, True, found)  # type: ignore[arg-type]
+
+
+@both
 def test_places_tell_what_else_stands_there() -> None:
     data, positions, sizes = log_of(random.Random(SEED), 40)
     rows = np.zeros(41, FRAME_DTYPE)
@@ -323,12 +348,14 @@ def test_twins_agree_on_wild_numbers(c: ModuleType) -> None:
         starts, lengths = wilder(source, positions), wilder(source, sizes)
         capacity = source.choice([len(positions), len(positions), 2, 0])
         room = max(0, min(int(lengths.sum()), 1 << 20))
+        bases = wilder(source, np.zeros(len(starts), np.int64))
         rows = {
             name: wilder(source, column) if name.endswith(("starts", "sizes")) else column
             for name, column in rows_of(source, source.choice([0, 1, 20])).items()
         }
         calls: list[tuple[Callable[[Any, Any], Any], int]] = [
             (lambda module, out: module.walk_places(own, starts, lengths, 0, True, out), 120 * capacity),
+            (lambda module, out: module.walk_places(own, starts, lengths, bases, True, out), 120 * capacity),
             (lambda module, out: module.gather(own, starts, lengths, out), room),
             (lambda module, out: encode(module, out, 0, rows), 20_000),
         ]

@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const struct ranges ranges = {log, starts.data, sizes.data};
     uint8_t *rows = table_of(wanted);
     size_t count = 0;
-    const enum walk_end end = walk_places(&ranges, wanted, physical_base, kind & 1, rows, wanted, &count);
+    const enum walk_end end = walk_places(&ranges, wanted, physical_base, NULL, kind & 1, rows, wanted, &count);
     CHECK(count <= wanted && (end == END) == (count == wanted));
     check_untouched(rows, count, wanted);
     for (size_t i = 0; i < count; i++) {

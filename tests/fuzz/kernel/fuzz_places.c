@@ -11,6 +11,7 @@ struct places {
     struct bytes starts;
     struct bytes sizes;
     int64_t physical_base;
+    struct bytes bases; /* without data: the one for all counts */
     int check_crc;
 };
 
@@ -25,8 +26,10 @@ static enum walk_end expected_at(const struct places *places, size_t i, struct f
     uint8_t *table = table_of(1);
     int64_t position = start;
     size_t filled = 0;
+    int64_t base = places->physical_base;
+    if (places->bases.data != NULL) memcpy(&base, places->bases.data + 8 * i, 8);
     enum walk_end end = walk_frames((const uint8_t *)((uintptr_t)place.data - (uintptr_t)start), &position,
-                                    start + size, places->physical_base, places->check_crc, table, 1, &filled);
+                                    start + size, base, places->check_crc, table, 1, &filled);
     if (filled == 1) {
         *row = row_at(table, 0);
         end = position == start + size ? END : BAD_LENGTHS;
@@ -46,13 +49,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     places.physical_base = (int64_t)take(&source, 8);
     places.starts = take_bytes(&source, 8 * wanted);
     places.sizes = take_bytes(&source, 8 * wanted);
+    const int has_bases = (kind & 4) != 0;
+    places.bases = (struct bytes){NULL, 0};
+    if (has_bases) places.bases = take_bytes(&source, 8 * wanted);
     places.log = take_log(&source, kind & 2, places.physical_base);
 
     const struct ranges ranges = {places.log, places.starts.data, places.sizes.data};
     uint8_t *rows = table_of(capacity);
     size_t filled = 0;
     const enum walk_end end =
-        walk_places(&ranges, wanted, places.physical_base, places.check_crc, rows, capacity, &filled);
+        walk_places(&ranges, wanted, places.physical_base, places.bases.data, places.check_crc, rows, capacity, &filled);
     CHECK(filled <= wanted && filled <= capacity);
     CHECK((end == END) == (filled == wanted));
     check_untouched(rows, filled, capacity);
@@ -70,6 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     free(rows);
     drop(places.starts);
     drop(places.sizes);
+    if (has_bases) drop(places.bases);
     drop(places.log);
     return 0;
 }
