@@ -8,9 +8,11 @@
 #define to_inputs to_columns /* each file has its own */
 #include "module_columns.c"
 #undef to_inputs
+#include "module_gate.c"
 #include "module_listing.c"
 #include "module_messages.c"
 #include "module_pages.c"
+#include "module_put.c"
 #include "module_texts.c"
 
 #include "fuzz.h"
