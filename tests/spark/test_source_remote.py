@@ -14,6 +14,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.batch_planning import plan_batch
+from flightlog.spark.bounds import Bounds
 from flightlog.spark.followed_store import FollowedStore
 from flightlog.spark.options import parse_options
 from flightlog.spark.planning import LogRange, plan_log, require_store
@@ -136,6 +137,27 @@ def test_a_topic_fetches_its_records_and_entries(tmp_path: Path, support: Suppor
         assert [row["tags"] for row in found] == [str(i) for i, topic in enumerate(topics) if topic == "rare"]
         assert server.fetched("/commitlog/") == size
         assert server.fetched("/consumequeue/") < 64 << 10
+
+
+def test_a_key_is_looked_for_by_a_scan_or_in_its_topic(tmp_path: Path, support: Support) -> None:
+    """The key index is read through a map, and of a remote store nothing is mapped."""
+    with flightlog.open(tmp_path / "store", StoreSettings(segment_size=SEGMENT_SIZE)) as store:
+        topics = ["rare" if i % 400 == 7 else "often" for i in range(2000)]
+        put = store.put_many(Message(topic, bytes(500), keys=f"k{i}") for i, topic in enumerate(topics))
+    end, size = put[-1].physical_offset + put[-1].size, sum(each.size for each in put if each.topic == "rare")
+    of_topic, of_key = Bounds(topics=frozenset({"rare"})), Bounds(keys=frozenset({"k407"}))
+    with support("served_stores").http_folder(tmp_path) as server:
+        options = parse_options({"path": f"http://{server.address}/store", "columns": "offset,keys"})
+        schema = arrow_schema(spark_schema(options.columns))
+        for bounds, least, most in ((of_key, end * 9 // 10, end), (of_key & of_topic, size, size)):
+            tasks = plan_batch(options, bounds)
+            server.requests.clear()
+            found = [batch.to_pylist() for task in tasks for batch in read_ranges(task, schema, options, bounds)]
+            assert [row for rows in found for row in rows] == [{"offset": 1, "keys": ["k407"]}]
+            assert least <= server.fetched("/commitlog/") <= most, bounds
+            assert not server.fetched("/index/")
+    local = plan_batch(parse_options({"path": str(tmp_path / "store")}), of_key)
+    assert [piece.size for task in local for piece in task if isinstance(piece, LogRange)] == [put[407].size]
 
 
 def test_a_stream_sees_what_was_copied_since(tmp_path: Path, support: Support) -> None:
