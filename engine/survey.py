@@ -141,7 +141,7 @@ class _Surveyor:
         """(physical offset of the first problem, its description), or (_, None) if the segment is sound up to
         `stop`."""
         scan = self._reader.scan(segment, position, stop, check_crc=True, mapped=False)
-        for piece, rows in scan:
+        for piece, rows in scan if self._look is None else scan.ahead():
             bad = np.flatnonzero(rows["crc_ok"] == 0)
             torn = self._first_torn(piece, rows)
             if torn is not None and not (len(bad) and bad[0] < torn):

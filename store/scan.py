@@ -6,8 +6,9 @@ The pieces come from a callable, so one walk serves mapped segments, read calls 
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from .settings import MAX_RECORD_SIZE
 ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
 
-PIECE_SIZE = 4 << 20
+PIECE_SIZE = 2 << 20
 ROWS_A_PIECE = 32768
 """Between pieces the interpreter's lock is asked for: dispatch of small records beside busy appends waits for it."""
 FRAME_SIZE = struct.Struct(">i")
@@ -32,9 +33,9 @@ assert all(WALK_ENDS[end] is end for end in WalkEnd)
 class SegmentScan:
     """Iterate over (piece, rows); afterwards `position` and `end` say where and why the walk stopped.
 
-    The rows are reused: take what you need before the next step. A body that differs from its CRC does not stop the
-    walk; its row has `crc_ok` 0, and so has that of a record without a right CRC property where that is asked for. A
-    filler that does not reach exactly to the end of the segment is none: BAD_LENGTHS.
+    The rows are reused: take what you need before the next step. `ahead` gives the same. A body that differs from its
+    CRC does not stop the walk; its row has `crc_ok` 0, and so has that of a record without a right CRC property where
+    that is asked for. A filler that does not reach exactly to the end of the segment is none: BAD_LENGTHS.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class SegmentScan:
         self._segment_size = segment_size
         self._piece_size = piece_size
         most = max(stop - position, 0) // FIXED_V1_V4_SIZE + 1
-        self._rows: Any = np.empty(min(ROWS_A_PIECE, most), FRAME_DTYPE)
+        self._rows, self._other_rows = (np.empty(min(ROWS_A_PIECE, most), FRAME_DTYPE) for _ in range(2))
         self.position = position
         """Position in the segment of the first frame not yet yielded."""
         self.end = WalkEnd.END
@@ -71,9 +72,11 @@ class SegmentScan:
                 self.position += next_at - at
                 at = next_at
                 if count:
+                    rows = self._rows[:count]
                     if self._check_crc_property:
-                        check_crc_properties(piece, self._rows[:count])
-                    yield piece, self._rows[:count]
+                        check_crc_properties(piece, rows)
+                    self._rows, self._other_rows = self._other_rows, self._rows
+                    yield piece, rows
                 if self.end is not WalkEnd.ROWS_FULL:
                     break
             if self.end is WalkEnd.BLANK and FRAME_SIZE.unpack_from(piece, at)[0] != self._segment_size - self.position:
@@ -93,3 +96,19 @@ class SegmentScan:
                     return
             else:
                 wanted = self._piece_size
+
+    def ahead(self) -> Iterator[tuple[bytes | memoryview, Rows]]:
+        """The same, of much each step taken in another thread while the one before it is looked at. `position` and
+        `end` say something once all has been looked at.
+
+        A program that is ending starts no threads.
+        """
+        if self._stop - self.position <= 2 * self._piece_size or not threading.main_thread().is_alive():
+            yield from self
+            return
+        steps = iter(self)
+        with ThreadPoolExecutor(1, "flightlog-ahead") as pool:
+            step = pool.submit(next, steps, None)
+            while (found := step.result()) is not None:
+                step = pool.submit(next, steps, None)
+                yield found

@@ -14,6 +14,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine import key_scan
 from flightlog.engine.key_scan import KeptKeys, keys_between
+from flightlog.store import log_reader
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -39,6 +40,27 @@ def test_verify_of_records_with_many_keys(doubled: bool, tmp_path: Path, assert_
     report = assert_clean(tmp_path / "store")
     assert report.index_entries == sum(keys_of(i) for i in range(50))
     assert sum("1 keys stand more than once" in oddity for oddity in report.oddities) == int(doubled)
+
+
+@pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
+def test_verify_of_a_log_in_many_pieces(
+    damaged: bool, tmp_path: Path, keyed: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pieces are walked in another thread while the ones before them are compared: nothing else comes of it."""
+    path = tmp_path / "store"
+    with flightlog.open(path, keyed.settings()) as store:
+        store.put_many(keyed.messages(0, COUNT))
+    if damaged:
+        segment = sorted((path / "commitlog").iterdir())[0]
+        raw = bytearray(segment.read_bytes())
+        raw[90] ^= 1  # in the first body
+        segment.write_bytes(raw)
+    with flightlog.open_read_only(path) as view:
+        at_once = view.verify()
+        monkeypatch.setattr(log_reader, "PIECE_SIZE", 256)
+        in_pieces = view.verify()
+    assert in_pieces == at_once and in_pieces.records >= COUNT - 1
+    assert at_once.is_clean is not damaged
 
 
 def keys_of(number: int) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,24 +35,60 @@ def log_of(*body_sizes: int, base: int = BASE) -> bytes:
     return bytes(found)
 
 
-def scanned(raw: bytes, *, stop: int | None = None, position: int = 0, **how: Any) -> tuple[list[int], int, WalkEnd]:
-    walk = SegmentScan(
-        lambda at, size: raw[at : at + size],
-        BASE,
-        len(raw),
-        position,
-        len(raw) if stop is None else stop,
-        check_crc=True,
-        **how,
-    )
+Found = tuple[list[int], int, WalkEnd]
+
+
+def scanned(raw: bytes, *, stop: int | None = None, position: int = 0, **how: Any) -> Found:
+    """(physical offsets, position, end), which are the same whether steps are taken ahead or not."""
+    end = len(raw) if stop is None else stop
+    how = {"check_crc": True} | how
+
+    def walk() -> SegmentScan:
+        return SegmentScan(lambda at, size: raw[at : at + size], BASE, len(raw), position, end, **how)
+
+    found, ahead = steps_of(raw, walk(), SegmentScan.__iter__), steps_of(raw, walk(), SegmentScan.ahead)
+    assert found == ahead
+    return found
+
+
+def steps_of(raw: bytes, walk: SegmentScan, step: Callable[[SegmentScan], Iterator[Any]]) -> Found:
     found = []
-    for piece, rows in walk:
+    for piece, rows in step(walk):
         assert len(rows)
         for row in rows:
             found.append(int(row["physical_offset"]))
             at = int(row["position"])
             assert piece[at + 4 : at + 8] == raw[found[-1] - BASE + 4 : found[-1] - BASE + 8]
     return found, walk.position, walk.end
+
+
+class BadSectorError(Exception):
+    pass
+
+
+def test_steps_that_are_taken_ahead_fail_and_end_in_their_turn() -> None:
+    raw = log_of(*[100] * 50)
+    readers: set[str] = set()
+
+    def read(at: int, size: int) -> bytes:
+        readers.add(threading.current_thread().name)
+        if at + size > len(raw) // 2:
+            raise BadSectorError
+        return raw[at : at + size]
+
+    def begin() -> Iterator[Any]:
+        return SegmentScan(read, BASE, len(raw), 0, len(raw), check_crc=True, piece_size=1000).ahead()
+
+    found = 0
+    with pytest.raises(BadSectorError):
+        for _, rows in begin():
+            found += len(rows)
+    assert found == 20, "every record of the pieces before it"
+    abandoned = begin()
+    next(abandoned)
+    del abandoned
+    assert readers and threading.current_thread().name not in readers
+    assert readers.isdisjoint(thread.name for thread in threading.enumerate())
 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(8, 500), st.integers(0, 200))
