@@ -10,6 +10,8 @@ import typer
 from ..bench.bar_plan import GROUPS
 from ..bench.bars import BarsOptions
 from ..bench.bars import run as run_bars
+from ..bench.delay import RATES, DelayOptions
+from ..bench.delay import run as run_delay
 from ..bench.plan import BODY_SIZES
 from ..bench.readers_run import ReadersOptions
 from ..bench.readers_run import run as run_readers
@@ -170,6 +172,23 @@ def readers(
     Threads share the writer's interpreter, and so one core; processes share the machine's cores, and run at nice 10.
     """
     raise typer.Exit(run_readers(ReadersOptions(readers, body_size, messages, seconds, rounds, quick, folder, as_json)))
+
+
+@bench.command()
+def delay(
+    rate: Annotated[
+        list[int] | None,
+        typer.Option(help="Messages that fall due a second; may be repeated.", show_default=" ".join(map(str, RATES))),
+    ] = None,
+    seconds: Annotated[float | None, typer.Option(help="For how long they do.", show_default="10; quick 0.5")] = None,
+    quick: Quick = False,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the lateness into this file (.png, .svg, .pdf).")] = None,
+) -> None:
+    """How late messages with a delay level come, and what a store costs that waits."""
+    raise typer.Exit(run_delay(DelayOptions(rate or RATES, seconds, quick, folder, as_json, save, plot)))
 
 
 @bench.command()
