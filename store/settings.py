@@ -119,7 +119,9 @@ class StoreSettings:
     prepare_ahead_size: int | None = None
     """How many bytes of memory, at most, a thread of the store has ready ahead of the append position, besides disk
     blocks and the next segment; a quarter of a segment is enough. It takes less while the log grows slowly. 0: each put
-    makes ready what it needs. None: 64 MiB, and 0 where segments are smaller than 8 MiB."""
+    makes ready what it needs. None: 64 MiB, and 0 where segments are smaller than 8 MiB; under async flush also as much
+    as came in the last burst, once the log is at rest: at most 256 MiB, a quarter of a segment and a 64th of the
+    machine's memory."""
     store_host: tuple[str, int] = ("127.0.0.1", 10911)
     """Address and port written into every record, and so into message ids (`brokerIP1`, `listenPort`)."""
     queue_extension: bool = False

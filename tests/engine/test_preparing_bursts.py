@@ -66,7 +66,7 @@ def test_at_rest_as_much_is_prepared_as_the_last_burst_took(
         put(store, 1)
         assert store._preparing.settled(timeout_s=60)
         assert store._log._active.populated <= populated + MIB
-        put(store, 200 * 16)
+        put(store, 100 * 16)
         clock.at_ms += 10_000_000
         assert store._preparing.settled(timeout_s=60)
         end = store._log.end
