@@ -11,6 +11,7 @@ from ..store.commit_log import CommitLog
 from ..store.errors import CorruptQueueError, CorruptRecordError, InvalidMessageError
 from ..store.message import GetStatus, Message
 from ..store.stored_message import StoredMessage
+from .evidence import LastWriter
 from .get_limits import GetLimits
 from .reading import QueueReader, queue_bounds
 
@@ -31,10 +32,11 @@ class StoreOfTimers:
         self,
         commit_log: CommitLog,
         table: QueueTable,
+        last_writer: LastWriter,
         catch_up: Callable[[], object],
         append: Callable[[Sequence[Message]], object],
     ) -> None:
-        self._log, self._table = commit_log, table
+        self._log, self._table, self._last_writer = commit_log, table, last_writer
         self._queues = QueueReader(commit_log.reader, table, LIMITS, lambda: commit_log.visible)
         self._catch_up, self._append = catch_up, append
 
@@ -43,6 +45,9 @@ class StoreOfTimers:
 
     def last_store_timestamp_ms(self) -> int:
         return self._log.last_store_timestamp_ms
+
+    def ended_cleanly(self) -> bool:
+        return self._last_writer in (LastWriter.FLIGHTLOG_CLOSED, LastWriter.ROCKETMQ_CLOSED)
 
     def queue_bounds(self) -> tuple[int, int]:
         self._catch_up()

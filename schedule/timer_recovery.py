@@ -46,10 +46,10 @@ def recover_timers(
             read_time_ms, queue_offset = 0, min_queue_offset
         else:
             _, read_time_ms, queue_offset = moment
-    elif checkpoint is not None:
+    elif not store.ended_cleanly():
         # RocketMQ's says nothing of the log. What it delivered in later seconds than this one is not in there any more.
         read_time_ms = min(read_time_ms, max(store.last_store_timestamp_ms(), 0))
-    if queue_offset != found.queue_offset or read_time_ms != found.read_time_ms:
+    if found.moments and (read_time_ms, queue_offset) != found.moments[0][1:]:
         log.warning(
             "timers go on from queue offset %d and time %d, not from %d and %d: the commit log ends at %d",
             *(queue_offset, read_time_ms, found.queue_offset, found.read_time_ms, log_end),

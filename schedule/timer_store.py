@@ -52,6 +52,8 @@ ROLL_WINDOW_S = 2 * DAY_S
 KEPT_MS = 7 * DAY_S * 1000
 """How long units stay in the timer log: longer than any second of the wheel is ahead of when it was filled."""
 SAVE_INTERVAL_MS = 1000
+UNSEEN_RETRY_MS = 10
+"""While a timer that was parked cannot be read yet: under sync flush it waits for its sync."""
 TAKE_COUNT = 512
 GIVE_COUNT = 256
 GIVE_SIZE = 1 << 20
@@ -80,7 +82,7 @@ class TimerStore:
         self._given = (0, 0)
         """The second that is being given out, and how many of its timers were."""
         self._save_due_ms: int | None = None
-        self._pending = 0
+        self._pending = self._parked_end = 0
         self.lost = 0
         """Timers whose record could not be read any more when they were due."""
 
@@ -119,8 +121,17 @@ class TimerStore:
         self._give_out(now_ms)
         if self._save_due_ms is not None and not now_ms < self._save_due_ms <= now_ms + SAVE_INTERVAL_MS:
             self.save(now_ms)
+        end = self._store.queue_bounds()[1]
+        if self._queue_offset < end:  # what was rolled on
+            return now_ms
         due = [] if self._next_second is None else [(self._next_second + 1) * PRECISION_MS]
-        return min([*due, *([] if self._save_due_ms is None else [self._save_due_ms])], default=None)
+        due += [] if self._save_due_ms is None else [self._save_due_ms]
+        due += [now_ms + UNSEEN_RETRY_MS] if self._parked_end > end else []
+        return min(due, default=None)
+
+    def parked(self, queue_offset: int) -> None:
+        """A message was appended there; it may not be readable yet. Any thread."""
+        self._parked_end = max(self._parked_end, queue_offset + 1)
 
     def _changed(self, now_ms: int) -> None:
         if self._save_due_ms is None:

@@ -18,6 +18,9 @@ class TimerSurroundings(Protocol):
     def last_store_timestamp_ms(self) -> int:
         """Store time of the newest record."""
 
+    def ended_cleanly(self) -> bool:
+        """Whether whoever wrote last closed the store: then its log has not lost anything."""
+
     def queue_bounds(self) -> tuple[int, int]:
         """Of the timer topic's queue: the first offset, and one past the last that can be read."""
 

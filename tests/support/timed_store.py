@@ -62,7 +62,9 @@ class TimedStore:
         self.store = store = flightlog.open(
             self.root, SETTINGS, disk=self.disk, clock=self.clock, divert=lambda message: admission(message)
         )
-        around = StoreOfTimers(store._log, store._table, store._upkeep.catch_up, self._append)
+        around = StoreOfTimers(
+            store._log, store._table, store.recovery_report.last_writer, store._upkeep.catch_up, self._append
+        )
         self.timers = TimerStore(self.disk, self.root, around, **self.options)
         self.appended: list[Message] = []
         """What the timers have delivered, or parked again."""
