@@ -15,7 +15,6 @@ from typing import Final
 from ..schedule.delay_levels import DelayLevels
 from ..schedule.parking import park
 from ..store import property_names as props
-from ..store.errors import InvalidMessageError
 from ..store.message import Message
 from ..store.settings import StoreSettings
 
@@ -39,16 +38,3 @@ class Diverting:
         if parked is message and any(name in (message.properties or {}) for name in props.TIMER_PROPERTIES):
             parked = self._park_timer(message)
         return parked
-
-
-def refuse_timers(message: Message) -> Message:
-    """Let everything pass but messages that ask for a timer: nothing in an open store would deliver them."""
-    asked = message.properties or {}
-    for name in props.TIMER_PROPERTIES:
-        if asked.get(name, "0") != "0":
-            raise InvalidMessageError(
-                f"topic {message.topic!r}: the property {name} asks for a later delivery, which this "
-                "version of flightlog does not do: it would wait for ever. Put it without the property, with a delay "
-                "level, or let RocketMQ deliver it"
-            )
-    return message

@@ -23,17 +23,19 @@ log = logging.getLogger("flightlog.store")
 def ending(
     services: Sequence[ScheduleService | FlushService | PrepareService],
     pending: PendingPuts,
-    save: Callable[[], None],
+    save: Sequence[Callable[[], None]],
     upkeep: Upkeep,
 ) -> Callable[[], None]:
-    """The end of a store without its handle; `save` writes how far deliveries are. If a KeyboardInterrupt ends it, it
+    """The end of a store without its handle; `save` writes how far deliveries are, and lets go of what
+    that takes. If a KeyboardInterrupt ends it, it
     can be called again."""
 
     def end() -> None:
         for service in services:
             service.stop()
         pending.finish()
-        save()
+        for each in save:
+            each()
         upkeep.end()
 
     return end

@@ -33,7 +33,7 @@ from ..store.errors import (
 from ..store.lock import watch_fork
 from ..store.settings import StoreSettings
 from .boot import boot
-from .diverting import Divert, Diverting, refuse_timers
+from .diverting import Divert, Diverting
 from .ending import close_at_exit, ending
 from .finding import Finder
 from .findings import VerifyReport
@@ -52,6 +52,7 @@ from .recovery import RecoveryReport
 from .retention import CleanUpReport
 from .schedule_service import ScheduleService
 from .statistics import StoreStatistics, live_statistics
+from .timer_schedules import TimerSchedules
 from .topic_calls import TopicWriting
 from .upkeep import Upkeep
 
@@ -96,25 +97,28 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._service = service = FlushService(settings, clock, keep)
             self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
             self._schedules = schedules = ScheduleService(settings, clock)
+            self._timers = timers = TimerSchedules(disk, path, settings, clock, schedules)
             services += schedules, service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(
                 *(parts.log, parts.dispatcher, settings, clock),
-                divert or Diverting(settings, park_timer=refuse_timers),
+                divert or Diverting(settings, park_timer=timers.admission),
                 *(service, keep, parts.topics, schedules),
             )
             self._put_lane = self._putter.put_lane
-            self._end = ending(services, self._putter.pending, schedules.save, keep)
+            self._end = ending(services, self._putter.pending, (schedules.save, timers.close), keep)
             watch_fork(self)
             self._at_exit = close_at_exit(self)
             atexit.register(self._at_exit)
             service.start()
             preparing.start()
             self._levels = begin_levels(disk, path, settings, clock, parts, keep, self._putter, schedules)
+            timers.begin(parts, keep, self._putter)
         except BaseException:  # closed as one that was killed before anything happened
             for each in services:
                 each.stop()
+            self._timers.close()
             parts.let_go()
             raise
         self._is_let_go = False
@@ -170,7 +174,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._check_usable()
         parts = self._log, self._dispatcher, self._table, self._upkeep
         delays = () if self._levels is None else self._levels.states()
-        return live_statistics(self._disk, self.path, *parts, self._clock, delays)
+        return live_statistics(self._disk, self.path, *parts, self._clock, delays, self._timers.state())
 
     def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
         """One round of retention now: the oldest full segments go, `clean_batch_count` at most, if they were last

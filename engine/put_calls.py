@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
+from ..schedule.timer_request import cancellation
 from ..store import native
 from ..store.column_records import AppendResult
 from ..store.commit_log import CommitLog
@@ -29,6 +30,14 @@ class PutCalls(native.OrdinaryPut, ABC):
     def _put_the_long_way(self, message: Message, /) -> PutResult:
         self._check_usable()
         return self._putter.put(message)
+
+    def cancel_timer(self, topic: str, uniq_key: str, deliver_at_ms: int) -> PutResult:
+        """Have a timer not be delivered: the one of this topic and uniq key, which was put with this very time. It is
+        appended as a put is, and durable as one; who cancels a timer that was not put cancels nothing.
+
+        Raises TimerTooLateError if the time has come, and as `put`.
+        """
+        return self.put(cancellation(topic, uniq_key, deliver_at_ms))
 
     def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
         """One queue, to append to in the tightest loop: `append` puts as `put` does, without a Message to be made.

@@ -26,6 +26,7 @@ from .cutting import CUT_PREFIX
 from .dispatcher import Dispatcher
 from .evidence import Evidence
 from .reading import queue_bounds
+from .timer_schedules import TimerState
 from .upkeep import Upkeep
 
 
@@ -132,6 +133,8 @@ class StoreStatistics:
     syncs: SyncStatistics | None
     delays: tuple[LevelState, ...] = ()
     """The delay levels, in order; none for a read-only view, and for a store that does not deliver."""
+    timers: TimerState | None = None
+    """None the same, and for a store that never had a timer."""
 
 
 def live_statistics(
@@ -143,6 +146,7 @@ def live_statistics(
     upkeep: Upkeep,
     clock: Clock,
     delays: tuple[LevelState, ...],
+    timers: TimerState | None,
 ) -> StoreStatistics:
     """Of a store that is open for writing. Raises DiskError."""
     position, index_position, flushed = dispatcher.position, dispatcher.index_position, log.flushed
@@ -166,6 +170,7 @@ def live_statistics(
         puts=PutStatistics(messages, size, messages_per_s, size_per_s, upkeep.put_ms.distribution()),
         syncs=SyncStatistics(log.sync_count, log.sync_ms.distribution(), log.group_messages.distribution()),
         delays=delays,
+        timers=timers,
     )
 
 

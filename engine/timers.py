@@ -6,10 +6,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ..index.queue_table import QueueTable
+from ..schedule.delivered import Delivery
+from ..schedule.level_scheduler import Deliver
 from ..schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
 from ..store.commit_log import CommitLog
-from ..store.errors import CorruptQueueError, CorruptRecordError, InvalidMessageError
-from ..store.message import GetStatus, Message
+from ..store.errors import CorruptQueueError, CorruptRecordError
+from ..store.message import GetStatus
 from ..store.stored_message import StoredMessage
 from .evidence import LastWriter
 from .get_limits import GetLimits
@@ -26,7 +28,7 @@ LIMITS = GetLimits(READ_SIZE, READ_COUNT, READ_SIZE, READ_COUNT, 0, 0)
 
 
 class StoreOfTimers:
-    """One open store. `append` is handed in: it appends as a put does, and waits for no sync."""
+    """One open store. `deliver` is the one of its `Putter`."""
 
     def __init__(
         self,
@@ -34,11 +36,11 @@ class StoreOfTimers:
         table: QueueTable,
         last_writer: LastWriter,
         catch_up: Callable[[], object],
-        append: Callable[[Sequence[Message]], object],
+        deliver: Deliver,
     ) -> None:
         self._log, self._table, self._last_writer = commit_log, table, last_writer
         self._queues = QueueReader(commit_log.reader, table, LIMITS, lambda: commit_log.visible)
-        self._catch_up, self._append = catch_up, append
+        self._catch_up, self._deliver = catch_up, deliver
 
     def log_range(self) -> tuple[int, int]:
         return self._log.reader.min_offset, self._log.end
@@ -74,16 +76,8 @@ class StoreOfTimers:
             log.error("a timer cannot be read: %s", e, extra={"physical_offset": physical_offset})
             return None
 
-    def append(self, messages: Sequence[Message]) -> None:
-        """One that no store takes is left out: it will not be taken later either."""
-        try:
-            self._append(messages)
-        except InvalidMessageError:
-            for message in messages:  # all are checked before the first is appended
-                try:
-                    self._append((message,))
-                except InvalidMessageError as e:
-                    log.error("a timer is not delivered: %s", e, extra={"topic": message.topic})
+    def deliver(self, deliveries: Sequence[Delivery]) -> int:
+        return self._deliver(deliveries)
 
     def flush(self) -> None:
         self._log.flush()

@@ -103,7 +103,7 @@ class TimerAdmission:
         if wanted_ms - now_ms > self._max_delay_ms:
             raise TimerTooFarError(
                 f"topic {message.topic!r}: to be delivered in {wanted_ms - now_ms} ms, expected {self._max_delay_ms} "
-                "at most (timer_max_delay_ms)"
+                "at most (timer_max_delay_s)"
             )
         slot_ms = slot_time_ms(wanted_ms)
         if (found := self._count_at(slot_ms // PRECISION_MS)) >= self._slot_limit:

@@ -21,14 +21,15 @@ from __future__ import annotations
 
 import logging
 from array import array
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from ..store import property_names as props
 from ..store.disk import Disk
+from ..store.errors import InvalidMessageError
 from ..store.java_hash import java_hash
-from ..store.message import Message
 from ..store.stored_message import StoredMessage
+from .delivered import Delivery, UndeliverableError, delivered
 from .timer_checkpoint import Moment, read_timer_checkpoint, write_timer_checkpoint
 from .timer_log import (
     DEFAULT_FILE_SIZE,
@@ -41,7 +42,7 @@ from .timer_log import (
     TimerUnit,
 )
 from .timer_recovery import recover_timers
-from .timer_request import NUMBER, PRECISION_MS, TIMER_TOPIC, cancelled_key
+from .timer_request import NUMBER, PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, cancelled_key
 from .timer_surroundings import TimerSurroundings
 from .timer_wheel import DAY_S, SLOT_COUNT, TimerWheel
 
@@ -56,6 +57,7 @@ UNSEEN_RETRY_MS = 10
 """While a timer that was parked cannot be read yet: under sync flush it waits for its sync."""
 TAKE_COUNT = 512
 GIVE_COUNT = 256
+NOTHING_GIVEN = (0, 0)
 GIVE_SIZE = 1 << 20
 """Messages, and bytes of records, that are delivered by one append."""
 
@@ -79,12 +81,14 @@ class TimerStore:
         self._queue_offset = self._read_second = 0
         self._next_second: int | None = None
         """The first second with timers; never later than it."""
-        self._given = (0, 0)
+        self._given = NOTHING_GIVEN
         """The second that is being given out, and how many of its timers were."""
         self._save_due_ms: int | None = None
         self._pending = self._parked_end = 0
+        self.delivered = 0
+        """Timers, also those that were rolled on."""
         self.lost = 0
-        """Timers whose record could not be read any more when they were due."""
+        """Timers that could not be read when they were due, or that no store takes."""
 
     def open(self) -> None:
         """Recover. Raises DamagedStoreError, DiskError."""
@@ -217,66 +221,73 @@ class TimerStore:
             position = unit.previous
         positions.reverse()
         done = self._given[1] if self._given[0] == second else 0
-        batch: list[Message] = []
-        numbers: list[int] = []
+        batch: list[tuple[int, Delivery]] = []
         size = 0
         for number in range(done, len(positions)):
             unit = self._log.unit(positions[number])
             found = None if unit is None else self._parked(unit)
             if unit is None or found is None:
                 self._lose(positions[number], "its record cannot be read")
-            elif not self._is_cancelled(found, cancelled) or unit.is_rolled:
-                batch.append(self._on_its_way(found, unit, now_ms))
-                numbers.append(number)
+            elif unit.is_rolled or not self._is_cancelled(found, cancelled):
+                delivery = self._on_its_way(found, unit, now_ms)
+                batch += [] if delivery is None else [(number, delivery)]
                 size += found.size
-            if batch and (len(batch) >= GIVE_COUNT or size >= GIVE_SIZE or number == len(positions) - 1):
-                try:
-                    self._store.append(batch)
-                except BaseException as e:
-                    appended = len(getattr(e, "results", ()))
-                    self._given = second, numbers[appended] if appended < len(numbers) else number + 1
-                    raise
-                self._given = second, number + 1
-                batch, numbers, size = [], [], 0
-        self._given = (0, 0)
+            if len(batch) >= GIVE_COUNT or size >= GIVE_SIZE:
+                self._deliver(second, batch, number + 1)
+                batch, size = [], 0
+        self._deliver(second, batch, len(positions))
+        self._given = NOTHING_GIVEN
 
-    def _is_cancelled(self, message: StoredMessage, cancelled: Iterable[str]) -> bool:
+    def _deliver(self, second: int, batch: list[tuple[int, Delivery]], after: int) -> None:
+        """Deliver the timers of these numbers, and note how far it came, also if it raises; `after` is the number to go
+        on with behind them."""
+        while batch:
+            self._given = second, batch[0][0]
+            try:
+                stored = self._store.deliver([delivery for _, delivery in batch])
+            except InvalidMessageError as e:  # no store takes the first one, now or later
+                self._lose(batch[0][1].message.topic, str(e))
+                stored = 1
+            self.delivered += stored
+            batch = batch[stored:]
+        self._given = second, after
+
+    def _is_cancelled(self, message: StoredMessage, cancelled: set[str]) -> bool:
         key = message.properties.get(props.UNIQ_KEY)
-        return bool(key) and cancelled_key(message.properties[props.REAL_TOPIC], str(key)) in cancelled
+        return bool(key) and cancelled_key(message.properties.get(props.REAL_TOPIC, ""), str(key)) in cancelled
 
     def _parked(self, unit: TimerUnit) -> StoredMessage | None:
         """The parked message of a unit; None if there is none, or if another record lies there."""
         found = self._store.message_at(unit.physical_offset, unit.record_size)
-        if found is None or found.topic != TIMER_TOPIC or props.REAL_TOPIC not in found.properties:
-            return None
-        return found if NUMBER.fullmatch(found.properties.get(props.REAL_QUEUE_ID, "")) else None
+        return None if found is None or found.topic != TIMER_TOPIC else found
 
-    def _on_its_way(self, message: StoredMessage, unit: TimerUnit, now_ms: int) -> Message:
+    def _on_its_way(self, message: StoredMessage, unit: TimerUnit, now_ms: int) -> Delivery | None:
         """What is appended for it: to its own topic, or parked again."""
-        properties = dict(message.properties)
+        try:
+            found, hosts = delivered(message)
+        except UndeliverableError as e:
+            self._lose(message.physical_offset, str(e))
+            return None
+        if found.topic == TIMER_TOPIC:
+            self._lose(message.physical_offset, "it would come round for ever")
+            return None
+        properties = dict(found.properties or {})
         properties[props.TIMER_ENQUEUE_MS] = str(unit.written_ms)
         properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
-        if unit.is_rolled:
-            times = properties.get(props.TIMER_ROLL_TIMES, "0")
-            properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
-            topic, queue_id = message.topic, message.queue_id
-        else:
-            topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QUEUE_ID])
-        return Message(
-            topic,
-            message.body,
-            properties=properties,
-            queue_id=queue_id,
-            flag=message.flag,
-            born_timestamp_ms=message.born_timestamp_ms,
-            born_host=(message.born_host.address, message.born_host.port),
-            sys_flag=message.sys_flag,
-            reconsume_times=message.reconsume_times,
-        )
+        if not unit.is_rolled:
+            return Delivery(replace(found, properties=properties), hosts)
+        times = properties.get(props.TIMER_ROLL_TIMES, "0")
+        properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
+        parked = replace(found, topic=TIMER_TOPIC, queue_id=TIMER_QUEUE_ID, properties=properties)
+        return Delivery(parked, hosts)
 
-    def _lose(self, where: int, why: str) -> None:
+    def _lose(self, where: int | str, why: str) -> None:
         self.lost += 1
-        log.warning("a timer is not delivered: %s", why, extra={"position": where})
+        log.error("a timer is not delivered: %s", why, extra={"where": where})
+
+    @property
+    def is_unsaved(self) -> bool:
+        return self._save_due_ms is not None
 
     def save(self, now_ms: int) -> None:
         """Make what was done durable, then say so."""

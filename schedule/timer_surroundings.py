@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ..store.message import Message
 from ..store.stored_message import StoredMessage
+from .delivered import Delivery
 
 
 class TimerSurroundings(Protocol):
@@ -31,9 +31,9 @@ class TimerSurroundings(Protocol):
     def message_at(self, physical_offset: int, size: int) -> StoredMessage | None:
         """The message whose record lies there; None if none does that can be read."""
 
-    def append(self, messages: Sequence[Message]) -> None:
-        """Append them in order, as they are, in the page cache at least. If it raises, `results` of the error, where it
-        has such, are those that were appended."""
+    def deliver(self, deliveries: Sequence[Delivery]) -> int:
+        """Put them in order, past the seam that parks. Returns how many of them, from the first on, are stored; raises
+        if not even the first is."""
 
     def flush(self) -> None:
         """Make everything that was appended durable."""

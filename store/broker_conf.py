@@ -52,6 +52,8 @@ NAMES: Mapping[str, str] = {
     "check_crc_property": "forceVerifyPropCRC",
     "delay_levels": "messageDelayLevel",
     "delay_save_interval_ms": "flushDelayOffsetInterval",
+    "timer_max_delay_s": "timerMaxDelaySec",
+    "timer_slot_limit": "timerCongestNumEachSlot",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",
     "get_disk_max_size": "maxTransferBytesOnMessageInDisk",

@@ -17,7 +17,7 @@ class InvalidTimerError(InvalidMessageError):
 
 
 class TimerTooFarError(InvalidTimerError):
-    """A time further ahead than the setting `timer_max_delay_ms`."""
+    """A time further ahead than the setting `timer_max_delay_s`."""
 
 
 class TimerTooLateError(InvalidTimerError):

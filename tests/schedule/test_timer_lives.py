@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import flightlog
 
 if TYPE_CHECKING:
+    from flightlog.schedule.delivered import Delivery
     from tests.conftest import Scale
     from tests.support.power import PowerDisk
     from tests.support.timed_store import SetClock, TimedStore
@@ -49,19 +50,18 @@ class Life:
     def opened(self) -> TimedStore:
         if self.store is None:
             self.store = self.timed.TimedStore(self.root, self.clock, self.disk)
-            append = self.store._append
+            deliver = self.store.around._deliver
 
-            def watched(messages: Any) -> None:
-                for message in messages:
+            def watched(deliveries: Sequence[Delivery]) -> int:
+                for message, _ in deliveries:
                     if message.topic == TOPIC:
                         number = int(message.body)
                         self.died_before.setdefault(number, self.deaths)
                         if self.clock.at_ms < self.due[number]:
                             self.early.append((number, self.clock.at_ms, self.due[number]))
-                append(messages)
+                return deliver(deliveries)
 
-            around: Any = self.store.timers._store
-            around._append = watched
+            self.store.around._deliver = watched
         return self.store
 
     def step(self) -> None:

@@ -75,7 +75,7 @@ def test_no_number(name: str, text: str) -> None:
 def test_the_horizon() -> None:
     assert parked_at(asking(TIMER_DELAY_SEC=str(3 * 86_400))) == slot_time_ms(NOW_MS + 3 * DAY_MS)
     for wanted in ({"TIMER_DELAY_MS": str(3 * DAY_MS + 1)}, {"TIMER_DELAY_SEC": "9" * 18}):
-        with pytest.raises(TimerTooFarError, match="timer_max_delay_ms"):
+        with pytest.raises(TimerTooFarError, match="timer_max_delay_s"):
             admit(asking(**wanted))
 
 

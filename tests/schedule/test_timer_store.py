@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from flightlog.store.disk import RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
 
 if TYPE_CHECKING:
+    from flightlog.schedule.delivered import Delivery
     from tests.support.timed_store import SetClock, TimedStore
 
     Opened = Callable[..., TimedStore]
@@ -279,20 +280,16 @@ def test_an_append_that_fails_is_tried_again_where_it_stopped(
         timed.cancel("orders", number, clock.at_ms + 1000)
     timed.run()
     clock.at_ms += 1000
-    put_many = timed.store.put_many
+    deliver = timed.around._deliver
     room = [4]
 
-    def full(messages: Any) -> Any:
-        messages = list(messages)
-        taken, room[0] = messages[: room[0]], 0
-        results = put_many(taken)
-        if len(taken) < len(messages):
-            error = DiskFullError(timed.root, 100, "no room")
-            error.results = results
-            raise error
-        return results
+    def full(deliveries: Sequence[Delivery]) -> int:
+        taken, room[0] = deliveries[: room[0]], 0
+        if not taken:
+            raise DiskFullError(timed.root, 100, "no room")
+        return deliver(taken)
 
-    monkeypatch.setattr(timed.store, "put_many", full)
+    monkeypatch.setattr(timed.around, "_deliver", full)
     for _ in range(3):
         with pytest.raises(DiskFullError):
             timed.run()

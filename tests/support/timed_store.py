@@ -14,7 +14,6 @@ from typing import Any
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.timers import StoreOfTimers
-from flightlog.schedule.timer_request import TimerAdmission, cancellation
 from flightlog.schedule.timer_store import TimerStore
 from flightlog.store.disk import Disk, RealDisk
 
@@ -26,6 +25,7 @@ SETTINGS = StoreSettings(
     index_slots=5,
     index_entries=20,
     key_index=False,
+    deliver_delayed=False,
     flush_interval_ms=NEVER_MS,
     queue_flush_interval_ms=NEVER_MS,
     index_flush_interval_ms=NEVER_MS,
@@ -55,28 +55,18 @@ class TimedStore:
     clock: SetClock
     disk: Disk = field(default_factory=RealDisk)
     options: dict[str, Any] = field(default_factory=lambda: SMALL)
-    max_delay_ms: int = 3 * 86_400_000
 
     def __post_init__(self) -> None:
-        admission = TimerAdmission(self.clock.now_ms, self.max_delay_ms, 1 << 31, lambda second: 0)
-        self.store = store = flightlog.open(
-            self.root, SETTINGS, disk=self.disk, clock=self.clock, divert=lambda message: admission(message)
+        self.store = store = flightlog.open(self.root, SETTINGS, disk=self.disk, clock=self.clock)
+        self.around = StoreOfTimers(
+            store._log, store._table, store.recovery_report.last_writer, store._upkeep.catch_up, store._putter.deliver
         )
-        around = StoreOfTimers(
-            store._log, store._table, store.recovery_report.last_writer, store._upkeep.catch_up, self._append
-        )
-        self.timers = TimerStore(self.disk, self.root, around, **self.options)
-        self.appended: list[Message] = []
-        """What the timers have delivered, or parked again."""
+        self.timers = TimerStore(self.disk, self.root, self.around, **self.options)
         try:
             self.timers.open()
         except BaseException:
             self.kill()
             raise
-
-    def _append(self, messages: Any) -> None:
-        self.store.put_many(messages)
-        self.appended += messages
 
     def put(self, topic: str, number: int, deliver_at_ms: int, queue_id: int = 0) -> None:
         """A timer whose uniq key is its number."""
@@ -84,7 +74,7 @@ class TimedStore:
         self.store.put(Message(topic, b"%d" % number, properties=properties, uniq_key=str(number), queue_id=queue_id))
 
     def cancel(self, topic: str, number: int, deliver_at_ms: int) -> None:
-        self.store.put(cancellation(topic, str(number), deliver_at_ms))
+        self.store.cancel_timer(topic, str(number), deliver_at_ms)
 
     def run(self) -> int | None:
         return self.timers.run(self.clock.at_ms)

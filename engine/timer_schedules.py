@@ -1,0 +1,135 @@
+"""The timers of an open store: what parks them, and what delivers them in the thread of the schedules.
+
+Their wheel is made when it is first needed: a store that never had a timer has none, nor any of its files.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..schedule.timer_request import TIMER_TOPIC, TimerAdmission
+from ..schedule.timer_store import TimerStore
+from ..store.clock import Clock
+from ..store.disk import Disk
+from ..store.errors import FlightlogError, StorePoisonedError, SyncFailedError
+from ..store.message import PutResult
+from ..store.settings import StoreSettings
+from .boot import OpenParts
+from .putting import Putter
+from .schedule_service import ScheduleService
+from .timers import StoreOfTimers
+from .upkeep import Upkeep
+
+log = logging.getLogger("flightlog.schedule")
+
+RETRY_MS = 1000
+"""After a failure that is not for ever."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimerState:
+    """The timers of a store, as they are now."""
+
+    pending: int
+    """Those that wait, less cancellations."""
+    lag_ms: int
+    """How long the first of them has been due, and its second over; 0 if it is not."""
+    delivered: int
+    """Since the store was opened; each time that one was rolled on counts, too."""
+    lost: int
+    """Those that could not be read when they were due, or that no store takes, since the store was opened."""
+
+
+class TimerSchedules:
+    """Made before the store can be put to; `begin` once it is whole."""
+
+    def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, service: ScheduleService) -> None:
+        self._disk, self._path, self._clock, self._service = disk, path, clock, service
+        self._delivers = settings.deliver_delayed
+        self.admission = TimerAdmission(
+            clock.now_ms, settings.timer_max_delay_s * 1000, settings.timer_slot_limit, self._count_at
+        )
+        """What a put does with a message that asks for a timer."""
+        self._around: StoreOfTimers | None = None
+        self._timers: TimerStore | None = None
+        self._parked_end = 0
+        """One past the highest queue offset that was parked in this session."""
+        self._failure = ""
+
+    def begin(self, parts: OpenParts, upkeep: Upkeep, putter: Putter) -> None:
+        """Deliver what waits. Raises DamagedStoreError, DiskError, RuntimeError without a thread to give."""
+        if not self._delivers:
+            return
+        self._upkeep = upkeep
+        self._around = StoreOfTimers(parts.log, parts.table, parts.report.last_writer, upkeep.catch_up, putter.deliver)
+        self._service.on_parked[TIMER_TOPIC] = self.parked
+        self._service.savers.append(self)
+        self._service.deadlines.add(self)
+        if self._around.queue_bounds()[1] > 0 and self._opened().pending:
+            self._service.start()
+
+    def _opened(self) -> TimerStore:
+        if self._timers is None:
+            assert self._around is not None
+            timers = TimerStore(self._disk, self._path, self._around)
+            try:
+                timers.open()
+            except BaseException:
+                timers.close()
+                raise
+            self._timers = timers
+        return self._timers
+
+    def parked(self, result: PutResult) -> None:
+        """A message was appended to the timer topic. Any thread."""
+        self._parked_end = max(self._parked_end, result.queue_offset + 1)
+        self._service.deadlines.expect(self, self._clock.now_ms())
+
+    def run(self, now_ms: int) -> int | None:
+        """See schedule/deadlines.py."""
+        assert self._around is not None
+        if self._timers is None and self._around.queue_bounds()[1] == 0 and self._parked_end == 0:
+            return None
+        try:
+            timers = self._opened()
+            timers.parked(self._parked_end - 1)
+            next_ms = timers.run(now_ms)
+        except StorePoisonedError:
+            raise
+        except FlightlogError as e:
+            if isinstance(e, SyncFailedError):
+                self._upkeep.poison(e)
+                raise StorePoisonedError(self._path, e) from e
+            if str(e) != self._failure:
+                log.warning("timers wait: %s", e, extra={"path": str(self._path), "cause": repr(e)})
+            self._failure = str(e)
+            return now_ms + RETRY_MS
+        self._failure = ""
+        return next_ms
+
+    def _count_at(self, second: int) -> int:
+        return 0 if self._timers is None else self._timers.count_at(second)
+
+    def state(self) -> TimerState | None:
+        """None where there has been no timer."""
+        timers = self._timers
+        if timers is None:
+            return None
+        return TimerState(timers.pending, timers.lag_ms(self._clock.now_ms()), timers.delivered, timers.lost)
+
+    @property
+    def is_unsaved(self) -> bool:
+        return self._timers is not None and self._timers.is_unsaved
+
+    def save(self) -> None:
+        """Write how far they are. Raises DiskError."""
+        if self._timers is not None:
+            self._timers.save(self._clock.now_ms())
+
+    def close(self) -> None:
+        """Let go of the files, once the thread has ended and all is saved. Can be called again."""
+        timers, self._timers = self._timers, None
+        if timers is not None:
+            timers.close()
