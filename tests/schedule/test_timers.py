@@ -1,0 +1,162 @@
+"""Timers of an open store, delivered by its own thread."""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog.store.errors import StorePoisonedError
+from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
+
+if TYPE_CHECKING:
+    from tests.schedule.conftest import SteppedClock
+
+SETTINGS = StoreSettings.small()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline_s, "it never came"
+        time.sleep(0.005)
+
+
+def timer(number: int, deliver_at_ms: int) -> Message:
+    return Message("t", b"%d" % number, properties={"TIMER_DELIVER_MS": str(deliver_at_ms)}, uniq_key=str(number))
+
+
+def numbers(store: MessageStore) -> list[int]:
+    return [int(message.body) for message in store.read("t")]
+
+
+@pytest.mark.parametrize("mode", list(FlushMode))
+def test_a_timer_comes_by_itself(
+    tmp_path: Path, mode: FlushMode, kernel: str, assert_clean: Callable[[Path], None]
+) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
+        deliver_at_ms = time.time_ns() // 1_000_000 + 300
+        result = store.put(timer(1, deliver_at_ms))
+        assert (result.topic, result.queue_id) == ("rmq_sys_wheel_timer", 0)
+        until(lambda: numbers(store) == [1])
+        [message] = store.read("t")
+        assert message.store_timestamp_ms >= deliver_at_ms
+        state = store.statistics().timers
+        assert state is not None
+        assert (state.pending, state.delivered, state.lost) == (0, 1, 0)
+    assert_clean(tmp_path)
+
+
+def test_what_waits_is_delivered_by_the_next_opening(
+    tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None]
+) -> None:
+    start = clock.at_ms
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        for number in range(5):
+            store.put(timer(number, start + 10_000 * (number + 1)))
+        store.cancel_timer("t", "1", start + 20_000)
+        until(lambda: (state := store.statistics().timers) is not None and state.pending == 4)
+    clock.advance(35_000)
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        until(lambda: numbers(store) == [0, 2])
+        clock.advance(5_000)
+        until(lambda: numbers(store) == [0, 2, 3])
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        clock.advance(60_000)
+        until(lambda: numbers(store) == [0, 2, 3, 4])
+    assert_clean(tmp_path)
+
+
+def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_clean: Callable[[Path], None]) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.put(Message("t", b"1"))
+        assert store.statistics().timers is None
+        assert not store._schedules.thread._was_started, "and no thread"
+    assert not {"timerwheel", "timerlog"} & {path.name for path in tmp_path.iterdir()}
+    assert_clean(tmp_path)
+
+
+def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small(deliver_delayed=False), clock=clock) as store:
+        store.put(timer(1, clock.at_ms + 1000))
+        clock.advance(5000)
+        assert numbers(store) == []
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        until(lambda: numbers(store) == [1])
+
+
+def test_what_is_refused(tmp_path: Path, clock: SteppedClock) -> None:
+    settings = StoreSettings.small(timer_max_delay_s=10, timer_slot_limit=2)
+    with flightlog.open(tmp_path, settings, clock=clock) as store:
+        with pytest.raises(TimerTooFarError):
+            store.put(timer(1, clock.at_ms + 10_001))
+        with pytest.raises(TimerTooLateError):
+            store.cancel_timer("t", "1", clock.at_ms)
+        for number in range(2):
+            store.put(timer(number, clock.at_ms + 5000))
+        until(lambda: store._timers._count_at((clock.at_ms + 4999) // 1000) == 2)
+        with pytest.raises(TimersCongestedError):
+            store.put(timer(2, clock.at_ms + 5000))
+        store.put(timer(3, clock.at_ms))
+        assert numbers(store) == [3], "due already: put at once"
+
+
+def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedClock) -> None:
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.create_topic("t", 2)
+        for number in range(4):
+            message = timer(number, clock.at_ms + 1000)
+            message.queue_id = None
+            store.put(message)
+        clock.advance(2000)
+        until(lambda: sum(end for _, end in (store.queues().get(("t", n), (0, 0)) for n in range(2))) == 4)
+        assert [len(list(store.read("t", n))) for n in range(2)] == [2, 2]
+
+
+def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(
+    tmp_path: Path, clock: SteppedClock, support: Callable[[str], ModuleType]
+) -> None:
+    disk = support("disks").FaultyDisk()
+    with flightlog.open(tmp_path, SETTINGS, clock=clock, disk=disk) as store:
+        disk.fail("*", "timerlog", errno.ENOSPC)
+        store.put(timer(1, clock.at_ms + 1000))
+        clock.advance(1000)
+        until(lambda: store._timers._failure != "")
+        disk.heal()
+        clock.advance(2000)
+        until(lambda: numbers(store) == [1])
+        disk.fail("sync", "timerlog", errno.EIO)
+        store.put(timer(2, clock.at_ms + 1000))
+        clock.advance(1000)
+        until(lambda: numbers(store) == [1, 2])
+        clock.advance(2000)
+        until(lambda: store._log.poison is not None)
+        with pytest.raises(StorePoisonedError):
+            store.put(timer(3, clock.at_ms + 1000))
+        disk.heal()
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        until(lambda: sorted(numbers(store)) in ([1, 2, 2], [1, 1, 2, 2], [1, 2]))
+
+
+def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: SteppedClock) -> None:
+    deliver_at_ms = clock.at_ms + 600_000
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.put(timer(1, deliver_at_ms))
+        store._schedules.stop()
+        for _ in range(3):
+            store._schedules.deadlines.run_due()
+            clock.advance(1000)
+        assert not store._timers.is_unsaved
+        names = "timerwheel", "config/timercheck", f"timerlog/{0:020d}"
+        before = [(tmp_path / name).stat().st_mtime_ns for name in names]
+        for _ in range(100):
+            assert store._timers.run(clock.at_ms) == deliver_at_ms
+            clock.advance(5000)
+        assert [(tmp_path / name).stat().st_mtime_ns for name in names] == before
