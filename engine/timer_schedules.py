@@ -49,7 +49,7 @@ class TimerSchedules:
         self._disk, self._path, self._clock, self._service = disk, path, clock, service
         self._delivers = settings.deliver_delayed
         self.admission = TimerAdmission(
-            clock.now_ms, settings.timer_max_delay_s * 1000, settings.timer_slot_limit, self._count_at
+            clock.now_ms, settings.timer_max_delay_s * 1000, settings.timer_slot_max_count, self._count_at
         )
         """What a put does with a message that asks for a timer."""
         self._around: StoreOfTimers | None = None

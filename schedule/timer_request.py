@@ -109,7 +109,7 @@ class TimerAdmission:
         if (found := self._count_at(slot_ms // PRECISION_MS)) >= self._slot_limit:
             raise TimersCongestedError(
                 f"topic {message.topic!r}: {found} timers are due in the second from {slot_ms} on, expected less than "
-                f"{self._slot_limit} (timer_slot_limit). Choose another time"
+                f"{self._slot_limit} (timer_slot_max_count). Choose another time"
             )
         if not isinstance(message.topic, str) or not is_safe_topic(message.topic):
             raise InvalidMessageError(f"topic {message.topic!r}: expected text that can name a folder")

@@ -53,7 +53,7 @@ NAMES: Mapping[str, str] = {
     "delay_levels": "messageDelayLevel",
     "delay_save_interval_ms": "flushDelayOffsetInterval",
     "timer_max_delay_s": "timerMaxDelaySec",
-    "timer_slot_limit": "timerCongestNumEachSlot",
+    "timer_slot_max_count": "timerCongestNumEachSlot",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",
     "get_memory_max_count": "maxTransferCountOnMessageInMemory",
     "get_disk_max_size": "maxTransferBytesOnMessageInDisk",

@@ -44,7 +44,7 @@ RANGES: Ranges = {
     "default_queue_count": (1, MAX_ANSWER),
     "delay_save_interval_ms": INTERVAL_MS,
     "timer_max_delay_s": (1, 10 * 365 * 86_400),
-    "timer_slot_limit": (1, MAX_ANSWER),
+    "timer_slot_max_count": (1, MAX_ANSWER),
     "get_memory_max_size": (1, MAX_ANSWER),
     "get_memory_max_count": (1, MAX_ANSWER),
     "get_disk_max_size": (1, MAX_ANSWER),
@@ -155,7 +155,7 @@ class StoreSettings:
     delivered since then is delivered again after a kill."""
     timer_max_delay_s: int = 3 * 86_400
     """How far ahead a timer may be (`timerMaxDelaySec`)."""
-    timer_slot_limit: int = (1 << 31) - 1
+    timer_slot_max_count: int = (1 << 31) - 1
     """How many timers may be due in one second (`timerCongestNumEachSlot`)."""
     get_memory_max_size: int = 256 << 10
     """Bytes of records that a get answers where they are near the log's end (`maxTransferBytesOnMessageInMemory`)."""

@@ -25,4 +25,4 @@ class TimerTooLateError(InvalidTimerError):
 
 
 class TimersCongestedError(InvalidTimerError):
-    """As many timers are due in that second as the setting `timer_slot_limit` allows."""
+    """As many timers are due in that second as the setting `timer_slot_max_count` allows."""

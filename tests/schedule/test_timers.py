@@ -93,7 +93,7 @@ def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock
 
 
 def test_what_is_refused(tmp_path: Path, clock: SteppedClock) -> None:
-    settings = StoreSettings.small(timer_max_delay_s=10, timer_slot_limit=2)
+    settings = StoreSettings.small(timer_max_delay_s=10, timer_slot_max_count=2)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         with pytest.raises(TimerTooFarError):
             store.put(timer(1, clock.at_ms + 10_001))

@@ -174,7 +174,7 @@ def test_every_field_says_what_it_is_and_what_rocketmq_calls_it() -> None:
 
 
 def test_units_stand_in_the_names() -> None:
-    units = ("_ms", "_hours", "_size", "_entries", "_slots", "_pages", "_count", "_ratio")
+    units = ("_ms", "_s", "_hours", "_size", "_entries", "_slots", "_pages", "_count", "_ratio")
     for name, kind in FIELDS.items():
         if kind.removesuffix(" | None") in ("int", "float"):
             assert name.endswith(units), name
