@@ -83,7 +83,7 @@ KNOWN_NAMES = frozenset(
         ABORT_FILE,
         "abort.bak",
     }
-    | {"index", "config", "lost+found"}
+    | {"index", "config", "timerlog", "timerwheel", "lost+found"}
 )
 
 
