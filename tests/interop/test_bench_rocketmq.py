@@ -30,6 +30,7 @@ LOADS = (
     Load(MAPPED, False, 100, rate=2_000),
     Load(MAPPED, True, 100),
     Load(MAPPED, True, 100, threads=4),
+    Load(MAPPED, True, 100, filled=1_000),
     Load(POOL, False, 100),
 )
 CALLS = 40
@@ -48,7 +49,7 @@ def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Pa
             assert found.latencies_ns.shape == (CALLS,) and (found.latencies_ns > 0).all(), load
         (tmp_path / "in-the-way").touch()
         with pytest.raises(RocketmqEndedError, match="in-the-way"):
-            process.run(tmp_path / "in-the-way", LOADS[0], 1, 1, stamps=False)
+            process.run(tmp_path / "in-the-way", LOADS[0], 1, 1, 1, stamps=False)
 
 
 @pytest.mark.ci

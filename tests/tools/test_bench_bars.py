@@ -34,25 +34,25 @@ OF_THEIR_OWN = {"paced", "device", "readers", "query"}
 
 
 def test_every_group_has_figures() -> None:
-    found = {figure.group for contest in writer_contests(list(PEERS), GROUPS) for figure in contest.figures}
+    found = {figure.group for contest in writer_contests(list(PEERS), GROUPS, 1000) for figure in contest.figures}
     found |= {figure.group for figures in CASE_SUBJECTS.values() for figure in figures}
     assert found | OF_THEIR_OWN == set(GROUPS) and not found & OF_THEIR_OWN
 
 
 def test_one_group_alone_is_measured_alone() -> None:
     for group in set(GROUPS) - OF_THEIR_OWN:
-        for contest in writer_contests(list(PEERS), [group]):
+        for contest in writer_contests(list(PEERS), [group], 1000):
             assert {figure.group for figure in contest.figures} == {group}
             assert set(contest.loads()) == {x for f in contest.figures for x in (f.own, *f.rivals)}
 
 
 def test_rivals_write_the_same_messages_with_the_same_promise() -> None:
-    for contest in writer_contests(list(PEERS), GROUPS):
+    for contest in writer_contests(list(PEERS), GROUPS, 1000):
         for figure in contest.figures:
             for rival in figure.rivals:
                 assert (rival.body_size, rival.sync) == (figure.own.body_size, figure.own.sync), figure.text
                 assert (rival.batch > 1) == (figure.own.batch > 1), figure.text
-    asked = {load for c in writer_contests(list(PEERS), ["peers"]) for f in c.figures for load in f.rivals}
+    asked = {load for c in writer_contests(list(PEERS), ["peers"], 1000) for f in c.figures for load in f.rivals}
     assert {load.writer for load in asked} == set(PEERS)
     assert {(load.sync, load.body_size, load.batch > 1) for load in asked} == {
         (sync, size, batched) for sync in (False, True) for size in (100, 1024) for batched in (False, True)
@@ -60,7 +60,7 @@ def test_rivals_write_the_same_messages_with_the_same_promise() -> None:
 
 
 def test_rocketmq_takes_part_in_both_of_its_modes() -> None:
-    for contest in writer_contests([], ("put", "batches", "pure")):
+    for contest in writer_contests([], ("put", "batches", "pure"), 1000):
         for figure in contest.figures:
             assert {load.writer for load in figure.rivals} == {MAPPED, POOL}
 
@@ -76,7 +76,7 @@ def test_cases_have_their_rivals() -> None:
 
 def test_without_rocketmq_its_lines_say_so() -> None:
     contests, cases, missing = _without_rocketmq(
-        writer_contests(["lmdb"], GROUPS), {name: list(figures) for name, figures in CASE_SUBJECTS.items()}
+        writer_contests(["lmdb"], GROUPS, 1000), {name: list(figures) for name, figures in CASE_SUBJECTS.items()}
     )
     left = [f for contest in contests for f in contest.figures] + [f for each in cases.values() for f in each]
     assert left and not any(figure.needs_rocketmq for figure in left)
@@ -126,12 +126,19 @@ def test_what_a_line_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["slow put"][-1] == "NO" and rows["read"][-2:] == ["needs", "something"]
 
 
+def test_single_threads_sync_into_filled_stores() -> None:
+    for contest in writer_contests([], ("sync", "sync-threads"), 88_000):
+        assert {load.filled for load in contest.loads() if load.threads == 1} <= {88_000}
+        assert {load.filled for load in contest.loads() if load.threads > 1} <= {0}
+
+
 def test_sizes_are_chosen() -> None:
     kinds = BarsOptions(), BarsOptions(full=True), BarsOptions(quick=True)
     usual, full, quick = map(_sizes, kinds)
     assert usual.size >= 300_000_000 and usual.rounds == full.rounds == 5
     assert full.device_step_size * full.device_steps == 900_000_000 and full.recovery_size == 2 << 30
     assert quick.size < usual.size / 100
+    assert usual.sync_fill_size >= 100_000_000 and full.sync_fill_size >= 100_000_000, "RocketMQ's syncs are dear then"
     own = _sizes(BarsOptions(size_mb=2, sync_size_mb=0.5, rounds=3))
     assert (own.size, own.recovery_size, own.sync_size, own.rounds) == (2_000_000, 2_000_000, 500_000, 3)
 

@@ -18,13 +18,13 @@ import pytest
 from flightlog import open_read_only
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench import device, plots, saving, telling
-from flightlog.tools.bench.contest import Contest
+from flightlog.tools.bench.contest import Contest, begin
 from flightlog.tools.bench.drive import drive
 from flightlog.tools.bench.load import Load, Outcome, Round
 from flightlog.tools.bench.load_plan import append_loads, flush_loads, read_versus
 from flightlog.tools.bench.machine import Machine, this_machine
 from flightlog.tools.bench.rows import make_rows
-from flightlog.tools.bench.workloads import QUEUES, TOPIC
+from flightlog.tools.bench.workloads import QUEUES, TOPIC, record_size
 from flightlog.tools.bench.writers import (
     FRESH_PAGES,
     MEMCPY,
@@ -61,6 +61,18 @@ def test_a_load_runs_and_leaves_nothing(load: Load, tmp_path: Path) -> None:
     assert 0 < found.put_s <= found.drained_s
     assert found.latencies_ns.shape == (6,) and (found.latencies_ns > 0).all()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("writer", (OWN, RAW_LOOP))
+def test_a_store_is_filled_by_many_threads_before_the_clock_starts(writer: str, tmp_path: Path) -> None:
+    load = Load(writer, True, 100, filled=2_000)
+    with opened(tmp_path, load, 2_000 * record_size(100)) as session:
+        begin(session, load)
+        if writer == OWN:
+            queues = session._store.queues()  # type: ignore[attr-defined]
+            assert sum(end for _, end in queues.values()) == 2_000
+    found = Contest(tmp_path).run(load, 6)
+    assert found.count == 6 and "behind 2,000 others" in load.mode
 
 
 @pytest.mark.parametrize("columns", [False, True])

@@ -81,7 +81,7 @@ public final class RocketmqBench {
         switch (words[0]) {
             case "warm":
                 Round round = new Round(
-                    words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, 0, "-");
+                    words[1], "ASYNC_FLUSH", false, WARM_BODY_SIZE, 4, 1, 1, Integer.parseInt(words[2]), 0, 1, 0, "-");
                 round.run();
                 deleteAll(Path.of(words[1]));
                 return "{}";
@@ -89,7 +89,7 @@ public final class RocketmqBench {
                 return new Round(
                     words[1], words[2], words[3].equals("pool"), Integer.parseInt(words[4]), Integer.parseInt(words[5]),
                     Integer.parseInt(words[6]), Integer.parseInt(words[7]), Integer.parseInt(words[8]),
-                    Integer.parseInt(words[9]), Long.parseLong(words[10]), words[11]).run();
+                    Integer.parseInt(words[9]), Integer.parseInt(words[10]), Long.parseLong(words[11]), words[12]).run();
             case "open":
                 opened = new Opened(words[1], Integer.parseInt(words[2]), Integer.parseInt(words[3]));
                 return "{}";
@@ -242,13 +242,14 @@ public final class RocketmqBench {
         private final int threads;
         private final int calls;
         private final int firstCalls;
+        private final int firstThreads;
         private final long rate;
         private final String latencyFile;
         private final byte[] body;
         private DefaultMessageStore store;
 
         Round(String folder, String flush, boolean hasPool, int bodySize, int queues, int batch, int threads, int calls,
-              int firstCalls, long rate, String latencyFile) {
+              int firstCalls, int firstThreads, long rate, String latencyFile) {
             this.folder = folder;
             this.flush = flush;
             this.hasPool = hasPool;
@@ -257,6 +258,7 @@ public final class RocketmqBench {
             this.threads = threads;
             this.calls = calls;
             this.firstCalls = firstCalls;
+            this.firstThreads = firstThreads;
             this.rate = rate;
             this.latencyFile = latencyFile;
             this.body = new byte[bodySize];
@@ -268,19 +270,13 @@ public final class RocketmqBench {
             MessageExtBrokerInner[] messages = make(calls);
             store = open();
             try {
-                for (int i = 0; i < firstCalls; i++) {
-                    put(firstMessages[i % firstMessages.length]);
-                }
+                putAll(firstMessages, firstCalls, firstThreads, new long[0]);
                 drain(store);
                 store.flush(); // a timer would do it a little later, beside the calls that are timed
                 long[] latenciesNs = new long[latencyFile.equals("-") ? 0 : calls];
                 long deviceBefore = deviceSize();
                 long startedNs = System.nanoTime();
-                if (threads == 1) {
-                    put(messages, 0, latenciesNs);
-                } else {
-                    putInThreads(messages, latenciesNs);
-                }
+                putAll(messages, calls, threads, latenciesNs);
                 long putNs = System.nanoTime() - startedNs;
                 drain(store);
                 long drainedNs = System.nanoTime() - startedNs;
@@ -330,12 +326,16 @@ public final class RocketmqBench {
             return envelope;
         }
 
-        private void putInThreads(MessageExtBrokerInner[] messages, long[] latenciesNs) throws Exception {
+        private void putAll(MessageExtBrokerInner[] messages, int count, int threads, long[] latenciesNs) throws Exception {
+            if (threads == 1) {
+                put(messages, 0, count, 1, latenciesNs);
+                return;
+            }
             List<Thread> workers = new ArrayList<>();
             List<Throwable> errors = Collections.synchronizedList(new ArrayList<>());
             for (int i = 0; i < threads; i++) {
                 int first = i;
-                Thread worker = new Thread(() -> put(messages, first, latenciesNs));
+                Thread worker = new Thread(() -> put(messages, first, count, threads, latenciesNs));
                 worker.setUncaughtExceptionHandler((thread, error) -> errors.add(error));
                 workers.add(worker);
             }
@@ -348,18 +348,18 @@ public final class RocketmqBench {
             }
         }
 
-        /** Every {@code threads}-th message from {@code first} on. */
-        private void put(MessageExtBrokerInner[] messages, int first, long[] latenciesNs) {
-            double pauseNs = rate > 0 ? 1e9 * batch / rate : 0;
+        /** Every {@code step}-th from {@code first} on, as if the messages came again and again. */
+        private void put(MessageExtBrokerInner[] messages, int first, int count, int step, long[] latenciesNs) {
+            double pauseNs = latenciesNs.length > 0 && rate > 0 ? 1e9 * batch / rate : 0;
             long beganNs = System.nanoTime();
-            for (int i = first; i < messages.length; i += threads) {
+            for (int i = first; i < count; i += step) {
                 long fromNs = System.nanoTime();
-                if (rate > 0) {
+                if (pauseNs > 0) {
                     long dueNs = beganNs + (long) (pauseNs * i);
                     waitUntil(dueNs);
                     fromNs = dueNs;
                 }
-                put(messages[i]);
+                put(messages[i % messages.length]);
                 if (latenciesNs.length > 0) {
                     latenciesNs[i] = System.nanoTime() - fromNs;
                 }

@@ -46,6 +46,8 @@ class Sizes:
     """Of the records of one run."""
     sync_size: int
     """The same of one thread whose puts wait for their sync."""
+    sync_fill_size: int
+    """What is in the stores of these before."""
     recovery_size: int
     device_step_size: int
     device_steps: int

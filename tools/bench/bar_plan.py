@@ -66,14 +66,15 @@ class CaseFigure:
         return any(name in RIVALS.values() for name in self.rivals)
 
 
-def writer_contests(peers: Iterable[str], groups: Sequence[str]) -> list[Contest]:
-    """Those of the groups, in the order in which they are measured."""
+def writer_contests(peers: Iterable[str], groups: Sequence[str], sync_filled: int) -> list[Contest]:
+    """Those of the groups, in the order in which they are measured. `sync_filled` messages are in a store before one
+    thread puts and waits for each sync."""
     contests = [
         *(Contest(BY_SIZE, _puts(size)) for size in (KB, SMALL)),
         Contest(BY_SIZE, tuple(_producers(KB))),
         Contest(BY_SIZE, tuple(_producers(SMALL))),
-        Contest(BY_SYNC_SIZE, _sync(1)),
-        Contest(BY_SYNC_SIZE, _sync(MOST_THREADS)),
+        Contest(BY_SYNC_SIZE, _sync(sync_filled)),
+        Contest(BY_SYNC_SIZE, (_sync_threads(),)),
         *(Contest(BY_TIME, _peers(peers, sync, size)) for sync in (False, True) for size in (KB, SMALL)),
     ]
     chosen = [Contest(c.fill, tuple(f for f in c.figures if f.group in groups)) for c in contests]
@@ -116,17 +117,19 @@ def _producers(size: int) -> Iterable[WriterFigure]:
         yield WriterFigure("threads", text, NO_LOSS, Load(OWN, False, size, threads=count), (one,))
 
 
-def _sync(threads: int) -> tuple[WriterFigure, ...]:
-    own, rocketmq = (Load(writer, True, KB, threads=threads) for writer in (OWN, MAPPED))
-    if threads > 1:
-        text = f"sync put, {KB:,} B, {threads} threads, against RocketMQ"
-        return (WriterFigure("sync-threads", text, 1.5, own, (rocketmq,)),)
+def _sync(filled: int) -> tuple[WriterFigure, ...]:
+    own, raw, rocketmq = (Load(writer, True, KB, filled=filled) for writer in (OWN, RAW_LOOP, MAPPED))
+    text = f"sync put, {KB:,} B, 1 thread, against"
     return (
-        WriterFigure(
-            "sync", f"sync put, {KB:,} B, 1 thread, against the raw loop", 0.95, own, (Load(RAW_LOOP, True, KB),)
-        ),
-        WriterFigure("sync", f"sync put, {KB:,} B, 1 thread, against RocketMQ", 8, own, (rocketmq,)),
+        WriterFigure("sync", f"{text} the raw loop", 0.95, own, (raw,)),
+        WriterFigure("sync", f"{text} RocketMQ", 8, own, (rocketmq,)),
     )
+
+
+def _sync_threads() -> WriterFigure:
+    own, rocketmq = (Load(writer, True, KB, threads=MOST_THREADS) for writer in (OWN, MAPPED))
+    text = f"sync put, {KB:,} B, {MOST_THREADS} threads, against RocketMQ"
+    return WriterFigure("sync-threads", text, 1.5, own, (rocketmq,))
 
 
 def _peers(peers: Iterable[str], sync: bool, size: int) -> tuple[WriterFigure, ...]:

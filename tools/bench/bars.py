@@ -40,16 +40,19 @@ from .bar_plan import (
 from .machine import Machine, this_machine
 from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
 from .versus import ROCKETMQ_ROUND_OVERHEAD_S
+from .workloads import record_size
 from .writers import PURE, peers_at_hand
 
 MB = 1_000_000
 ROUNDS = 5
-USUAL = Sizes(300 * MB, 20 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS)
-FULL = Sizes(300 * MB, 300 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS)
-QUICK = Sizes(1 * MB, MB // 4, MB, MB // 4, 2, 0.02, 0.1, 2, readers=4)
+USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS)
+FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS)
+QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, readers=4)
 OWN_RATE, PURE_RATE, ROCKETMQ_RATE = 400e6, 100e6, 200e6
 """Bytes a second, about, for the estimate of how long it takes; with syncs:"""
 SYNC_RATE, ROCKETMQ_SYNC_RATE = 20e6, 1.5e6
+FILL_RATE = 40e6
+"""Bytes a second of many threads at once that wait for their syncs."""
 COPIES_MAX = 4
 """So many stores of the size of a run may lie on the disk at once."""
 NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
@@ -132,7 +135,7 @@ def _sizes(options: BarsOptions) -> Sizes:
 def _measure(
     options: BarsOptions, groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path
 ) -> tuple[list[Line], Measures]:
-    contests = writer_contests(peers_at_hand(), groups)
+    contests = writer_contests(peers_at_hand(), groups, sizes.sync_fill_size // record_size(KB))
     cases = {name: [f for f in figures if f.group in groups] for name, figures in CASE_SUBJECTS.items()}
     missing: list[Line] = []
     if options.rocketmq is None:
@@ -223,7 +226,8 @@ def _announce(
             if plan.fill == BY_SIZE:
                 written *= 2  # as much comes before the clock starts
             seconds += written / rate * (KB / load.body_size) ** 0.7 + (ROCKETMQ_ROUND_OVERHEAD_S if is_theirs else 0.5)
-            size += int(written)
+            filled = load.filled * record_size(load.body_size)
+            seconds, size = seconds + filled / FILL_RATE, size + written + filled
     for subject, figures in cases.items():
         for figure in figures:
             of_one = sizes.recovery_size if subject == "recover" else sizes.size

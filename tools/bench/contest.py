@@ -8,7 +8,6 @@ import shutil
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
 from pathlib import Path
 
 from . import device
@@ -29,6 +28,8 @@ CALLS_MIN = 20
 FIRST_MESSAGES = 256
 """Put into every fresh store before the clock starts, by the same call: the topic, its queues and the first segment are
 there then, and so is what a store prepares for the next puts while nobody puts."""
+FILL_THREADS = 64
+"""Put the messages that a store is to be filled with."""
 FREE_PAGES_SIZE = 256 << 20
 """Bytes of memory that a round may need beside twice its records: queues, index, pages ahead."""
 
@@ -90,7 +91,7 @@ class Contest:
             if is_rocketmq(load):
                 assert self._rocketmq is not None
                 touch_free_pages(_memory_size(load, first + calls))
-                return self._rocketmq.run(place, load, calls, first, stamps=stamps)
+                return self._rocketmq.run(place, load, calls, first, first_threads(load), stamps=stamps)
             return _run(place, load, calls, first, stamps)
         finally:
             shutil.rmtree(place)
@@ -115,15 +116,18 @@ class Contest:
 
 def first_calls(load: Load) -> int:
     """How many calls a writer gets before the clock starts."""
-    return -(-FIRST_MESSAGES // load.batch)
+    return -(-max(FIRST_MESSAGES, load.filled) // load.batch)
+
+
+def first_threads(load: Load) -> int:
+    return FILL_THREADS if load.filled else 1
 
 
 def begin(session: Session, load: Load, calls: int | None = None) -> None:
     """Put the first messages, and wait until the writer is at rest."""
     calls, put = first_calls(load) if calls is None else calls, session.puts()[0]
     units = session.units(make_rows(load.body_size, min(calls * load.batch, FIRST_UNITS_MAX)))
-    for unit in islice(cycle(units), calls):
-        put(unit)
+    drive([put] * first_threads(load), units, calls, rate=None, stamps=False)
     session.settle()
 
 

@@ -28,6 +28,9 @@ class Load:
     columns: bool = False
     """Whether a call takes arrays in place of messages."""
     threads: int = 1
+    filled: int = 0
+    """Messages that are put by many threads at once before the clock starts: what a sync costs may depend on how full
+    a store is."""
     rate: int | None = None
     """Messages a second, evenly spaced (open loop); None: each thread puts as soon as the last put has returned."""
 
@@ -41,6 +44,8 @@ class Load:
             words.append(f"batches of {self.batch:,}")
         if self.threads > 1:
             words.append(f"{self.threads} threads")
+        if self.filled:
+            words.append(f"behind {self.filled:,} others")
         if self.rate is not None:
             words.append(f"{self.rate:,}/s")
         return ", ".join(words)

@@ -66,15 +66,17 @@ class RocketmqProcess:
         if warm_count:
             self._ask(f"warm {home / 'warm'} {warm_count}")
 
-    def run(self, place: Path, load: Load, calls: int, first_calls: int, *, stamps: bool) -> Round:
-        """One round of a load, its first calls before the clock starts; latencies come in a file."""
+    def run(self, place: Path, load: Load, calls: int, first_calls: int, first_threads: int, *, stamps: bool) -> Round:
+        """One round of a load, its first calls by threads of their own before the clock starts; latencies come in a
+        file."""
         latencies = place / "latencies"
         words = [
             "put",
             str(place / "store"),
             "SYNC_FLUSH" if load.sync else "ASYNC_FLUSH",
             "pool" if load.writer == POOL else "mapped",
-            *map(str, (load.body_size, QUEUES, load.batch, load.threads, calls, first_calls, load.rate or 0)),
+            *map(str, (load.body_size, QUEUES, load.batch, load.threads, calls, first_calls, first_threads)),
+            str(load.rate or 0),
             str(latencies) if stamps or load.rate else "-",
         ]
         told = self._ask(" ".join(words))
