@@ -117,6 +117,19 @@ def test_a_segment_is_read_in_large_blocks_each_once(served: tuple[Any, dict[str
     assert sum(request.size > 0 for request in server.requests) == 1
 
 
+def test_records_that_pieces_cut_are_fetched_once(tmp_path: Path, support: Support) -> None:
+    """A walk goes by pieces of 4 MiB, and a piece's last record is seldom whole."""
+    with flightlog.open(tmp_path / "store", StoreSettings(segment_size=12 << 20)) as store:
+        put = store.put_many(Message("orders", bytes(700_000 + i)) for i in range(15))
+    with support("served_stores").http_folder(tmp_path) as server:
+        ranges = planned({"path": f"http://{server.address}/store"}, 256 << 20)
+        server.requests.clear()
+        assert [row["physicalOffset"] for row in read(ranges, "physicalOffset")] == [
+            each.physical_offset for each in put
+        ]
+        assert server.fetched() == sum(each.size for each in put)
+
+
 def test_a_topic_fetches_its_records_and_entries(tmp_path: Path, support: Support) -> None:
     with flightlog.open(tmp_path / "store", StoreSettings(segment_size=SEGMENT_SIZE)) as store:
         topics = ["rare" if i % 100 == 7 else "often" for i in range(12_000)]
