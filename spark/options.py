@@ -11,7 +11,7 @@
                      it is a row that says so in a column `_corrupt`
     tags, pushDownPredicate
                      what need not be read (bounds_options.py)
-    splitBytes       about how many bytes of the log one task reads; 256 MiB by default
+    splitBytes       about how many bytes of the log one task reads, of queues in a batch a quarter; 256 MiB by default
     minPartitions    how many tasks there are at least, as far as there are records; 1 by default
 
     and those of selection_options.py, which choose queues, offsets and times; to a stream those of stream_options.py
