@@ -114,7 +114,10 @@ class TopicTable:
         self._is_unsaved = grows and self._topics != before  # else a clean close would lose what the kill did not
         for name in batch_topics & self._topics.keys():  # what lies there decides, as in RocketMQ
             self._topics[name] = of_batches(self._topics[name])
-        self._routes = {name: _Route(topic) for name, topic in self._topics.items()}
+        # A broker's file names its own topics too; no put goes there for that.
+        self._routes = {
+            name: _Route(topic) for name, topic in self._topics.items() if name not in NO_TOPIC_OF_APPLICATIONS
+        }
 
     # -- what puts ask
 

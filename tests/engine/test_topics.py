@@ -230,6 +230,26 @@ def test_rocketmqs_own_topics(tmp_path: Path, assert_clean: AssertClean) -> None
     assert_clean(tmp_path)
 
 
+def test_nobody_puts_to_rocketmqs_own_topics_because_its_file_names_them(
+    tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    path = tmp_path / "store"
+    with flightlog.open(path, StoreSettings.small()) as store:
+        store.put(Message("t", b"x"))
+    file = path / "config" / "topics.json"
+    found = json.loads(file.read_text())
+    broker = {"perm": 6, "readQueueNums": 18, "writeQueueNums": 18, "topicName": "SCHEDULE_TOPIC_XXXX"}
+    found["topicConfigTable"]["SCHEDULE_TOPIC_XXXX"] = broker
+    file.write_text(json.dumps(found))
+    with flightlog.open(path, StoreSettings.small()) as store:
+        with pytest.raises(TopicPermissionError, match="RocketMQ's own"):
+            store.put(Message("SCHEDULE_TOPIC_XXXX", b"x"))
+        parked = store.put(Message("t", b"later", delay_level=3))
+        assert (parked.topic, parked.queue_id) == ("SCHEDULE_TOPIC_XXXX", 2)
+        assert store.topics(include_system=True)["SCHEDULE_TOPIC_XXXX"].write_queue_count == 18
+    assert_clean(path)
+
+
 @pytest.mark.parametrize("name", ["", " ", "a b", "t.1", "täg", "a/b", "..", "t\n", "t\0", 7, None])
 def test_names_that_rocketmq_gives_no_topic(name: Any, tmp_path: Path) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store, pytest.raises(InvalidTopicError):
