@@ -20,10 +20,14 @@ if _sys.platform == "win32":
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from .consume.consuming_store import Store
+from .consume.consuming_store import open_store as open
+from .consume.received import ReceivedMessage
+from .consume.starting import StartFrom
+from .consume.subscription import Subscription
 from .engine.append_together import ColumnPart
 from .engine.finding import Boundary
 from .engine.message_store import MessageStore
-from .engine.message_store import open_store as open
 from .engine.queue_handle import QueueHandle
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
@@ -58,10 +62,14 @@ __all__ = [
     "PutStatus",
     "QueueHandle",
     "ReadOnlyStore",
+    "ReceivedMessage",
     "SendResult",
+    "StartFrom",
+    "Store",
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",
+    "Subscription",
     "Topic",
     "TopicPermission",
     "open",

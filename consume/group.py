@@ -107,6 +107,8 @@ class Group:
         self._sources: dict[str, QueueSource] = {}
         self._owned: dict[str, set[MessageQueue]] = {}
         """By member. A member that left or died has no entry."""
+        self._seen: dict[tuple[str, str], int] = {}
+        """How many queues each topic of each store had when it was last shared out."""
         self._listeners: list[Listener] = []
         self._told: set[str] = set()
         """Failures that were logged: once, however often they come again."""
@@ -185,6 +187,19 @@ class Group:
                 self.rebalance()
         self._notify()
 
+    def look_for_queues(self) -> None:
+        """Ask for a round if topics have other queues than they had in the last one."""
+        with self._lock:
+            now = {
+                (source.name, topic): len(source.queue_ids(topic))
+                for source in self._sources.values()
+                if source.is_usable
+                for topic in self._subscription
+            }
+            is_same = now == self._seen
+        if not is_same:
+            self._notify()
+
     def listen(self, listener: Listener) -> None:
         """Have this called after each round that added or dropped queues, once for each member concerned."""
         with self._lock:
@@ -222,6 +237,7 @@ class Group:
     def _wanted(self, done: Round) -> dict[str, set[MessageQueue]]:
         """What each member is to have. Where that cannot be told, what it has."""
         wanted: dict[str, set[MessageQueue]] = {name: set() for name in self._members}
+        self._seen.clear()
         for topic in self._subscription:
             try:
                 shares = self._shares(topic)
@@ -237,12 +253,12 @@ class Group:
         return wanted
 
     def _shares(self, topic: str) -> dict[str, set[MessageQueue]]:
-        queues = [
-            MessageQueue(topic, source.name, queue_id)
-            for source in self._sources.values()
-            if source.is_usable
-            for queue_id in source.queue_ids(topic)
-        ]
+        queues: list[MessageQueue] = []
+        for source in self._sources.values():
+            if source.is_usable:
+                found = source.queue_ids(topic)
+                self._seen[source.name, topic] = len(found)
+                queues += (MessageQueue(topic, source.name, queue_id) for queue_id in found)
         if self.is_broadcasting:
             return {name: set(queues) for name in self._members}
         names = list(self._members)

@@ -40,7 +40,7 @@ Offsets = dict[int, int]
 class OffsetTable:
     """The offsets of all groups of one store that is open for writing. Safe from many threads."""
 
-    def __init__(self, disk: Disk, root: Path, clock: Clock, flush_log: Callable[[], None]) -> None:
+    def __init__(self, disk: Disk, root: Path, clock: Clock, flush_log: Callable[[], object]) -> None:
         self._file = ConfigFile(disk, root / CONFIG_FOLDER / OFFSETS_FILE)
         self._clock, self._flush_log = clock, flush_log
         self._lock = threading.Lock()

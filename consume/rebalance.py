@@ -6,6 +6,8 @@ A notice that is lost costs no more than the time to the next round. RocketMQ: `
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..engine.bell import Bell
 from ..engine.service_thread import ServiceThread
@@ -16,6 +18,15 @@ INTERVAL_S = 20.0
 UNBALANCED_INTERVAL_S = 1.0
 
 
+@dataclass
+class _Chore:
+    """What is done besides, every so often."""
+
+    work: Callable[[], None]
+    interval_s: float
+    due_s: float
+
+
 class RebalanceService:
     """The rounds of any number of groups, on one thread. `start` it, or call `run_due` oneself."""
 
@@ -24,6 +35,7 @@ class RebalanceService:
         self._lock = threading.Lock()
         self._due_s: dict[Group, float] = {}
         self._noticed: set[Group] = set()
+        self._chores: list[_Chore] = []
         self._bell = Bell()
         self._thread = ServiceThread("flightlog-rebalance", self._work, self._bell.ring)
 
@@ -38,6 +50,10 @@ class RebalanceService:
             self._due_s[made] = self._clock.monotonic_s()
         self._bell.ring()
         return made
+
+    def also_every(self, interval_s: float, work: Callable[[], None]) -> None:
+        """Have the thread do this too; it must not raise. To be called before `start`."""
+        self._chores.append(_Chore(work, interval_s, self._clock.monotonic_s() + interval_s))
 
     def forget(self, group: Group) -> None:
         """No more rounds for this group."""
@@ -71,7 +87,7 @@ class RebalanceService:
         with self._lock:
             if self._noticed & self._due_s.keys():
                 return 0.0
-            due_s = min(self._due_s.values(), default=None)
+            due_s = min([*self._due_s.values(), *(chore.due_s for chore in self._chores)], default=None)
         return None if due_s is None else max(0.0, due_s - self._clock.monotonic_s())
 
     # -- the thread
@@ -86,4 +102,11 @@ class RebalanceService:
     def _work(self) -> None:
         while not self._thread.is_stopping:
             self.run_due()
+            self._do_chores()
             self._bell.wait(self.next_due_s())
+
+    def _do_chores(self) -> None:
+        for chore in self._chores:
+            if chore.due_s <= self._clock.monotonic_s():
+                chore.work()
+                chore.due_s = self._clock.monotonic_s() + chore.interval_s

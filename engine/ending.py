@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..store.errors import FlightlogError
+from .arrivals import Arrivals
 from .flush_service import FlushService
 from .pending_puts import PendingPuts
 from .prepare_service import PrepareService
@@ -21,7 +22,7 @@ log = logging.getLogger("flightlog.store")
 
 
 def ending(
-    services: Sequence[ScheduleService | FlushService | PrepareService],
+    services: Sequence[Arrivals | ScheduleService | FlushService | PrepareService],
     pending: PendingPuts,
     save: Sequence[Callable[[], None]],
     upkeep: Upkeep,

@@ -72,7 +72,8 @@ class FlushService:
         self._clock, self._store = clock, store
         self._interval_s = settings.flush_interval_ms / 1000
         thorough_s, least_pages = settings.flush_thorough_interval_ms / 1000, settings.flush_least_pages
-        if settings.flush_mode is FlushMode.SYNC:
+        self.is_sync = settings.flush_mode is FlushMode.SYNC
+        if self.is_sync:
             least_pages = 0
         self._log_rule = FlushRule(self._interval_s, least_pages, thorough_s)
         self._queue_rule = FlushRule(
@@ -86,6 +87,8 @@ class FlushService:
         self._clean_due_s = math.inf
         if self._retention_hours is not None:
             self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
+        self.also_wake: Callable[[], object] | None = None
+        """Whom else appends are to tell, once somebody waits for messages; see engine/arrivals.py."""
         self._work = Bell()
         """Rung by appends; waited for while no round is coming."""
         self._hurry = Bell()
@@ -99,13 +102,25 @@ class FlushService:
 
     def wake(self) -> None:
         """Something was appended."""
+        if self.also_wake is not None:
+            self.also_wake()
+        self.note_append()
+
+    def note_append(self) -> None:
+        """The same for this service alone."""
         if not self._work.is_rung:
             self._work.ring()
 
     def sync_soon(self) -> None:
         """Something was appended that is to be synced without delay, and nobody waits for it."""
+        if self.also_wake is not None:
+            self.also_wake()
         self._is_hurried = True
         self._ring()
+
+    def flush_beside(self) -> None:
+        """Make the log durable in the caller's thread; a failure is the store's, as if it were a round's."""
+        self._does(self._store.flush_log)
 
     def dispatch_beside(self) -> None:
         """Dispatch in the caller's thread what a round would: a failure is the store's, as if it were the round's."""

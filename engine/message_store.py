@@ -32,6 +32,7 @@ from ..store.errors import (
 )
 from ..store.lock import watch_fork
 from ..store.settings import StoreSettings
+from .arrivals import Arrivals
 from .boot import boot
 from .diverting import Divert, Diverting
 from .ending import close_at_exit, ending
@@ -77,7 +78,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
-        services: list[ScheduleService | FlushService | PrepareService] = []
+        services: list[Arrivals | ScheduleService | FlushService | PrepareService] = []
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
@@ -98,7 +99,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
             self._schedules = schedules = ScheduleService(settings, clock)
             self._timers = timers = TimerSchedules(disk, path, settings, clock, schedules)
-            services += schedules, service, preparing
+            self._arrivals = arrivals = Arrivals(parts.log, service, keep)
+            services += arrivals, schedules, service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(
@@ -250,8 +252,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
 
         # A garbage collection may come in any thread, in the middle of what that one does for this store.
-        threads = self._schedules.thread, self._service.thread, self._preparing.thread
-        for thread in (*threads, *self._putter.pending.threads):
+        services = self._arrivals, self._schedules, self._service, self._preparing
+        for thread in (*(each.thread for each in services), *self._putter.pending.threads):
             if thread.is_current():
                 thread.stop_then(end_quietly)
                 return

@@ -236,12 +236,12 @@ def test_no_two_processes_that_recover_one_store(
         disk.release()
         opener.join()
     assert held.hits == 1
-    (store,) = opened
-    store.put(Message("t", b"60"))
+    (reopened,) = opened
+    reopened.put(Message("t", b"60"))
     before = contents(path)
     assert open_elsewhere(path) == "locked"
     assert contents(path) == before
-    store.close()
+    reopened.close()
     assert open_elsewhere(path) == "opened"
     with flightlog.open_read_only(path) as view:
         assert len(bodies(view)) == 61

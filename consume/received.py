@@ -1,0 +1,59 @@
+"""A message in the hands of a consumer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..store.message import StoredMessage
+from ..store.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from .process_queue import ProcessQueue
+    from .subscription import Subscription
+
+
+class ReceivedMessage:
+    """A message to be worked off, and acknowledged then. Until it is, its queue's offset stays at or below it."""
+
+    __slots__ = ("_has", "_subscription", "message", "queue")
+
+    def __init__(
+        self, message: StoredMessage, queue: MessageQueue, has: ProcessQueue, subscription: Subscription
+    ) -> None:
+        self.message = message
+        """As the store read it."""
+        self.queue = queue
+        """Where it comes from; its broker name is that of the store."""
+        self._has, self._subscription = has, subscription
+
+    def ack(self) -> bool:
+        """It was worked off. False if that counts no more: it was acknowledged before, or its queue has gone to another
+        member, which gets it again. Written to the disk within seconds, and at close."""
+        return self._subscription.acknowledge(self.queue, self._has, self.message.queue_offset)
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def topic(self) -> str:
+        return self.message.topic
+
+    @property
+    def tags(self) -> str | None:
+        return self.message.tags
+
+    @property
+    def keys(self) -> list[str]:
+        return self.message.keys
+
+    @property
+    def queue_id(self) -> int:
+        return self.message.queue_id
+
+    @property
+    def queue_offset(self) -> int:
+        return self.message.queue_offset
+
+    def __repr__(self) -> str:
+        return f"ReceivedMessage({self.message!r})"

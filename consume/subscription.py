@@ -1,0 +1,279 @@
+"""One member of a group that hands its messages out, to be acknowledged one by one.
+
+Invariants:
+- A message is handed out by one member at a time. It comes again only if it was not acknowledged before its queue went
+  to another member, or the process ended; with it may come those behind it that were.
+- The group's offset of a queue is that of the lowest message which was handed out and not acknowledged.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from ..engine.arrivals import Arrivals
+from ..engine.bell import Bell
+from ..engine.message_store import MessageStore
+from ..store.clock import Clock
+from ..store.errors import StoreClosedError, UsageError
+from ..store.message import GetResult, GetStatus
+from ..store.message_queue import MessageQueue
+from .allocate import AllocationStrategy
+from .offset_table import OffsetTable
+from .process_queue import FlowLimits, ProcessQueue
+from .received import ReceivedMessage
+from .starting import StartFrom, start_offset
+
+PULL_COUNT = 32
+"""Messages that are read at a time."""
+WAIT_S = 15.0
+"""How long a wait for messages is at a time: what should have ended it and did not costs no more."""
+NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+
+class Subscription:
+    """Made by `store.subscribe`; an iterator over messages, and a context manager. Safe from many threads, which then
+    share the messages."""
+
+    is_alive = True
+
+    def __init__(
+        self,
+        store: MessageStore,
+        arrivals: Arrivals,
+        offsets: OffsetTable,
+        group: str,
+        name: str,
+        topics: dict[str, str],
+        *,
+        strategy: AllocationStrategy,
+        start: StartFrom | int,
+        limits: FlowLimits,
+        idle_s: float | None,
+        clock: Clock,
+        leave: Callable[[Subscription], None],
+        look_for_queues: Callable[[], None],
+    ) -> None:
+        self.group, self.name, self.strategy = group, name, strategy
+        self._store, self._arrivals, self._offsets, self._topics = store, arrivals, offsets, topics
+        self._start, self._limits, self._idle_s, self._clock, self._leave = start, limits, idle_s, clock, leave
+        self._look_for_queues = look_for_queues
+        """Called before each wait: topics may have got queues."""
+        self._lock = threading.Lock()
+        self._has: dict[MessageQueue, ProcessQueue] = {}
+        self._turns: deque[MessageQueue] = deque()
+        """The same queues; the one that is asked next comes first."""
+        self._paused: set[MessageQueue] = set()
+        self._ready: deque[ReceivedMessage] = deque()
+        self._waiting: set[Bell] = set()
+        """One of each thread that waits for a message."""
+
+    # -- a member of its group
+
+    def take(self, queue: MessageQueue) -> None:
+        """The queue is this member's from now on: it goes on where the group is, or begins where it was told to."""
+        offset = self._offsets.get(self.group, queue.topic, queue.queue_id)
+        if offset is None:
+            bounds = self._store.queues().get((queue.topic, queue.queue_id), (0, 0))
+            offset = start_offset(self._store, queue.topic, queue.queue_id, self._start, bounds)
+            # Told at once: else a restart before the first acknowledgement would begin at what is then the last.
+            self._offsets.set(self.group, queue.topic, queue.queue_id, offset)
+        with self._lock:
+            self._has[queue] = ProcessQueue(offset)
+            self._turns.append(queue)
+        self._ring()
+
+    def let_go(self, queue: MessageQueue) -> bool:
+        """Hand out no more of it. What is at work is handed out again by the next owner."""
+        with self._lock:
+            self._drop(queue)
+        return True
+
+    def _drop(self, queue: MessageQueue) -> None:
+        has = self._has.pop(queue, None)
+        if has is not None:
+            self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
+            has.drop()
+            self._turns.remove(queue)
+            self._ready = deque(message for message in self._ready if message.queue != queue)
+
+    def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offset: int) -> bool:
+        """See ReceivedMessage.ack."""
+        with self._lock:
+            counts = has.ack(queue_offset)
+            if counts:
+                self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
+        if counts:
+            self._ring()  # there is room now
+        return counts
+
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: one of this name begins anew."""
+        with self._lock:
+            for queue in [queue for queue in self._has if queue.topic == topic]:
+                self._begin_anew(queue, 0)
+        self._ring()
+
+    # -- messages
+
+    def __iter__(self) -> Iterator[ReceivedMessage]:
+        return self
+
+    def __next__(self) -> ReceivedMessage:
+        message = self.receive(self._idle_s)
+        if message is None:
+            raise StopIteration
+        return message
+
+    def receive(self, wait_s: float | None = None) -> ReceivedMessage | None:
+        """The next message; None if none comes for `wait_s` (None: however long it takes), or this was closed.
+
+        Raises what `store.get` raises, CorruptRecordError at a damaged message: `seek` leads past it.
+        """
+        message = self._next_ready()
+        if message is not None or not self.is_alive:
+            return message
+        deadline_s = None if wait_s is None else self._clock.monotonic_s() + wait_s
+        bell = Bell()
+        with self._lock:
+            self._waiting.add(bell)
+        try:
+            while True:
+                self._arrivals.expect(bell)
+                message = self._next_ready()
+                if message is not None or not self.is_alive:
+                    return message
+                self._look_for_queues()
+                left_s = WAIT_S if deadline_s is None else min(WAIT_S, deadline_s - self._clock.monotonic_s())
+                if left_s <= 0:
+                    return None
+                bell.wait(left_s)
+        finally:
+            self._arrivals.forget(bell)
+            with self._lock:
+                self._waiting.discard(bell)
+
+    def _ring(self) -> None:
+        """Have everybody look again."""
+        with self._lock:
+            waiting = list(self._waiting)
+        for bell in waiting:
+            bell.ring()
+
+    def _next_ready(self) -> ReceivedMessage | None:
+        with self._lock:
+            if not self._ready and self.is_alive:
+                try:
+                    self._pull()
+                except StoreClosedError:
+                    if self.is_alive:  # nobody closed this one first
+                        raise
+            message = self._ready.popleft() if self._ready and self.is_alive else None
+            waiting = list(self._waiting) if self._ready else []
+        for bell in waiting:  # there is something for them, too
+            bell.ring()
+        return message
+
+    def _pull(self) -> None:
+        """Read from one queue after another, until there is something."""
+        for _ in range(len(self._turns)):
+            queue = self._turns[0]
+            self._turns.rotate(-1)
+            has = self._has[queue]
+            while queue not in self._paused and (room := has.room(self._limits)):
+                found = self._get(queue, has.position, min(room, PULL_COUNT))
+                if found.messages:
+                    self._hand_out(queue, has, found)
+                    return
+                if found.status in NOTHING_NEW and found.next_queue_offset >= has.position:
+                    break
+                if found.next_queue_offset < has.position:  # the end is before it: another log, or a new topic
+                    self._begin_anew(queue, found.next_queue_offset)
+                    break
+                self._pass(queue, has, found.next_queue_offset)
+
+    def _get(self, queue: MessageQueue, position: int, count: int) -> GetResult:
+        return self._store.get(queue.topic, queue.queue_id, position, count, tags=self._topics.get(queue.topic))
+
+    def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult) -> None:
+        for message in found.messages:
+            has.deliver(message.queue_offset, len(message.body))
+            self._ready.append(ReceivedMessage(message, queue, has, self))
+        self._pass(queue, has, found.next_queue_offset)
+
+    def _pass(self, queue: MessageQueue, has: ProcessQueue, position: int) -> None:
+        """What lies before is filtered, or gone."""
+        has.pass_to(position)
+        self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
+
+    # -- where it is
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        """What this member has now."""
+        with self._lock:
+            return sorted(self._has, key=lambda queue: queue.order)
+
+    def lag(self) -> dict[MessageQueue, int]:
+        """How many messages of each of its queues lie behind the group's offset. Filtered ones count."""
+        ends = self._store.queues()
+        with self._lock:
+            return {
+                queue: max(0, ends.get((queue.topic, queue.queue_id), (0, 0))[1] - has.commit_offset)
+                for queue, has in self._has.items()
+            }
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Hand out nothing more of these queues (none given: of all it has now), what was read before excepted."""
+        with self._lock:
+            self._paused |= set(queues or self._has)
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Take that back."""
+        with self._lock:
+            self._paused -= set(queues or self._paused)
+        self._ring()
+
+    def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements."""
+        first, end = self._store.queues().get((queue.topic, queue.queue_id), (0, 0))
+        with self._lock:
+            if queue not in self._has:
+                raise UsageError(f"{queue}: not one of the {len(self._has)} queues that {self.name!r} has now")
+            self._begin_anew(queue, min(max(queue_offset, first), end))
+        self._ring()
+
+    def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
+        self._drop(queue)
+        self._offsets.set(self.group, queue.topic, queue.queue_id, queue_offset)
+        self._has[queue] = ProcessQueue(queue_offset)
+        self._turns.append(queue)
+
+    def seek_to_time(self, timestamp_ms: int) -> None:
+        """Go on, in every queue it has, at the first message stored at or after this time."""
+        for queue in self.queues:
+            self.seek(queue, self._store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
+
+    def skip_to_now(self) -> None:
+        """Leave out everything that is there."""
+        for queue in self.queues:
+            self.seek(queue, (1 << 63) - 1)
+
+    # -- life
+
+    def close(self) -> None:
+        """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or
+        comes again. Whoever waits for messages gets the end. Calling it twice is fine."""
+        with self._lock:
+            for queue in list(self._has):
+                self._drop(queue)
+            self.is_alive = False
+        self._leave(self)
+        self._ring()
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
