@@ -34,6 +34,8 @@ class TimerState:
 
     pending: int
     """Those that wait, less cancellations."""
+    untaken: int
+    """Those of them that are not on the wheel yet, and cancellations that are not."""
     lag_ms: int
     """How long the first of them has been due, and its second over; 0 if it is not."""
     delivered: int
@@ -117,7 +119,9 @@ class TimerSchedules:
         timers = self._timers
         if timers is None:
             return None
-        return TimerState(timers.pending, timers.lag_ms(self._clock.now_ms()), timers.delivered, timers.lost)
+        return TimerState(
+            timers.pending, timers.untaken, timers.lag_ms(self._clock.now_ms()), timers.delivered, timers.lost
+        )
 
     @property
     def is_unsaved(self) -> bool:

@@ -57,6 +57,9 @@ UNSEEN_RETRY_MS = 10
 """While a timer that was parked cannot be read yet: under sync flush it waits for its sync."""
 TAKE_COUNT = 512
 GIVE_COUNT = 256
+TAKE_LIMIT = 20 * TAKE_COUNT
+GIVE_LIMIT = 5000
+"""Timers that are taken in, and given out, by one `run` at most, to the end of a second."""
 NOTHING_GIVEN = (0, 0)
 GIVE_SIZE = 1 << 20
 """Messages, and bytes of records, that are delivered by one append."""
@@ -85,6 +88,8 @@ class TimerStore:
         """The second that is being given out, and how many of its timers were."""
         self._save_due_ms: int | None = None
         self._pending = self._parked_end = 0
+        self._goal: int | None = None
+        """The queue's end when it was begun to take in all before it; None: that is done."""
         self.delivered = 0
         """Timers, also those that were rolled on."""
         self.lost = 0
@@ -108,7 +113,12 @@ class TimerStore:
     @property
     def pending(self) -> int:
         """Timers on the wheel, less cancellations, and messages that are not on it yet."""
-        return max(self._pending + self._store.queue_bounds()[1] - self._queue_offset, 0)
+        return max(self._pending + self.untaken, 0)
+
+    @property
+    def untaken(self) -> int:
+        """Messages that are parked, and not on the wheel yet."""
+        return max(self._store.queue_bounds()[1] - self._queue_offset, 0)
 
     def lag_ms(self, now_ms: int) -> int:
         """How long the oldest timer that is due has been waiting; 0: none is."""
@@ -119,14 +129,19 @@ class TimerStore:
     def run(self, now_ms: int) -> int | None:
         """Take in everything, give out what is due, save; returns when to come again, None: when something is put.
 
+        A part at a time, so that whoever wants an end to it waits for one part alone: then it returns a time that has
+        come. Nothing is given out before all is taken in that was there at the first part: it may cancel what is due.
         What it raises, it can be called again after; what was done is done.
         """
-        self._take_in(now_ms)
-        self._give_out(now_ms)
+        if self._goal is None:
+            self._goal = self._store.queue_bounds()[1]
+        if self._take_in(now_ms, self._goal):
+            self._goal = None
+            self._give_out(now_ms, GIVE_LIMIT)
         if self._save_due_ms is not None and not now_ms < self._save_due_ms <= now_ms + SAVE_INTERVAL_MS:
             self.save(now_ms)
         end = self._store.queue_bounds()[1]
-        if self._queue_offset < end:  # what was rolled on
+        if self._queue_offset < end or self._is_due(now_ms):
             return now_ms
         due = [] if self._next_second is None else [(self._next_second + 1) * PRECISION_MS]
         due += [] if self._save_due_ms is None else [self._save_due_ms]
@@ -141,9 +156,15 @@ class TimerStore:
         if self._save_due_ms is None:
             self._save_due_ms = now_ms + SAVE_INTERVAL_MS
 
-    def _take_in(self, now_ms: int) -> None:
-        end = self._store.queue_bounds()[1]
+    def _is_due(self, now_ms: int) -> bool:
+        return self._next_second is not None and (self._next_second + 1) * PRECISION_MS <= now_ms
+
+    def _take_in(self, now_ms: int, end: int) -> bool:
+        """A part of what comes before this queue offset; whether nothing is left."""
+        stop = self._queue_offset + TAKE_LIMIT
         while self._queue_offset < end:
+            if self._queue_offset >= stop:
+                return False
             found = self._store.read_queue(self._queue_offset, TAKE_COUNT)
             for message in found:
                 self._put_on_wheel(message, now_ms)
@@ -152,6 +173,7 @@ class TimerStore:
                 self._queue_offset = end
             self._log.write()
             self._changed(now_ms)
+        return True
 
     def _put_on_wheel(self, message: StoredMessage, now_ms: int) -> None:
         properties = message.properties
@@ -166,7 +188,7 @@ class TimerStore:
             is_short = second - now_second - self._roll_window_s < self._roll_window_s // 3
             second = now_second + (self._roll_window_s // 2 if is_short else self._roll_window_s)
         held = self._wheel.holder(max(second, self._read_second))
-        if self._read_second <= held != max(second, self._read_second):
+        if held and self._read_second <= held != max(second, self._read_second):
             self._give_out(now_ms)  # a turn of the wheel ago, and so due: nobody came for as long
         second = max(second, self._read_second)
         if props.TIMER_CANCELLED_KEY in properties:
@@ -192,8 +214,12 @@ class TimerStore:
         if self._next_second is None or second < self._next_second:
             self._next_second = second
 
-    def _give_out(self, now_ms: int) -> None:
-        while self._next_second is not None and (self._next_second + 1) * PRECISION_MS <= now_ms:
+    def _give_out(self, now_ms: int, limit: int | None = None) -> None:
+        """The seconds that are over, as far as they are before so many deliveries."""
+        stop = None if limit is None else self.delivered + limit
+        while self._next_second is not None and self._is_due(now_ms):
+            if stop is not None and self.delivered >= stop:
+                return
             second = self._next_second
             self._give_out_second(second, now_ms)
             self._pending -= self._wheel.count(second)

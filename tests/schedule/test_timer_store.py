@@ -207,6 +207,21 @@ def test_a_place_on_the_wheel_that_is_still_taken(opened: Opened, clock: SetCloc
     assert timed.delivered() == [0, 1]
 
 
+def test_much_work_is_done_in_parts(opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("TAKE_COUNT", 10), ("TAKE_LIMIT", 20), ("GIVE_LIMIT", 15)):
+        monkeypatch.setattr(f"flightlog.schedule.timer_store.{name}", value)
+    timed = opened()
+    for number in range(50):
+        timed.put("orders", number, clock.at_ms + 1000 + number // 10 * 1000)
+    timed.cancel("orders", 7, clock.at_ms + 1000)
+    clock.at_ms += 10_000
+    seen = []
+    while timed.run() == clock.at_ms:
+        seen.append((timed.timers.untaken, len(timed.delivered())))
+    assert seen == [(31, 0), (11, 0), (0, 19), (0, 39)]
+    assert timed.delivered() == [number for number in range(50) if number != 7]
+
+
 def test_a_clock_set_back_delivers_nothing_early_and_nothing_twice(opened: Opened, clock: SetClock) -> None:
     timed = opened()
     start = clock.at_ms
