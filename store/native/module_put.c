@@ -13,7 +13,7 @@ struct put_calls {
 
 /* Says what a caller is promised; the same text stands in twin_put.py. */
 static const char put_doc[] =
-    "put($self, message, /)\n--\n\n"
+    "put($self, message)\n--\n\n"
     "Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).\n"
     "\n"
     "Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on\n"
@@ -25,7 +25,23 @@ static const char put_doc[] =
     "TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and\n"
     "StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.";
 
-static PyObject *py_put(struct put_calls *self, PyObject *message) {
+/* The message, given by position or by name; NULL with a TypeError set. */
+static PyObject *message_of(PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+    const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
+    if (count + named != 1) {
+        PyErr_Format(PyExc_TypeError, "put() takes one message, got %zd arguments", count + named);
+        return NULL;
+    }
+    if (named && PyUnicode_CompareWithASCIIString(PyTuple_GetItem(names, 0), "message") != 0) {
+        PyErr_Format(PyExc_TypeError, "put() got an unexpected keyword argument %R", PyTuple_GetItem(names, 0));
+        return NULL;
+    }
+    return arguments[0];
+}
+
+static PyObject *py_put(struct put_calls *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
+    PyObject *const message = count == 1 && names == NULL ? arguments[0] : message_of(arguments, count, names);
+    if (message == NULL) return NULL;
     PyObject *const lane = self->lane;
     if (lane != NULL && lane != Py_None) {
         Py_INCREF(lane); /* a put can run code of others, which may take it away */
@@ -58,7 +74,7 @@ static void put_calls_dealloc(struct put_calls *self) {
 }
 
 static PyMethodDef put_calls_methods[] = {
-    {"put", (PyCFunction)(void (*)(void))py_put, METH_O, put_doc},
+    {"put", (PyCFunction)(void (*)(void))py_put, METH_FASTCALL | METH_KEYWORDS, put_doc},
     {NULL, NULL, 0, NULL},
 };
 

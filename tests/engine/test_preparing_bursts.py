@@ -141,3 +141,14 @@ def test_a_sync_of_a_few_bytes_leaves_what_is_prepared_far_ahead_to_itself(
         assert len(parts) == 2 and parts[0] is None
         assert parts[1] is not None and parts[1].stop == store._log.end
     assert_clean(tmp_path)
+
+
+def test_preparing_ends_where_blocks_end_before_what_is_wished_for(
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean
+) -> None:
+    """While the clock stands still a log seems to grow without end: as much is wished for as there may be at most."""
+    with flightlog.open(tmp_path, settings(allocate_step_size=1 * MIB), clock=clock) as store:
+        for _ in range(8):
+            put(store, 16)
+            assert store._preparing.settled(timeout_s=20)
+    assert assert_clean(tmp_path).is_clean

@@ -175,5 +175,17 @@ def test_a_store_that_is_dropped_goes_at_once_and_one_in_a_cycle_is_collected(ba
 def test_both_twins_promise_the_same() -> None:
     documents = [import_module(native.MODULES[name], native.__name__).OrdinaryPut.put for name in native.available()]
     assert len({inspect.getdoc(put) for put in documents}) == 1
-    parameters = [inspect.signature(put).parameters.values() for put in documents]
+    parameters = [list(inspect.signature(put).parameters.values())[1:] for put in documents]
     assert len({tuple((each.name, each.kind) for each in names) for names in parameters}) == 1
+
+
+def test_a_message_is_taken_by_position_and_by_name(bases: Any) -> None:
+    class Store(bases):  # type: ignore[misc]
+        def _put_the_long_way(self, message: object) -> object:
+            return "long", message
+
+    store = Store()
+    assert store.put(1) == store.put(message=1) == ("long", 1)
+    for arguments, names in (((), {}), ((1, 2), {}), ((1,), {"message": 2}), ((), {"messages": 1}), ((1,), {"x": 2})):
+        with pytest.raises(TypeError, match=r"put\(\)"):
+            store.put(*arguments, **names)
