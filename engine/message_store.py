@@ -79,6 +79,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._closed = False
         parts = boot(path, settings, disk, clock)
         services: list[Arrivals | ScheduleService | FlushService | PrepareService] = []
+        timers: TimerSchedules | None = None
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
@@ -120,7 +121,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         except BaseException:  # closed as one that was killed before anything happened
             for each in services:
                 each.stop()
-            self._timers.close()
+            if timers is not None:
+                timers.close()
             parts.let_go()
             raise
         self._is_let_go = False

@@ -48,7 +48,8 @@ class ScheduleService:
         self._is_on, self._clock = settings.deliver_delayed, clock
         self._save_interval_s = settings.delay_save_interval_ms / 1000
         self._save_due_s: float | None = None
-        self._save_failed = False
+        self._failing: set[Saver] = set()
+        """Those that could not write, and said so."""
         self._bell = Bell()
         self.deadlines = Deadlines(clock, self._bell.ring)
         self.on_parked: dict[str, OnParked] = {}
@@ -74,16 +75,17 @@ class ScheduleService:
     def save(self) -> None:
         """Write how far deliveries are, unless that fails: then they begin further back the next time."""
         for saver in self.savers:
+            if not saver.is_unsaved:
+                continue
             try:
-                if saver.is_unsaved:
-                    saver.save()
+                saver.save()
             except DiskError as e:
-                if not self._save_failed:  # once, however often it is tried again
+                if saver not in self._failing:  # once, however often it is tried again
                     text = "how far deliveries are was not written; some may be made twice after a crash: %s"
                     log.warning(text, e, extra={"cause": repr(e)})
-                self._save_failed = True
+                self._failing.add(saver)
             else:
-                self._save_failed = False
+                self._failing.discard(saver)
 
     def _serve(self) -> None:
         while not self.thread.is_stopping:
