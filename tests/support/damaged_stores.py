@@ -194,7 +194,12 @@ class Case:
 
     def _write(self) -> None:
         """Open it, which may be refused by name; then it is a store like any other."""
-        settings = StoreSettings(flush_interval_ms=3_600_000, allocate_step_size=4096, accept_future_store_time=True)
+        settings = StoreSettings(
+            flush_interval_ms=3_600_000,
+            allocate_step_size=4096,
+            accept_future_store_time=True,
+            deliver_delayed=False,  # what is delivered would be taken for invented
+        )
         store = self._try(lambda: flightlog.open(self.root, settings, disk=self.disk))
         if store is None:
             return
