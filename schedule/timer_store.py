@@ -86,6 +86,8 @@ class TimerStore:
         """The first second with timers; never later than it."""
         self._given = NOTHING_GIVEN
         """The second that is being given out, and how many of its timers were."""
+        self._has_rolled = False
+        """Whether the second that is being given out had timers that are parked again."""
         self._save_due_ms: int | None = None
         self._pending = self._parked_end = 0
         self._goal: int | None = None
@@ -215,7 +217,8 @@ class TimerStore:
             self._next_second = second
 
     def _give_out(self, now_ms: int, limit: int | None = None) -> None:
-        """The seconds that are over, as far as they are before so many deliveries."""
+        """The seconds that are over, as far as they are before so many deliveries, or to the end of one from which
+        something was rolled on: a cancellation among that is to be back on the wheel before its second is given out."""
         stop = None if limit is None else self.delivered + limit
         while self._next_second is not None and self._is_due(now_ms):
             if stop is not None and self.delivered >= stop:
@@ -226,6 +229,9 @@ class TimerStore:
             self._read_second = second + 1
             self._next_second = self._wheel.next_second(self._read_second)
             self._changed(now_ms)
+            has_rolled, self._has_rolled = self._has_rolled, False
+            if has_rolled and stop is not None:
+                return
         self._read_second = max(self._read_second, now_ms // PRECISION_MS)
 
     def _give_out_second(self, second: int, now_ms: int) -> None:
@@ -302,6 +308,7 @@ class TimerStore:
         properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
         if not unit.is_rolled:
             return Delivery(replace(found, properties=properties), hosts)
+        self._has_rolled = True
         times = properties.get(props.TIMER_ROLL_TIMES, "0")
         properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
         parked = replace(found, topic=TIMER_TOPIC, queue_id=TIMER_QUEUE_ID, properties=properties)

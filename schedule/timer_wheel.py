@@ -88,7 +88,7 @@ class TimerWheel:
         """The same for units one behind the other, without those of seconds before `from_second`, whose chains they
         hold already."""
         seconds = (units["written_ms"].astype(np.int64) + units["delay_ms"]) // 1000
-        wanted = np.flatnonzero((seconds >= from_second) & (seconds < from_second + self.slot_count))
+        wanted = np.flatnonzero(seconds >= from_second)  # also beyond a turn: of who had much to catch up with
         if not len(wanted):
             return
         positions, seconds = position + wanted * units.itemsize, seconds[wanted]

@@ -222,6 +222,52 @@ def test_much_work_is_done_in_parts(opened: Opened, clock: SetClock, monkeypatch
     assert timed.delivered() == [number for number in range(50) if number != 7]
 
 
+def test_a_cancellation_that_is_rolled_on_comes_before_its_timer(
+    opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The timer was rolled on before a kill, and both are due when the store is opened again."""
+    timed = opened()
+    start = clock.at_ms
+    timed.put("orders", 0, start + 1_300_000)
+    timed.run()
+    clock.at_ms = start + 100_000
+    timed.cancel("orders", 0, start + 1_300_000)
+    timed.run()
+    timed.timers.save(clock.at_ms)
+    clock.at_ms = start + 650_000
+    monkeypatch.setattr(timed.timers, "save", lambda now_ms: None)
+    timed.run()
+    timed.kill()
+    clock.at_ms = start + 2_000_000
+    timed = opened()
+    while timed.run() == clock.at_ms:
+        pass
+    assert timed.delivered() == []
+    assert timed.timers.pending == 0
+
+
+def test_a_kill_while_there_is_more_than_a_turn_to_catch_up_with(
+    opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flightlog.schedule.timer_store.GIVE_LIMIT", 1)
+    timed = opened()
+    for number in range(5):
+        timed.put("orders", number, clock.at_ms + 10_000 * (number + 1))
+    timed.run()
+    timed.timers.save(clock.at_ms)
+    clock.at_ms += 5_000_000
+    timed.put("orders", 5, clock.at_ms + 100_000)
+    timed.run()
+    assert timed.delivered() == [0]
+    timed.timers.save(clock.at_ms)
+    timed.kill()
+    timed = opened()
+    clock.at_ms += 100_000
+    while timed.run() == clock.at_ms:
+        pass
+    assert timed.delivered() == [0, 1, 2, 3, 4, 5]
+
+
 def test_a_clock_set_back_delivers_nothing_early_and_nothing_twice(opened: Opened, clock: SetClock) -> None:
     timed = opened()
     start = clock.at_ms
