@@ -219,22 +219,6 @@ def test_what_a_diversion_returns_is_checked_too(tmp_path: Path, assert_clean: A
     assert_clean(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS"])
-def test_a_message_for_later_is_refused_while_nobody_delivers_it(
-    name: str, tmp_path: Path, assert_clean: AssertClean
-) -> None:
-    with flightlog.open(tmp_path, StoreSettings.small()) as store:
-        for properties in ({name: "3"}, {"a": "b", name: "1000"}):
-            with pytest.raises(InvalidMessageError, match=name):
-                store.put(Message("t", b"", properties=properties))
-            with pytest.raises(InvalidMessageError, match=name):
-                store.put_many([Message("t", b""), Message("t", b"", properties=properties)])
-        assert store.queues() == {}
-        store.put(Message("t", b"", properties={name: "0"}))  # no delay at all, in RocketMQ's words
-        assert store.queues() == {("t", 0): (0, 1)}
-    assert_clean(tmp_path)
-
-
 def test_a_record_of_every_kind_is_read_as_it_was_put(tmp_path: Path, assert_clean: AssertClean) -> None:
     messages = [
         Message("t", b""),
