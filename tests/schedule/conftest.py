@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+import flightlog
+
+if TYPE_CHECKING:
+    from tests.support.timed_store import SetClock, TimedStore
+
+    Opened = Callable[..., TimedStore]
 
 
 @dataclass
@@ -38,7 +47,6 @@ def clock() -> SteppedClock:
 @pytest.fixture(scope="session")
 def assert_clean() -> Callable[[Path], None]:
     """Verify a store that nobody has open."""
-    import flightlog
 
     def check(path: Path) -> None:
         with flightlog.open_read_only(path) as view:
@@ -46,3 +54,30 @@ def assert_clean() -> Callable[[Path], None]:
         assert report.is_clean, "\n".join(map(str, report.findings))
 
     return check
+
+
+@pytest.fixture
+def timed(support: Callable[[str], ModuleType]) -> ModuleType:
+    return support("timed_store")
+
+
+@pytest.fixture
+def timer_clock(timed: ModuleType) -> SetClock:
+    found: SetClock = timed.SetClock()
+    return found
+
+
+@pytest.fixture
+def opened(timed: ModuleType, timer_clock: SetClock, tmp_path: Path) -> Iterator[Opened]:
+    """Opens the store of this test; at its end it is closed and verified."""
+    last: list[TimedStore] = []
+
+    def opened(**options: Any) -> TimedStore:
+        last[:] = [timed.TimedStore(tmp_path / "store", timer_clock, **options)]
+        return last[0]
+
+    yield opened
+    if not last[0].store.is_closed:
+        last[0].close()
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        assert view.verify().is_clean

@@ -1,0 +1,146 @@
+"""Timers of a store whose process is killed, whose disk fails, or whose log has lost its tail: none is lost."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
+from flightlog.store.disk import RealDisk
+from flightlog.store.errors import DiskFullError, SyncFailedError
+
+if TYPE_CHECKING:
+    from flightlog.schedule.delivered import Delivery
+    from tests.support.timed_store import SetClock, TimedStore
+
+    Opened = Callable[..., TimedStore]
+
+
+@pytest.fixture
+def clock(timer_clock: SetClock) -> SetClock:
+    return timer_clock
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_a_kill_repeats_only_what_was_not_saved(
+    opened: Opened, clock: SetClock, saves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = opened()
+    for number in range(30):
+        timed.put("orders", number, clock.at_ms + 1000 * (number + 1))
+    timed.run()
+    if not saves:
+        monkeypatch.setattr(timed.timers, "save", lambda now_ms: None)
+    clock.at_ms += 10_000
+    timed.run()
+    clock.at_ms += 5_000
+    for number in range(30, 40):
+        timed.put("orders", number, clock.at_ms + 20_000)
+    timed.timers._give_out(clock.at_ms)
+    assert timed.delivered() == list(range(15))
+    monkeypatch.undo()
+    timed.kill()
+    timed = opened()
+    timed.run()
+    again = range(10, 15) if saves else range(15)
+    assert timed.delivered() == [*range(15), *again]
+    clock.at_ms += 20_000
+    timed.run()
+    assert sorted(timed.delivered()[15 + len(again) :]) == list(range(15, 40))
+
+
+def test_an_append_that_fails_is_tried_again_where_it_stopped(
+    opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed = opened()
+    for number in range(10):
+        timed.put("orders", number, clock.at_ms + 1000)
+    for number in (1, 2, 5):
+        timed.cancel("orders", number, clock.at_ms + 1000)
+    timed.run()
+    clock.at_ms += 1000
+    deliver = timed.around._deliver
+    room = [4]
+
+    def full(deliveries: Sequence[Delivery]) -> int:
+        taken, room[0] = deliveries[: room[0]], 0
+        if not taken:
+            raise DiskFullError(timed.root, 100, "no room")
+        return deliver(taken)
+
+    monkeypatch.setattr(timed.around, "_deliver", full)
+    for _ in range(3):
+        with pytest.raises(DiskFullError):
+            timed.run()
+    assert timed.delivered() == [0, 3, 4, 6]
+    room[0] = 100
+    timed.run()
+    assert timed.delivered() == [0, 3, 4, 6, 7, 8, 9]
+
+
+def test_a_full_disk_under_the_timer_files_loses_nothing(
+    opened: Opened, clock: SetClock, support: Callable[[str], ModuleType]
+) -> None:
+    disk = support("disks").FaultyDisk()
+    timed = opened(disk=disk)
+    timed.put("orders", 0, clock.at_ms + 5000)
+    timed.run()
+    for part in ("timerlog/", "timerwheel", "timercheck"):
+        timed.put("orders", 1, clock.at_ms + 5000)
+        disk.fail("*", part, errno.ENOSPC)
+        with pytest.raises(DiskFullError):
+            timed.run()
+            timed.timers.save(clock.at_ms)
+        disk.heal()
+        timed.run()
+        timed.timers.save(clock.at_ms)
+    clock.at_ms += 5000
+    timed.run()
+    assert timed.delivered() == [0, 1, 1, 1]
+    disk.fail("sync", "timerlog/", errno.EIO)
+    timed.put("orders", 2, clock.at_ms + 5000)
+    timed.run()
+    with pytest.raises(SyncFailedError):
+        timed.timers.save(clock.at_ms)
+    disk.heal()
+
+
+def test_a_log_that_lost_its_tail_is_delivered_again_from_the_moment_it_knows(
+    opened: Opened, clock: SetClock, tmp_path: Path
+) -> None:
+    """RocketMQ's check file speaks of the deliveries in the tail as done: they would be lost for good."""
+    timed = opened()
+    for number in range(40):
+        timed.put("orders", number, clock.at_ms + 1000 * (number + 1))
+    timed.run()
+    ends = []
+    for _ in range(20):
+        clock.at_ms += 1000
+        timed.run()
+        timed.timers.save(clock.at_ms)
+        ends.append(timed.store._log.end)
+    timed.close()
+    root = tmp_path / "store"
+    checkpoint = read_timer_checkpoint(RealDisk(), root)
+    assert checkpoint is not None
+    assert len(checkpoint.moments) >= 20
+    segment = next((root / "commitlog").iterdir())
+    raw = bytearray(segment.read_bytes())
+    cut = ends[11] + 20  # in the middle of the 13th delivery
+    raw[cut:] = bytes(len(raw) - cut)
+    segment.write_bytes(raw)
+    for path in ("flightlog/progress", "checkpoint"):  # as if RocketMQ had cut it, which knows no progress page
+        (root / path).unlink()
+    (root / "abort").touch()
+    timed = opened()
+    assert timed.delivered() == list(range(12))
+    timed.run()
+    assert timed.delivered() == list(range(20))
+    clock.at_ms += 30_000
+    timed.run()
+    assert timed.delivered() == list(range(40))
