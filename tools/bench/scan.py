@@ -201,7 +201,9 @@ def _plan(options: ScanOptions) -> _Plan:
 @contextmanager
 def _spark(master: str) -> Iterator[SparkSession]:
     with Bar("starting Spark"):
-        spark = session("flightlog bench scan", master=master, conf={"spark.sql.shuffle.partitions": "4"})
+        # Parquet's writer and reader of large rows do not get by with the usual gigabyte.
+        conf = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "4g"}
+        spark = session("flightlog bench scan", master=master, conf=conf)
     try:
         yield spark
     finally:
