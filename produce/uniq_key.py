@@ -15,6 +15,8 @@ import socket
 import struct
 import time
 
+from ..store.lock import watch_fork
+
 ID = struct.Struct(">4sHIIH")
 DATAGRAM_TO = ("192.0.2.1", 9)  # nothing is sent: it says which of its addresses this machine would send from
 
@@ -24,7 +26,11 @@ class UniqKeys:
 
     def __init__(self) -> None:
         self._begin()
-        os.register_at_fork(after_in_child=self._begin)
+        watch_fork(self)
+
+    def mark_forked(self) -> None:
+        """Called in a forked child: from here on its ids are others than the parent's."""
+        self._begin()
 
     def _begin(self) -> None:
         self._address, self._process = _own_address(), secrets.randbits(32)

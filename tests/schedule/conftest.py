@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.support.timed_store import SetClock, TimedStore
 
     Opened = Callable[..., TimedStore]
+    Until = Callable[[Callable[[], object]], None]
 
 
 @dataclass
@@ -81,3 +82,10 @@ def opened(timed: ModuleType, timer_clock: SetClock, tmp_path: Path) -> Iterator
         last[0].close()
     with flightlog.open_read_only(tmp_path / "store") as view:
         assert view.verify().is_clean
+
+
+@pytest.fixture
+def until(support: Callable[[str], ModuleType]) -> Until:
+    """Wait until something holds that another thread does."""
+    found: Until = support("process").wait_until
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from flightlog.store.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock
+    from tests.schedule.conftest import SteppedClock, Until
 
 AssertClean = Callable[[Path], None]
 
@@ -41,13 +40,6 @@ def run_all(store: MessageStore) -> None:
 
 def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.read(topic, queue_id)]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never came"
-        time.sleep(0.005)
 
 
 def offsets(path: Path, clock: SteppedClock) -> dict[int, int]:
@@ -94,7 +86,7 @@ def test_how_far_it_is_survives_closing_and_rocketmqs_way_of_writing(
     assert_clean(tmp_path)
 
 
-def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: SteppedClock) -> None:
+def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
     settings = StoreSettings.small(delay_levels="0s", delay_save_interval_ms=1)
     with flightlog.open(tmp_path, settings) as store:
         store.put(Message("t", b"x", delay_level=1))

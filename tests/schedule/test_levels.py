@@ -6,7 +6,6 @@ import ipaddress
 import json
 import logging
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from flightlog.schedule.level_scheduler import PAUSE_MS
 from flightlog.store.host import Host
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock
+    from tests.schedule.conftest import SteppedClock, Until
 
 AssertClean = Callable[[Path], None]
 
@@ -43,13 +42,6 @@ def run_all(store: MessageStore) -> None:
 
 def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.read(topic, queue_id)]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never came"
-        time.sleep(0.005)
 
 
 def java_host(host: Host) -> str:
@@ -329,7 +321,7 @@ def threads() -> Iterator[Callable[[], list[str]]]:
 
 
 def test_the_thread_comes_with_the_first_that_waits(
-    tmp_path: Path, threads: Callable[[], list[str]], assert_clean: AssertClean
+    tmp_path: Path, threads: Callable[[], list[str]], assert_clean: AssertClean, until: Until
 ) -> None:
     settings = StoreSettings.small(delay_levels="0s 2h")
     with flightlog.open(tmp_path, settings) as store:

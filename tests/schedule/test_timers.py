@@ -17,16 +17,9 @@ from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock
+    from tests.schedule.conftest import SteppedClock, Until
 
 SETTINGS = StoreSettings.small()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline_s, "it never came"
-        time.sleep(0.005)
 
 
 def timer(number: int, deliver_at_ms: int) -> Message:
@@ -39,7 +32,7 @@ def numbers(store: MessageStore) -> list[int]:
 
 @pytest.mark.parametrize("mode", list(FlushMode))
 def test_a_timer_comes_by_itself(
-    tmp_path: Path, mode: FlushMode, kernel: str, assert_clean: Callable[[Path], None]
+    tmp_path: Path, mode: FlushMode, kernel: str, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
         deliver_at_ms = time.time_ns() // 1_000_000 + 300
@@ -55,7 +48,7 @@ def test_a_timer_comes_by_itself(
 
 
 def test_what_waits_is_delivered_by_the_next_opening(
-    tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None]
+    tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     start = clock.at_ms
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
@@ -83,7 +76,7 @@ def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_c
     assert_clean(tmp_path)
 
 
-def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock) -> None:
+def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(deliver_delayed=False), clock=clock) as store:
         store.put(timer(1, clock.at_ms + 1000))
         clock.advance(5000)
@@ -92,7 +85,7 @@ def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock
         until(lambda: numbers(store) == [1])
 
 
-def test_what_is_refused(tmp_path: Path, clock: SteppedClock) -> None:
+def test_what_is_refused(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
     settings = StoreSettings.small(timer_max_delay_s=10, timer_slot_max_count=2)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         with pytest.raises(TimerTooFarError):
@@ -108,7 +101,7 @@ def test_what_is_refused(tmp_path: Path, clock: SteppedClock) -> None:
         assert numbers(store) == [3], "due already: put at once"
 
 
-def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedClock) -> None:
+def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.create_topic("t", 2)
         for number in range(4):
@@ -121,7 +114,7 @@ def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedC
 
 
 def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(
-    tmp_path: Path, clock: SteppedClock, support: Callable[[str], ModuleType]
+    tmp_path: Path, clock: SteppedClock, support: Callable[[str], ModuleType], until: Until
 ) -> None:
     disk = support("disks").FaultyDisk()
     with flightlog.open(tmp_path, SETTINGS, clock=clock, disk=disk) as store:
