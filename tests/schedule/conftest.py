@@ -13,9 +13,13 @@ import pytest
 import flightlog
 
 if TYPE_CHECKING:
+    from flightlog import MessageStore
     from tests.support.timed_store import SetClock, TimedStore
 
     Opened = Callable[..., TimedStore]
+    ByHand = Callable[[MessageStore], Callable[[], float | None]]
+    RunAll = Callable[[MessageStore], None]
+    Bodies = Callable[..., list[bytes]]
     Until = Callable[[Callable[[], object]], None]
 
 
@@ -89,3 +93,36 @@ def until(support: Callable[[str], ModuleType]) -> Until:
     """Wait until something holds that another thread does."""
     found: Until = support("process").wait_until
     return found
+
+
+@pytest.fixture
+def by_hand() -> ByHand:
+    """What delivers what is due, in the caller's thread alone."""
+
+    def take(store: MessageStore) -> Callable[[], float | None]:
+        store._schedules.stop()
+        return store._schedules.deadlines.run_due
+
+    return take
+
+
+@pytest.fixture
+def run_all(by_hand: ByHand) -> RunAll:
+    """Deliver everything that is due."""
+
+    def deliver(store: MessageStore) -> None:
+        run = by_hand(store)
+        while run() == 0:
+            pass
+
+    return deliver
+
+
+@pytest.fixture
+def bodies() -> Bodies:
+    """Those of one queue, in order."""
+
+    def read(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+        return [message.body for message in store.read(topic, queue_id)]
+
+    return read

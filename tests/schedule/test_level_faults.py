@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog import FlushMode, Message, StoreSettings
 from flightlog.schedule.level_scheduler import FULL_DISK_RETRY_MS, PAUSE_MS
 from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock
+    from tests.schedule.conftest import Bodies, ByHand, SteppedClock
     from tests.support.disks import FaultyDisk
 
 AssertClean = Callable[[Path], None]
@@ -38,15 +38,6 @@ def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
     return found
 
 
-def by_hand(store: MessageStore) -> Callable[[], float | None]:
-    store._schedules.stop()
-    return store._schedules.deadlines.run_due
-
-
-def bodies(store: MessageStore) -> list[bytes]:
-    return [message.body for message in store.read("t")]
-
-
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_what_was_not_written_down_is_written_later(
@@ -57,6 +48,8 @@ def test_what_was_not_written_down_is_written_later(
     disk: FaultyDisk,
     caplog: pytest.LogCaptureFixture,
     assert_clean: AssertClean,
+    by_hand: ByHand,
+    bodies: Bodies,
 ) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, settings(), disk=disk, clock=clock) as store:
@@ -88,7 +81,13 @@ def test_what_was_not_written_down_is_written_later(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_store_whose_close_cannot_write_it_down_closes_cleanly_and_delivers_again(
-    operation: str, tmp_path: Path, clock: SteppedClock, disk: FaultyDisk, assert_clean: AssertClean
+    operation: str,
+    tmp_path: Path,
+    clock: SteppedClock,
+    disk: FaultyDisk,
+    assert_clean: AssertClean,
+    by_hand: ByHand,
+    bodies: Bodies,
 ) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, settings(), disk=disk, clock=clock) as store:
@@ -109,7 +108,13 @@ def test_a_store_whose_close_cannot_write_it_down_closes_cleanly_and_delivers_ag
 
 @pytest.mark.parametrize("mode", FlushMode)
 def test_a_full_disk_holds_deliveries_up_and_skips_none(
-    mode: FlushMode, tmp_path: Path, clock: SteppedClock, disk: FaultyDisk, assert_clean: AssertClean
+    mode: FlushMode,
+    tmp_path: Path,
+    clock: SteppedClock,
+    disk: FaultyDisk,
+    assert_clean: AssertClean,
+    by_hand: ByHand,
+    bodies: Bodies,
 ) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, settings(mode), disk=disk, clock=clock) as store:
@@ -133,7 +138,7 @@ def test_a_full_disk_holds_deliveries_up_and_skips_none(
 
 
 def test_a_failed_sync_ends_deliveries_and_acknowledges_none(
-    tmp_path: Path, clock: SteppedClock, disk: FaultyDisk, assert_clean: AssertClean
+    tmp_path: Path, clock: SteppedClock, disk: FaultyDisk, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
 ) -> None:
     path = tmp_path / "store"
     store = flightlog.open(path, settings(FlushMode.SYNC), disk=disk, clock=clock)
@@ -156,7 +161,13 @@ def test_a_failed_sync_ends_deliveries_and_acknowledges_none(
 
 
 def test_a_queue_that_cannot_be_read_is_tried_again(
-    tmp_path: Path, clock: SteppedClock, disk: FaultyDisk, caplog: pytest.LogCaptureFixture, assert_clean: AssertClean
+    tmp_path: Path,
+    clock: SteppedClock,
+    disk: FaultyDisk,
+    caplog: pytest.LogCaptureFixture,
+    assert_clean: AssertClean,
+    by_hand: ByHand,
+    bodies: Bodies,
 ) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, settings(), disk=disk, clock=clock) as store:

@@ -11,35 +11,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
 from flightlog.schedule.delay_offsets import DelayOffsets
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock, Until
+    from tests.schedule.conftest import Bodies, RunAll, SteppedClock, Until
 
 AssertClean = Callable[[Path], None]
 
 SETTINGS = StoreSettings.small(delay_levels="1s 5s 10s", flush_interval_ms=3_600_000)
-
-
-def by_hand(store: MessageStore) -> Callable[[], float | None]:
-    """What delivers what is due, in the caller's thread alone."""
-    store._schedules.stop()
-    return store._schedules.deadlines.run_due
-
-
-def run_all(store: MessageStore) -> None:
-    """Deliver everything that is due."""
-    run = by_hand(store)
-    while run() == 0:
-        pass
-
-
-def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
-    return [message.body for message in store.read(topic, queue_id)]
 
 
 def offsets(path: Path, clock: SteppedClock) -> dict[int, int]:
@@ -47,7 +30,7 @@ def offsets(path: Path, clock: SteppedClock) -> dict[int, int]:
 
 
 def test_levels_that_were_made_shorter_count_at_once(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put(Message("t", b"x", delay_level=3))
@@ -66,7 +49,7 @@ def test_levels_that_were_made_shorter_count_at_once(
 
 
 def test_how_far_it_is_survives_closing_and_rocketmqs_way_of_writing(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(3))
@@ -96,7 +79,13 @@ def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: SteppedClo
 
 @pytest.mark.parametrize(("saved", "count"), [(-5, 3), (0, 3), (2, 1), (3, 0), (99, 0)])
 def test_an_offset_outside_of_the_queue_is_put_right(
-    saved: int, count: int, tmp_path: Path, clock: SteppedClock, caplog: pytest.LogCaptureFixture
+    saved: int,
+    count: int,
+    tmp_path: Path,
+    clock: SteppedClock,
+    caplog: pytest.LogCaptureFixture,
+    run_all: RunAll,
+    bodies: Bodies,
 ) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(delay_levels="1s", deliver_delayed=False), clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(3))
@@ -123,7 +112,9 @@ def test_an_offset_outside_of_the_queue_is_put_right(
         *('{"offsetTable":{1:"2"}}', '{"offsetTable":{1:true}}'),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused(text: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_a_file_that_cannot_be_read_is_refused(
+    text: str, tmp_path: Path, assert_clean: AssertClean, bodies: Bodies
+) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put(Message("t", b"x"))
     (tmp_path / "config").mkdir(exist_ok=True)
@@ -139,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_refused(text: str, tmp_path: Path, assert
     assert_clean(tmp_path)
 
 
-def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClock) -> None:
+def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClock, bodies: Bodies) -> None:
     settings = StoreSettings.small(delay_levels="0s", deliver_delayed=False)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         store.put(Message("t", b"x", delay_level=1))
@@ -152,7 +143,7 @@ def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClo
 
 
 def test_a_killed_store_delivers_again_what_it_had_not_written_down(
-    tmp_path: Path, clock: SteppedClock, support: Callable[[str], Any], assert_clean: AssertClean
+    tmp_path: Path, clock: SteppedClock, support: Callable[[str], Any], assert_clean: AssertClean, run_all: RunAll
 ) -> None:
     with flightlog.open(tmp_path / "live", SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4))

@@ -14,34 +14,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
 from flightlog.schedule.level_scheduler import PAUSE_MS
 from flightlog.store.host import Host
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock, Until
+    from tests.schedule.conftest import Bodies, ByHand, RunAll, SteppedClock, Until
 
 AssertClean = Callable[[Path], None]
 
 SETTINGS = StoreSettings.small(delay_levels="1s 5s 10s", flush_interval_ms=3_600_000)
-
-
-def by_hand(store: MessageStore) -> Callable[[], float | None]:
-    """What delivers what is due, in the caller's thread alone."""
-    store._schedules.stop()
-    return store._schedules.deadlines.run_due
-
-
-def run_all(store: MessageStore) -> None:
-    """Deliver everything that is due."""
-    run = by_hand(store)
-    while run() == 0:
-        pass
-
-
-def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
-    return [message.body for message in store.read(topic, queue_id)]
 
 
 def java_host(host: Host) -> str:
@@ -53,7 +36,12 @@ def java_host(host: Host) -> str:
 
 
 def test_golden_messages_are_delivered_once_with_rocketmqs_properties(
-    golden_copy: Callable[[str], Path], clock: SteppedClock, kernel: str, assert_clean: AssertClean
+    golden_copy: Callable[[str], Path],
+    clock: SteppedClock,
+    kernel: str,
+    assert_clean: AssertClean,
+    by_hand: ByHand,
+    run_all: RunAll,
 ) -> None:
     root = golden_copy("delay-tx")
     lines = [json.loads(line) for line in (root / "manifest.jsonl").read_text().splitlines()]
@@ -105,7 +93,9 @@ def test_golden_messages_are_delivered_once_with_rocketmqs_properties(
         assert sum(end - ends.get(key, 0) for key, (_, end) in store.queues().items()) == 50, "none comes twice"
 
 
-def test_it_comes_when_it_is_due_and_not_before(tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean) -> None:
+def test_it_comes_when_it_is_due_and_not_before(
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
+) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run = by_hand(store)
         run()
@@ -123,7 +113,9 @@ def test_it_comes_when_it_is_due_and_not_before(tmp_path: Path, clock: SteppedCl
     assert_clean(tmp_path)
 
 
-def test_a_message_is_delivered_as_it_was_put(tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean) -> None:
+def test_a_message_is_delivered_as_it_was_put(
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
+) -> None:
     given = Message(
         *("orders", b"body " * 2000, "TagA", ("k1", "k2"), {"a": "b", "WAIT": "true"}),
         queue_id=3,
@@ -167,7 +159,9 @@ def test_a_message_is_delivered_as_it_was_put(tmp_path: Path, clock: SteppedCloc
     assert_clean(tmp_path)
 
 
-def test_levels_keep_their_order_and_take_turns(tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean) -> None:
+def test_levels_keep_their_order_and_take_turns(
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, run_all: RunAll, bodies: Bodies
+) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1 + i % 2) for i in range(5000))
         clock.advance(5000)
@@ -185,7 +179,12 @@ def test_levels_keep_their_order_and_take_turns(tmp_path: Path, clock: SteppedCl
 
 @pytest.mark.parametrize("mode", flightlog.FlushMode)
 def test_what_is_delivered_is_as_durable_as_a_put(
-    mode: flightlog.FlushMode, tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+    mode: flightlog.FlushMode,
+    tmp_path: Path,
+    clock: SteppedClock,
+    assert_clean: AssertClean,
+    run_all: RunAll,
+    bodies: Bodies,
 ) -> None:
     settings = StoreSettings.small(delay_levels="1s", flush_mode=mode, flush_interval_ms=3_600_000)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
@@ -199,7 +198,9 @@ def test_what_is_delivered_is_as_durable_as_a_put(
     assert_clean(tmp_path)
 
 
-def test_one_that_is_not_readable_yet_is_not_forgotten(tmp_path: Path, clock: SteppedClock) -> None:
+def test_one_that_is_not_readable_yet_is_not_forgotten(
+    tmp_path: Path, clock: SteppedClock, by_hand: ByHand, run_all: RunAll, bodies: Bodies
+) -> None:
     settings = StoreSettings.small(
         delay_levels="0s", flush_mode=flightlog.FlushMode.SYNC, flush_interval_ms=3_600_000, prepare_ahead_size=0
     )
@@ -215,7 +216,7 @@ def test_one_that_is_not_readable_yet_is_not_forgotten(tmp_path: Path, clock: St
 
 
 def test_a_clock_that_is_set_back_delivers_nothing_early_or_twice(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run = by_hand(store)
@@ -240,7 +241,9 @@ def test_a_clock_that_is_set_back_delivers_nothing_early_or_twice(
     assert_clean(tmp_path)
 
 
-def test_a_clock_that_is_set_forward_delivers_what_is_due(tmp_path: Path, clock: SteppedClock) -> None:
+def test_a_clock_that_is_set_forward_delivers_what_is_due(
+    tmp_path: Path, clock: SteppedClock, by_hand: ByHand, bodies: Bodies
+) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run = by_hand(store)
         store.put(Message("t", b"x", delay_level=3))
@@ -251,7 +254,7 @@ def test_a_clock_that_is_set_forward_delivers_what_is_due(tmp_path: Path, clock:
 
 
 def test_what_cannot_be_delivered_is_passed_over_and_told_of(
-    tmp_path: Path, clock: SteppedClock, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: SteppedClock, caplog: pytest.LogCaptureFixture, run_all: RunAll, bodies: Bodies
 ) -> None:
     def as_given(message: Message) -> Message:
         return Message(message.topic, message.body, properties=message.properties, queue_id=message.queue_id)
@@ -285,7 +288,7 @@ def test_what_cannot_be_delivered_is_passed_over_and_told_of(
 
 
 def test_its_topic_may_be_gone_or_closed_by_then(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     settings = StoreSettings.small(delay_levels="1s", auto_create_topics=False)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
@@ -301,7 +304,9 @@ def test_its_topic_may_be_gone_or_closed_by_then(
     assert_clean(tmp_path)
 
 
-def test_statistics_tell_what_waits_and_how_late_it_is(tmp_path: Path, clock: SteppedClock) -> None:
+def test_statistics_tell_what_waits_and_how_late_it_is(
+    tmp_path: Path, clock: SteppedClock, by_hand: ByHand, run_all: RunAll
+) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run_all(store)
         store.put_many(Message("t", b"", delay_level=2) for _ in range(3))
@@ -321,7 +326,7 @@ def threads() -> Iterator[Callable[[], list[str]]]:
 
 
 def test_the_thread_comes_with_the_first_that_waits(
-    tmp_path: Path, threads: Callable[[], list[str]], assert_clean: AssertClean, until: Until
+    tmp_path: Path, threads: Callable[[], list[str]], assert_clean: AssertClean, until: Until, bodies: Bodies
 ) -> None:
     settings = StoreSettings.small(delay_levels="0s 2h")
     with flightlog.open(tmp_path, settings) as store:
