@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,18 @@ def test_the_kernel_is_built_from_all_its_sources(house: House) -> None:
 def test_mypy_checks_every_room(house: House) -> None:
     rooms = {f".dev/flightlog/{file.parts[0]}" for file in house.package_modules()}
     assert set(house.pyproject()["tool"]["mypy"]["files"]) == rooms | {"tests", "benches"}
+
+
+def test_every_file_that_the_documents_name_is_there(house: House) -> None:
+    rooms = {file.parts[0] for file in house.package_modules() if len(file.parts) > 1} | {"tests", "benches", "docs"}
+    named = [
+        (str(document), name)
+        for document in (*house.root.glob("*.md"), *house.root.glob("docs/*.md"))
+        for name in re.findall(r"`([\w./*-]+/[\w./*-]*)`", document.read_text())
+        if name.split("/")[0] in rooms
+    ]
+    assert named
+    assert [(document, name) for document, name in named if not any(house.root.glob(name))] == []
 
 
 def test_no_source_file_is_long(house: House) -> None:
