@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -15,7 +16,9 @@ DeliveryTime = Callable[[int, int], int]
 """(delay level, store time in ms) -> delivery time in ms."""
 
 TAGS_MARK = f"{props.TAGS}{props.NAME_END}".encode()
-DELAY_MARK = f"{props.DELAY}{props.NAME_END}".encode()
+DELAY_VALUES = re.compile(f"(?:^|{props.VALUE_END}){props.DELAY}{props.NAME_END}([^{props.VALUE_END}]+)".encode())
+"""As `decode_properties` reads them: of two the later counts, an empty one is none. Every parked message has one, and
+what waits for its dispatch is late by that: no mapping is made of all its properties."""
 MAX_LEVEL_DIGITS = 10
 """Of what RocketMQ takes for a number; Python gives up at 4,300."""
 
@@ -31,9 +34,9 @@ class DispatchRules:
 
     def tags_code(self, topic: str, properties_raw: bytes, store_timestamp_ms: int) -> int:
         """The hash of the tag; in the topic of parked messages the time of delivery."""
-        if topic == self.schedule_topic and DELAY_MARK in properties_raw:
-            level = decode_properties(properties_raw).get(props.DELAY, "0")
-            if level.isascii() and level.isdigit() and len(level) <= MAX_LEVEL_DIGITS and int(level) > 0:
+        if topic == self.schedule_topic and (levels := DELAY_VALUES.findall(properties_raw)):
+            level = levels[-1]
+            if level.isdigit() and len(level) <= MAX_LEVEL_DIGITS and int(level) > 0:
                 return self.delivery_time_ms(int(level), store_timestamp_ms)
         if TAGS_MARK not in properties_raw:
             return 0

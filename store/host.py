@@ -48,6 +48,7 @@ def encode_host(address: str, port: int) -> bytes:
     return packed + PORT.pack(port)
 
 
+@lru_cache(maxsize=4096)
 def raw_host(host: Host) -> bytes:
     """The bytes that `decode_host` made this of."""
     return ipaddress.ip_address(host.address).packed + PORT.pack(host.port)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flightlog.index.dispatch import dispatch, queue_entries
 from flightlog.index.dispatch_rules import DispatchCount, DispatchRules
@@ -19,6 +21,7 @@ from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.log_files import list_log_files
 from flightlog.store.log_reader import LogReader
 from flightlog.store.message import tags_code
+from flightlog.store.properties import decode_properties
 
 RULES = DispatchRules(SCHEDULE_TOPIC, DelayLevels.parse().delivery_time_ms)
 HOST = bytes.fromhex("0a000001 0000d431")
@@ -199,3 +202,16 @@ def test_the_size_of_files_is_what_most_have(tmp_path: Path) -> None:
     tolerant.load(thorough=True)
     assert [key for key, _ in tolerant.items()] == [("b", 0), ("c", 0)]
     assert str(cut) in tolerant.unreadable[0]
+
+
+PIECES = st.sampled_from(
+    [*"\x01\x02", "DELAY", "DELAY\x01", "\x02DELAY\x01", "3", "0", "12345678901", "²", "XDELAY", " "]
+)
+
+
+@given(st.lists(PIECES, max_size=12).map("".join))
+def test_the_level_is_what_the_parser_of_properties_finds(text: str) -> None:
+    level = decode_properties(text.encode()).get("DELAY", "")
+    is_level = level.isascii() and level.isdigit() and len(level) <= 10 and int(level) > 0
+    rules = DispatchRules(SCHEDULE_TOPIC, lambda level, store_timestamp_ms: level + store_timestamp_ms)
+    assert rules.tags_code(SCHEDULE_TOPIC, text.encode(), 7) == (int(level) + 7 if is_level else 0)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.store.errors import InvalidMessageError
-from flightlog.store.host import Host, decode_host, encode_host
+from flightlog.store.host import Host, decode_host, encode_host, raw_host
 
 VECTORS = {
     ("10.0.0.1", 54321): "0a0000010000d431",
@@ -25,6 +25,7 @@ def test_vectors(host: tuple[str, int]) -> None:
     raw = bytes.fromhex(VECTORS[host])
     assert encode_host(*host) == raw
     assert decode_host(raw) == host
+    assert raw_host(decode_host(raw)) == raw
 
 
 @given(st.ip_addresses(), st.integers(0, 65535))
@@ -36,7 +37,8 @@ def test_round_trip(address: ipaddress.IPv4Address | ipaddress.IPv6Address, port
 
 
 def test_a_foreign_port_is_taken_as_it_is() -> None:
-    assert decode_host(bytes.fromhex("0a000001ffffffff")) == Host("10.0.0.1", -1)
+    raw = bytes.fromhex("0a000001ffffffff")
+    assert decode_host(raw) == Host("10.0.0.1", -1) and raw_host(Host("10.0.0.1", -1)) == raw
 
 
 def test_text() -> None:
