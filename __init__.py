@@ -20,6 +20,7 @@ if _sys.platform == "win32":
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from .consume.consumer import Consumer
 from .consume.consuming_store import Store
 from .consume.consuming_store import open_store as open
 from .consume.received import ReceivedMessage
@@ -50,6 +51,7 @@ __all__ = [
     "Boundary",
     "ColumnPart",
     "CompressionType",
+    "Consumer",
     "FlightlogError",
     "FlushMode",
     "GetResult",

@@ -52,6 +52,10 @@ class ProcessQueue:
         """How many messages are at work."""
         return len(self._sizes)
 
+    def __contains__(self, queue_offset: object) -> bool:
+        """Whether this one is at work, and its acknowledgement would count."""
+        return queue_offset in self._sizes and not self.is_dropped
+
     def deliver(self, queue_offset: int, size: int) -> None:
         """A message is at work from now on. Offsets ascend; those between were filtered, or are not there."""
         if self.is_dropped:

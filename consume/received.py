@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class ReceivedMessage:
     """A message to be worked off, and acknowledged then. Until it is, its queue's offset stays at or below it."""
 
-    __slots__ = ("_has", "_subscription", "message", "queue")
+    __slots__ = ("_has", "_subscription", "attempt", "is_handed_out", "message", "queue")
 
     def __init__(
         self, message: StoredMessage, queue: MessageQueue, has: ProcessQueue, subscription: Subscription
@@ -24,12 +24,29 @@ class ReceivedMessage:
         """As the store read it."""
         self.queue = queue
         """Where it comes from; its broker name is that of the store."""
+        self.attempt = 0
+        """How many times this member has handed it out."""
+        self.is_handed_out = False
         self._has, self._subscription = has, subscription
 
     def ack(self) -> bool:
         """It was worked off. False if that counts no more: it was acknowledged before, or its queue has gone to another
         member, which gets it again. Written to the disk within seconds, and at close."""
         return self._subscription.acknowledge(self.queue, self._has, self.message.queue_offset)
+
+    def retry_later(self, delay_s: float) -> bool:
+        """It could not be worked off: hand it out again, `delay_s` from now at the earliest. False as `ack`."""
+        return self._subscription.give_back([self], delay_s) == 1
+
+    def hand_out(self) -> None:
+        """It goes to who works it off."""
+        self.attempt += 1
+        self.is_handed_out = True
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it waits for its acknowledgement here."""
+        return self.message.queue_offset in self._has
 
     @property
     def body(self) -> bytes:

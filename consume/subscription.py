@@ -1,8 +1,8 @@
 """One member of a group that hands its messages out, to be acknowledged one by one.
 
 Invariants:
-- A message is handed out by one member at a time. It comes again only if it was not acknowledged before its queue went
-  to another member, or the process ended; with it may come those behind it that were.
+- A message is handed out by one member at a time. It comes again only if it was given back, or not acknowledged before
+  its queue went to another member, or the process ended; with it may come those behind it that were.
 - The group's offset of a queue is that of the lowest message which was handed out and not acknowledged.
 """
 
@@ -10,16 +10,17 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from ..engine.arrivals import Arrivals
 from ..engine.bell import Bell
 from ..engine.message_store import MessageStore
 from ..store.clock import Clock
-from ..store.errors import StoreClosedError, UsageError
+from ..store.errors import UsageError
 from ..store.message import GetResult, GetStatus
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
+from .later import Later
 from .offset_table import OffsetTable
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
@@ -29,6 +30,8 @@ PULL_COUNT = 32
 """Messages that are read at a time."""
 WAIT_S = 15.0
 """How long a wait for messages is at a time: what should have ended it and did not costs no more."""
+PULL_RETRY_S = 1.0
+"""A queue that could not be read is left alone for so long; the others go on."""
 NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
@@ -65,7 +68,11 @@ class Subscription:
         self._turns: deque[MessageQueue] = deque()
         """The same queues; the one that is asked next comes first."""
         self._paused: set[MessageQueue] = set()
+        self._not_before: dict[MessageQueue, float] = {}
+        """Queues that nothing is read from until then."""
         self._ready: deque[ReceivedMessage] = deque()
+        self._later = Later()
+        self._is_stopped = False
         self._waiting: set[Bell] = set()
         """One of each thread that waits for a message."""
 
@@ -96,17 +103,34 @@ class Subscription:
             self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
             has.drop()
             self._turns.remove(queue)
+            self._not_before.pop(queue, None)
             self._ready = deque(message for message in self._ready if message.queue != queue)
+            self._later.forget(queue)
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offset: int) -> bool:
         """See ReceivedMessage.ack."""
         with self._lock:
+            was_full = not has.room(self._limits)
             counts = has.ack(queue_offset)
             if counts:
                 self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
-        if counts:
-            self._ring()  # there is room now
+            has_room_again = was_full and has.room(self._limits) > 0
+        if has_room_again:
+            self._ring()
         return counts
+
+    def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int:
+        """Hand these out again, `delay_s` from now at the earliest. Returns how many that is: those that count no more
+        are left out, see ReceivedMessage.ack."""
+        due_s = self._clock.monotonic_s() + delay_s
+        with self._lock:
+            again = [message for message in messages if message.is_at_work and message.is_handed_out]
+            for message in again:
+                message.is_handed_out = False
+                self._later.add(due_s, message)
+        if again:
+            self._ring()  # who waits has to wake for them
+        return len(again)
 
     def forget(self, topic: str) -> None:
         """The topic was deleted: one of this name begins anew."""
@@ -129,11 +153,17 @@ class Subscription:
     def receive(self, wait_s: float | None = None) -> ReceivedMessage | None:
         """The next message; None if none comes for `wait_s` (None: however long it takes), or this was closed.
 
-        Raises what `store.get` raises, CorruptRecordError at a damaged message: `seek` leads past it.
+        Raises what `store.get` raises, CorruptRecordError at a damaged message: `seek` leads past it. The other queues
+        go on meanwhile.
         """
-        message = self._next_ready()
-        if message is not None or not self.is_alive:
-            return message
+        found = self.receive_batch(1, wait_s)
+        return found[0] if found else None
+
+    def receive_batch(self, count: int, wait_s: float | None = None) -> list[ReceivedMessage]:
+        """As `receive`: up to `count` messages of one queue, as many as can be had at once."""
+        batch = self.poll(count)
+        if batch or self.is_over:
+            return batch
         deadline_s = None if wait_s is None else self._clock.monotonic_s() + wait_s
         bell = Bell()
         with self._lock:
@@ -141,18 +171,27 @@ class Subscription:
         try:
             while True:
                 self._arrivals.expect(bell)
-                message = self._next_ready()
-                if message is not None or not self.is_alive:
-                    return message
+                batch = self.poll(count)
+                if batch or self.is_over:
+                    return batch
                 self._look_for_queues()
-                left_s = WAIT_S if deadline_s is None else min(WAIT_S, deadline_s - self._clock.monotonic_s())
-                if left_s <= 0:
-                    return None
+                left_s = self._wait_s(deadline_s)
+                if left_s is None:
+                    return []
                 bell.wait(left_s)
         finally:
             self._arrivals.forget(bell)
             with self._lock:
                 self._waiting.discard(bell)
+
+    def _wait_s(self, deadline_s: float | None) -> float | None:
+        """How long to wait for a bell; None: the time is over."""
+        now_s = self._clock.monotonic_s()
+        if deadline_s is not None and deadline_s <= now_s:
+            return None
+        with self._lock:
+            due_s = [self._later.next_due_s, deadline_s, *self._not_before.values()]
+        return max(0.0, min([WAIT_S, *(each - now_s for each in due_s if each is not None)]))
 
     def _ring(self) -> None:
         """Have everybody look again."""
@@ -161,37 +200,62 @@ class Subscription:
         for bell in waiting:
             bell.ring()
 
-    def _next_ready(self) -> ReceivedMessage | None:
+    def poll(self, count: int = 1) -> list[ReceivedMessage]:
+        """As `receive_batch`, of what is there now."""
         with self._lock:
-            if not self._ready and self.is_alive:
-                try:
-                    self._pull()
-                except StoreClosedError:
-                    if self.is_alive:  # nobody closed this one first
-                        raise
-            message = self._ready.popleft() if self._ready and self.is_alive else None
+            batch = [] if self.is_over else self._choose(count)
             waiting = list(self._waiting) if self._ready else []
         for bell in waiting:  # there is something for them, too
             bell.ring()
-        return message
+        return batch
+
+    def _choose(self, count: int) -> list[ReceivedMessage]:
+        self._ready.extendleft(reversed(self._later.take_due(self._clock.monotonic_s())))
+        if not self._ready:
+            self._pull()
+        batch: list[ReceivedMessage] = []
+        while self._ready and len(batch) < count and (not batch or self._ready[0].queue == batch[0].queue):
+            message = self._ready.popleft()
+            if message.is_at_work:  # not acknowledged since it was given back
+                message.hand_out()
+                batch.append(message)
+        return batch
 
     def _pull(self) -> None:
         """Read from one queue after another, until there is something."""
         for _ in range(len(self._turns)):
             queue = self._turns[0]
             self._turns.rotate(-1)
-            has = self._has[queue]
-            while queue not in self._paused and (room := has.room(self._limits)):
+            if self._may_read(queue) and self._pull_from(queue):
+                return
+
+    def _may_read(self, queue: MessageQueue) -> bool:
+        not_before_s = self._not_before.get(queue)
+        if not_before_s is not None:
+            if self._clock.monotonic_s() < not_before_s:
+                return False
+            del self._not_before[queue]
+        return queue not in self._paused
+
+    def _pull_from(self, queue: MessageQueue) -> bool:
+        """Whether there was something."""
+        has = self._has[queue]
+        while room := has.room(self._limits):
+            try:
                 found = self._get(queue, has.position, min(room, PULL_COUNT))
-                if found.messages:
-                    self._hand_out(queue, has, found)
-                    return
-                if found.status in NOTHING_NEW and found.next_queue_offset >= has.position:
-                    break
-                if found.next_queue_offset < has.position:  # the end is before it: another log, or a new topic
-                    self._begin_anew(queue, found.next_queue_offset)
-                    break
-                self._pass(queue, has, found.next_queue_offset)
+            except Exception:
+                self._not_before[queue] = self._clock.monotonic_s() + PULL_RETRY_S
+                raise
+            if found.messages:
+                self._hand_out(queue, has, found)
+                return True
+            if found.status in NOTHING_NEW and found.next_queue_offset >= has.position:
+                return False
+            if found.next_queue_offset < has.position:  # the end is before it: another log, or a new topic
+                self._begin_anew(queue, found.next_queue_offset)
+                return False
+            self._pass(queue, has, found.next_queue_offset)
+        return False
 
     def _get(self, queue: MessageQueue, position: int, count: int) -> GetResult:
         return self._store.get(queue.topic, queue.queue_id, position, count, tags=self._topics.get(queue.topic))
@@ -261,6 +325,17 @@ class Subscription:
             self.seek(queue, (1 << 63) - 1)
 
     # -- life
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it hands out nothing more."""
+        return self._is_stopped or not self.is_alive
+
+    def stop(self) -> None:
+        """Hand out nothing more; whoever waits gets the end. Until `close` the queues stay here, and what is at work
+        can be acknowledged."""
+        self._is_stopped = True
+        self._ring()
 
     def close(self) -> None:
         """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or

@@ -16,6 +16,7 @@ FACE = {
     "Boundary",
     "ColumnPart",
     "CompressionType",
+    "Consumer",
     "FlightlogError",
     "FlushMode",
     "GetResult",

@@ -1,0 +1,23 @@
+"""How long a message rests that could not be worked off."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..store.errors import UsageError
+
+
+@dataclass(frozen=True)
+class BackOff:
+    """Twice as long after each failure."""
+
+    first_s: float = 1.0
+    most_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.first_s <= self.most_s:
+            raise UsageError(f"{self}: expected seconds, 0 or more, the first no longer than the longest")
+
+    def delay_s(self, attempt: int) -> float:
+        """After so many attempts, 1 or more."""
+        return min(self.most_s, self.first_s * 2.0 ** min(attempt - 1, 63))

@@ -1,0 +1,160 @@
+"""A listener that is called with the messages of a group: threads, acknowledgements and retries are seen to."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+
+from ..store.errors import UsageError
+from ..store.message_queue import MessageQueue
+from .allocate import AllocationStrategy
+from .back_off import BackOff
+from .consuming_store import Store
+from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
+from .process_queue import FlowLimits
+from .starting import StartFrom
+from .subscription import Subscription
+from .workers import Workers
+
+log = logging.getLogger("flightlog.consume")
+
+THREADS = 4
+CLOSE_TIMEOUT_S = 30.0
+
+
+class Consumer:
+    """A member of a consumer group; a context manager, or `start` and `close` it. Each is started once.
+
+        def work_off(message): ...
+
+        with flightlog.Consumer(store, "orders", "billing", work_off):
+            ...
+
+    `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
+    that is more than 1. When it returns they are acknowledged; when it raises they come again after `back_off`, and
+    the thread goes on. Which messages, from where and how many at a time say `topics`, `tags`, `start`, `member`,
+    `strategy` and `limits`, as for `store.subscribe`.
+
+    RocketMQ: `DefaultMQPushConsumer`, which has 20 threads; here they share one interpreter lock, so more of them help
+    only where the listener waits for something.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        topics: str | Mapping[str, str],
+        group: str,
+        listener: Listener,
+        *,
+        threads: int = THREADS,
+        batch_size: int = 1,
+        tags: str = "*",
+        start: StartFrom | int = StartFrom.FIRST,
+        member: str | None = None,
+        strategy: AllocationStrategy | None = None,
+        limits: FlowLimits | None = None,
+        back_off: BackOff | None = None,
+    ) -> None:
+        for name, value in (("threads", threads), ("batch_size", batch_size)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name}={value!r}: expected a whole number, 1 or more")
+        check_listener(listener)
+        self.group = group
+        self._store, self._topics, self._listener = store, topics, listener
+        self._thread_count, self._batch_size, self._back_off = threads, batch_size, back_off or BackOff()
+        self._tags, self._start_from, self._member = tags, start, member
+        self._strategy, self._limits = strategy, limits
+        self._life = threading.Lock()
+        self._parts: tuple[Subscription, Delivery, Workers] | None = None
+
+    # -- life
+
+    def start(self) -> Consumer:
+        """Join the group and begin. Raises what `store.subscribe` raises; RuntimeError if there are no threads to be
+        had."""
+        with self._life:
+            if self._parts is not None:
+                raise UsageError(f"the consumer of group {self.group!r} was started before: make another one")
+            subscription = self._store.subscribe(
+                *(self._topics, self.group),
+                tags=self._tags,
+                start=self._start_from,
+                member=self._member,
+                strategy=self._strategy,
+                limits=self._limits,
+            )
+            in_batches = self._batch_size > 1
+            delivery = Delivery(subscription, self._listener, in_batches=in_batches, back_off=self._back_off)
+            workers = Workers(
+                *(subscription, delivery.deliver, delivery.tell),
+                threads=self._thread_count,
+                batch_size=self._batch_size,
+            )
+            self._parts = subscription, delivery, workers
+        try:
+            workers.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
+        """Take no more messages, wait for those in the listener's hands, write what was acknowledged, leave the group.
+
+        False if the listener still had some after `timeout_s`: they come again, wherever its thread gets to. Close it
+        before the store. Calling it twice is fine, and so is a listener that calls it.
+        """
+        if self._parts is None:
+            return True
+        subscription, delivery, workers = self._parts
+        has_ended = workers.stop(timeout_s)
+        if not has_ended and subscription.is_alive:
+            text = "group %s: %s is closed while its listener has messages, which come again: %d after %.1f s"
+            values = (self.group, subscription.name, delivery.in_flight, timeout_s)
+            log.warning(text, *values, extra={"group": self.group, "member": subscription.name})
+        subscription.close()
+        return has_ended
+
+    def __enter__(self) -> Consumer:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- where it is: see Subscription
+
+    @property
+    def subscription(self) -> Subscription:
+        """The member that it is. Raises UsageError before `start`."""
+        if self._parts is None:
+            raise UsageError(f"the consumer of group {self.group!r} has not been started")
+        return self._parts[0]
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return self.subscription.queues
+
+    def lag(self) -> dict[MessageQueue, int]:
+        return self.subscription.lag()
+
+    def pause(self, *queues: MessageQueue) -> None:
+        self.subscription.pause(*queues)
+
+    def resume(self, *queues: MessageQueue) -> None:
+        self.subscription.resume(*queues)
+
+    def seek(self, queue: MessageQueue, queue_offset: int) -> None:
+        self.subscription.seek(queue, queue_offset)
+
+    def seek_to_time(self, timestamp_ms: int) -> None:
+        self.subscription.seek_to_time(timestamp_ms)
+
+    def skip_to_now(self) -> None:
+        self.subscription.skip_to_now()
+
+    def statistics(self) -> ConsumerStatistics:
+        """Raises UsageError before `start`."""
+        subscription = self.subscription
+        assert self._parts is not None and subscription is self._parts[0]
+        return self._parts[1].statistics()
