@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..store.errors import FlightlogError
 from .arrivals import Arrivals
 from .flush_service import FlushService
+from .held_pulls import HeldPulls
 from .pending_puts import PendingPuts
 from .prepare_service import PrepareService
 from .schedule_service import ScheduleService
@@ -18,11 +19,13 @@ from .upkeep import Upkeep
 if TYPE_CHECKING:
     from .message_store import MessageStore
 
+Service = HeldPulls | Arrivals | ScheduleService | FlushService | PrepareService
+
 log = logging.getLogger("flightlog.store")
 
 
 def ending(
-    services: Sequence[Arrivals | ScheduleService | FlushService | PrepareService],
+    services: Sequence[Service],
     pending: PendingPuts,
     save: Sequence[Callable[[], None]],
     upkeep: Upkeep,

@@ -15,6 +15,8 @@ import logging
 import os
 import threading
 import warnings
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
 
@@ -31,15 +33,17 @@ from ..store.errors import (
     UsageError,
 )
 from ..store.lock import watch_fork
+from ..store.message import GetResult
 from ..store.settings import StoreSettings
 from .arrivals import Arrivals
 from .boot import boot
 from .diverting import Divert, Diverting
-from .ending import close_at_exit, ending
+from .ending import Service, close_at_exit, ending
 from .finding import Finder
 from .findings import VerifyReport
 from .flush_service import FlushService
-from .get_limits import GetLimits
+from .get_limits import DEFAULT_MAX_COUNT, GetLimits
+from .held_pulls import DEFAULT_WAIT_S, Ask, HeldPulls
 from .key_query import KeyQuery, has_uniq_key
 from .level_schedules import begin_levels
 from .live_keys import LiveKeys
@@ -63,6 +67,15 @@ HANDLE = "handle"
 """Among the log's obstacles: that this handle was closed, or is the copy of one in a forked child."""
 
 
+def looking(queues: QueueReader) -> Callable[[Ask], GetResult]:
+    """How pulls ask queues; without the store, which they do not keep alive."""
+
+    def look(ask: Ask) -> GetResult:
+        return queues.get(*ask.key, ask.queue_offset, ask.max_count, tags=ask.tags, max_size=ask.max_size)
+
+    return look
+
+
 class MessageStore(PutCalls, TopicWriting, ReadableStore):
     """One store, open for writing. Made by `flightlog.open`; a context manager.
 
@@ -78,7 +91,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._close_lock = threading.Lock()
         self._closed = False
         parts = boot(path, settings, disk, clock)
-        services: list[Arrivals | ScheduleService | FlushService | PrepareService] = []
+        services: list[Service] = []
         timers: TimerSchedules | None = None
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
@@ -101,7 +114,11 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._schedules = schedules = ScheduleService(settings, clock)
             self._timers = timers = TimerSchedules(disk, path, settings, clock, schedules)
             self._arrivals = arrivals = Arrivals(parts.log, service, keep)
-            services += arrivals, schedules, service, preparing
+            self._pulls = pulls = HeldPulls(
+                *(path, looking(self._queues), keep.catch_up, lambda: commit_log.visible, arrivals, clock)
+            )
+            parts.dispatcher.note_arrivals = pulls.note
+            services += pulls, arrivals, schedules, service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(
@@ -153,6 +170,35 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         return self.settings.default_queue_count
 
     # -- what can be read stands in engine/readable.py, what can be done to topics in engine/topic_calls.py
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+        wait_s: float = DEFAULT_WAIT_S,
+    ) -> Future[GetResult]:
+        """What `get` answers, once there is a message: a future that waits up to `wait_s` seconds for one, 30 at most.
+
+        It is done when it is returned if `get` finds something, or there is nothing to wait for (an offset before the
+        first message, or past the end). Otherwise a put to this queue completes it, under sync flush once the message
+        is durable; messages that the tags leave out wake nobody. When its time is over it answers what `get` would:
+        without messages, and with the offset to go on from.
+
+        A pull that waits is no thread: there may be tens of thousands. `await asyncio.wrap_future(store.pull(...))`
+        waits in a coroutine; cancelling takes it back. Callbacks run in the one thread that answers pulls: they may use
+        the store, pull again, and close it, but while one waits, other pulls do. `close` completes every future with
+        StoreClosedError; in a child made by fork those of the parent are never completed.
+
+        Raises what `get` raises now; what a look at a message raises later is the future's. Raises UsageError for
+        another `wait_s`.
+        """
+        self._check_usable()
+        return self._pulls.pull(Ask((topic, queue_id), queue_offset, max_count, tags, max_size), wait_s)
 
     def _readable_end(self) -> int:
         return self._log.visible
@@ -219,7 +265,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._log.obstacles[HANDLE] = "closed"
         if self._forked:
             return
-        if not self._putter.pending.runs_callbacks_here():
+        if not (self._putter.pending.runs_callbacks_here() or self._pulls.thread.is_current()):
             with self._close_lock:
                 self._close_locked()
         elif self._close_lock.acquire(blocking=False):  # who else closes may be waiting for this callback to end
@@ -254,7 +300,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
 
         # A garbage collection may come in any thread, in the middle of what that one does for this store.
-        services = self._arrivals, self._schedules, self._service, self._preparing
+        services = self._pulls, self._arrivals, self._schedules, self._service, self._preparing
         for thread in (*(each.thread for each in services), *self._putter.pending.threads):
             if thread.is_current():
                 thread.stop_then(end_quietly)

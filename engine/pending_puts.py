@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import Future
 from typing import NamedTuple
 
 from ..store.clock import Clock
@@ -29,6 +29,7 @@ from ..store.commit_log import CommitLog
 from ..store.errors import DiskError, FlightlogError, StorePoisonedError
 from ..store.message import PutResult, PutStatus
 from .bell import Bell
+from .completing import complete
 from .service_thread import ServiceThread
 
 log = logging.getLogger("flightlog.flush")
@@ -179,13 +180,5 @@ class PendingPuts:
 
 
 def _complete(future: Future[PutResult], outcome: PutResult | BaseException) -> None:
-    try:
-        if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
-    except InvalidStateError:
-        pass  # the application did it itself
-    except BaseException:  # such as SystemExit; Future itself logs what ordinary exceptions callbacks raise
-        physical_offset = outcome.physical_offset if isinstance(outcome, PutResult) else None
-        log.exception("a callback of a put's future raised", extra={"physical_offset": physical_offset})
+    physical_offset = outcome.physical_offset if isinstance(outcome, PutResult) else None
+    complete(future, outcome, log, "put", {"physical_offset": physical_offset})

@@ -1,0 +1,25 @@
+"""Completing a future that an application holds, by a thread of ours, which nothing of the application's may end."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, InvalidStateError
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def complete(
+    future: Future[T], outcome: T | BaseException, log: logging.Logger, what: str, extra: Mapping[str, object]
+) -> None:
+    """Give the future its result, or its error; `what` it is of, and `extra`, are for the log."""
+    try:
+        if isinstance(outcome, BaseException):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)
+    except InvalidStateError:
+        pass  # the application did it itself
+    except BaseException:  # such as SystemExit; Future itself logs what ordinary exceptions callbacks raise
+        log.exception("a callback of a %s's future raised", what, extra=extra)

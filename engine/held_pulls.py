@@ -1,0 +1,268 @@
+"""Pulls that wait for messages: futures, and one thread for all of them.
+
+    any thread         asks the queue; where there is nothing, leaves a future here
+    flightlog-pulls    answers those whose queue has got messages since, and those whose time has come; so it runs the
+                       callbacks of futures
+
+A dispatch notes which of the queues that are waited for got entries; flightlog-arrivals then wakes the thread here.
+Times end together, TICK_S apart: ten thousand pulls are no ten thousand timers.
+
+Invariants:
+- A future is completed once: by whoever takes its pull out of `_held`.
+- While a pull is held, `expect` was called after the last look at the queues, or is about to be: no message comes
+  unnoticed.
+- A pull that is answered, cancelled or closed leaves nothing behind here.
+
+RocketMQ: `PullRequestHoldService`, which looks at every queue that is waited for each five seconds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import math
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from ..store.clock import Clock
+from ..store.errors import StoreClosedError, UsageError
+from ..store.message import GetResult, GetStatus
+from ..store.queue_offsets import QueueKey
+from .arrivals import Arrivals
+from .bell import Bell
+from .completing import complete
+from .service_thread import ServiceThread
+
+log = logging.getLogger("flightlog.pulls")
+
+DEFAULT_WAIT_S = 15.0
+MAX_WAIT_S = 30.0
+TICK_S = 0.05
+"""By so much a pull's time may end late."""
+
+
+class Ask(NamedTuple):
+    """What is pulled; the arguments of a get."""
+
+    key: QueueKey
+    queue_offset: int
+    max_count: int
+    tags: str | None
+    max_size: int | None
+
+
+class HeldPull(Future[GetResult]):
+    """A pull that found nothing yet."""
+
+    def __init__(self, ask: Ask, found: GetResult, tick: int, take: Callable[[HeldPull], bool]) -> None:
+        super().__init__()
+        self.ask, self.found, self.tick, self._take = ask, found, tick, take
+
+    def cancel(self) -> bool:
+        """As of any future; it waits no longer then."""
+        is_cancelled = super().cancel()
+        if is_cancelled and self._take(self):
+            self.set_running_or_notify_cancel()  # else who waits for several futures would not be told
+        return is_cancelled
+
+
+class HeldPulls:
+    """Without a thread until a pull has to wait. Safe from many threads."""
+
+    def __init__(
+        self,
+        path: Path,
+        look: Callable[[Ask], GetResult],
+        catch_up: Callable[[], None],
+        visible: Callable[[], int],
+        arrivals: Arrivals,
+        clock: Clock,
+    ) -> None:
+        self._path, self._look, self._catch_up, self._visible = path, look, catch_up, visible
+        """`look` answers of what has been dispatched, `catch_up` dispatches what is visible."""
+        self._arrivals, self._clock = arrivals, clock
+        self._lock = threading.Lock()
+        self._held: dict[QueueKey, set[HeldPull]] = {}
+        self._ending: dict[int, set[HeldPull]] = {}
+        """The same pulls, by the tick that their time ends at."""
+        self._ticks: list[int] = []
+        """A heap of the ticks there."""
+        self._arrived: set[QueueKey] = set()
+        """Queues that got entries, and are waited for."""
+        self._bell = Bell()
+        self.thread = ServiceThread("flightlog-pulls", self._serve, self._bell.ring)
+
+    def pull(self, ask: Ask, wait_s: float) -> Future[GetResult]:
+        """See MessageStore.pull."""
+        if not 0 <= wait_s <= MAX_WAIT_S:
+            raise UsageError(f"wait_s={wait_s!r}: expected seconds, 0 to {MAX_WAIT_S:g}")
+        visible = self._visible()
+        self._catch_up()
+        found = self._look(ask)
+        if wait_s == 0 or not is_empty(found, ask):
+            future = Future[GetResult]()
+            future.set_result(found)
+            return future
+        self.thread.start()
+        tick = math.ceil((self._clock.monotonic_s() + wait_s) / TICK_S)
+        held = HeldPull(behind(found, ask), found, tick, self._take)
+        self._hold(held)
+        self._arrivals.expect(self._bell)
+        if self._visible() != visible:  # what came since rang nobody, perhaps
+            self._catch_up()
+            self._answer_one(held, {})
+        if self.thread.is_stopping and self._take(held):
+            raise self._closed_error()
+        return held
+
+    def note(self, keys: Iterable[QueueKey]) -> None:
+        """Called by each dispatch, once its entries are in these queues and before it is told to be over."""
+        held = self._held
+        if held and (found := [key for key in keys if key in held]):
+            with self._lock:
+                self._arrived.update(found)
+
+    def stop(self) -> None:
+        """Return once every pull is answered, with StoreClosedError if with nothing else, and the thread has ended.
+
+        A callback may call this. If a KeyboardInterrupt ends it, call it again.
+        """
+        if self.thread.is_current():
+            self.thread.request_stop()
+        else:
+            self.thread.stop()
+        self._end_all()
+
+    def __len__(self) -> int:
+        """How many wait."""
+        with self._lock:
+            return sum(map(len, self._held.values()))
+
+    # -- who waits
+
+    def _hold(self, held: HeldPull) -> None:
+        with self._lock:
+            ending = self._ending.get(held.tick)
+            if ending is None:
+                heapq.heappush(self._ticks, held.tick)  # an interrupt here leaves a tick that nothing ends at
+                ending = self._ending[held.tick] = set()
+            ending.add(held)  # first: what no tick ends would be held for ever
+            self._held.setdefault(held.ask.key, set()).add(held)
+            is_first = len(ending) == 1 and self._ticks[0] == held.tick
+        if is_first:
+            self._bell.ring()
+
+    def _take(self, held: HeldPull) -> bool:
+        """Hold it no longer; whoever gets True here completes it."""
+        with self._lock:
+            return self._remove(held)
+
+    def _remove(self, held: HeldPull) -> bool:
+        there = self._held.get(held.ask.key)
+        if there is None or held not in there:
+            return False
+        there.discard(held)
+        if not there:
+            del self._held[held.ask.key]
+        if (ending := self._ending.get(held.tick)) is not None:
+            ending.discard(held)
+        return True
+
+    # -- the thread
+
+    def _serve(self) -> None:
+        try:
+            while not self.thread.is_stopping:
+                if self._held:
+                    self._arrivals.expect(self._bell)
+                    self._catch_up()
+                self._answer_arrived()
+                self._answer_ending()
+                self._bell.wait(self._wait_s())
+        finally:
+            self.thread.is_stopping = True
+            self._end_all()
+
+    def _answer_arrived(self) -> None:
+        with self._lock:
+            arrived, self._arrived = self._arrived, set()
+        for key in arrived:
+            with self._lock:
+                waiting = list(self._held.get(key, ()))
+            known: dict[Ask, GetResult] = {}
+            for held in waiting:
+                if self.thread.is_stopping:
+                    return
+                self._answer_one(held, known)
+
+    def _answer_one(self, held: HeldPull, known: dict[Ask, GetResult]) -> None:
+        """Answer it if there is something; `known` are answers that were just given to others."""
+        ask = held.ask
+        try:
+            found = known.get(ask)
+            if found is None:
+                found = known[ask] = self._look(ask)
+        except BaseException as e:  # it is the puller's
+            if self._take(held):
+                self._complete(held, e)
+            return
+        if is_empty(found, ask):
+            held.found, held.ask = found, behind(found, ask)
+        elif self._take(held):
+            self._complete(held, replace(found, messages=list(found.messages)))
+
+    def _answer_ending(self) -> None:
+        now = int(self._clock.monotonic_s() / TICK_S)
+        while True:
+            with self._lock:
+                if not self._ticks or self._ticks[0] > now:
+                    return
+                ending = self._ending.pop(heapq.heappop(self._ticks), ())
+                over = [held for held in ending if self._remove(held)]
+            for held in over:
+                self._complete(held, held.found)
+
+    def _wait_s(self) -> float | None:
+        """Until the next time ends; None: nobody waits."""
+        with self._lock:
+            while self._ticks and not self._ending.get(self._ticks[0]):
+                self._ending.pop(heapq.heappop(self._ticks), None)
+            return max(0.0, self._ticks[0] * TICK_S - self._clock.monotonic_s()) if self._ticks else None
+
+    def _end_all(self) -> None:
+        with self._lock:
+            left = [held for waiting in self._held.values() for held in waiting]
+        for held in left:
+            if self._take(held):
+                self._complete(held, self._closed_error())
+
+    def _complete(self, held: HeldPull, outcome: GetResult | BaseException) -> None:
+        complete(held, outcome, log, "pull", {"path": str(self._path), "topic": held.ask.key[0]})
+        if held.cancelled():  # by somebody who found it taken
+            held.set_running_or_notify_cancel()
+
+    def _closed_error(self) -> StoreClosedError:
+        return StoreClosedError(f"{self._path}: the store was closed; open it again")
+
+
+def behind(found: GetResult, ask: Ask) -> Ask:
+    """What is asked next."""
+    if found.next_queue_offset == ask.queue_offset:
+        return ask
+    return ask._replace(queue_offset=found.next_queue_offset)
+
+
+def is_empty(found: GetResult, ask: Ask) -> bool:
+    """Whether there is nothing to be told: no message, and the end of the queue is reached where the pull stands, or
+    behind what its tags leave out."""
+    if found.messages:
+        return False
+    if found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
+        return ask.queue_offset == 0
+    if found.status is GetStatus.NO_MATCHED_MESSAGE:
+        return found.next_queue_offset >= found.max_queue_offset
+    return found.status is GetStatus.OFFSET_OVERFLOW_ONE
