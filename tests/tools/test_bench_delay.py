@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,35 +13,85 @@ import pytest
 
 from flightlog.store.errors import UsageError
 from flightlog.store.settings import FlushMode
-from flightlog.tools.bench import delay
-from flightlog.tools.bench.delay import DelayOptions, measure, measure_idle, run
+from flightlog.tools.bench import delay, delay_load
+from flightlog.tools.bench.delay import DelayOptions, run
+from flightlog.tools.bench.delay_load import LEVEL, TIMER, Idle, Lateness, Watch, measure, measure_idle
+from flightlog.tools.bench.pending_timers import Step
+
+MIB = 1 << 20
 
 
+@pytest.mark.parametrize("kind", [LEVEL, TIMER])
 @pytest.mark.parametrize("mode", FlushMode)
-def test_every_message_is_measured(mode: FlushMode, tmp_path: Path) -> None:
-    found = measure(tmp_path / "store", 500, 0.2, mode)
+def test_every_message_is_measured(kind: str, mode: FlushMode, tmp_path: Path) -> None:
+    found = measure(tmp_path / "store", kind, 500, 0.2, mode)
     assert found.messages == len(found.late_ms) == 100 and found.late_ms.min() >= 0
     told = found.as_object()
     assert told["p50_ms"] <= told["p99_ms"] <= told["max_ms"] == found.late_ms.max()
-    assert "late_ms" not in told and told["mode"] == mode.name.lower()
-    assert measure_idle(tmp_path / "idle", 3, 0.01).waiting == 3
+    assert "late_ms" not in told and (told["kind"], told["mode"]) == (kind, mode.name.lower())
+
+
+@pytest.mark.parametrize("kind", [LEVEL, TIMER])
+def test_an_idle_store(kind: str, tmp_path: Path) -> None:
+    found = measure_idle(tmp_path / "idle", kind, 3, 0.01, settle_s=0.0)
+    assert (found.kind, found.waiting) == (kind, 3)
+    assert found.cpu_seconds >= 0 and found.context_switches >= 1, "to sleep is a context switch"
+
+
+def test_a_watch_tells_when_a_record_was_first_seen(tmp_path: Path) -> None:
+    watch = Watch(tmp_path)
+    watch._seen += [(100, 5), (300, 9)]
+    assert watch.times_ms(np.array([1, 100, 101, 300])).tolist() == [5, 5, 9, 9]
+
+
+def test_a_message_that_does_not_come_once_or_comes_early_is_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_evenly = delay_load._put_evenly
+
+    def put_one_more(*given: object) -> np.ndarray:
+        put_evenly(*given)  # type: ignore[arg-type]
+        return np.zeros(101, np.int64)
+
+    monkeypatch.setattr(delay_load, "_put_evenly", put_one_more)
+    with pytest.raises(AssertionError, match="101 messages were put, 100 delivered"):
+        measure(tmp_path / "lost", LEVEL, 500, 0.2, FlushMode.ASYNC)
+    monkeypatch.setattr(delay_load, "_put_evenly", lambda *given: put_evenly(*given) + 10**9)
+    with pytest.raises(AssertionError, match="early"):
+        measure(tmp_path / "early", LEVEL, 500, 0.2, FlushMode.ASYNC)
 
 
 def test_it_is_told_kept_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def measured(folder: Path, rate: int, seconds: float, mode: FlushMode) -> delay.Lateness:
-        return delay.Lateness(rate, mode.name.lower(), 4, seconds, np.array([0, 1, 2, 7]), 0.1)
+    late_ms, asked = np.array([0, 1, 2, 7]), list[int]()
+
+    def measured(folder: Path, kind: str, rate: int, seconds: float, mode: FlushMode) -> Lateness:
+        return Lateness(kind, rate, mode.name.lower(), 4, seconds, late_ms, 0.1)
+
+    def pending(folder: Path, count: int) -> list[Step]:
+        asked.append(count)
+        return [Step(step, count, 1.5, 200 * MIB, 50 * MIB) for step in ("put", "take", "open")]
 
     monkeypatch.setattr(delay, "measure", measured)
-    monkeypatch.setattr(delay, "measure_idle", lambda folder, waiting, seconds: delay.Idle(waiting, seconds, 0.0))
-    files = tmp_path / "kept.json", tmp_path / "drawn.svg"
-    assert run(DelayOptions([1000], quick=True, folder=tmp_path, save=files[0], plot=files[1])) == 0
+    monkeypatch.setattr(
+        delay, "measure_idle", lambda folder, kind, waiting, seconds: Idle(kind, waiting, seconds, 0, 1)
+    )
+    monkeypatch.setattr(delay, "measure_pending", pending)
+    kept, table, drawn = (tmp_path / name for name in ("kept.json", "kept.csv", "drawn.svg"))
+    options = DelayOptions([1000, 2000], quick=True, folder=tmp_path, save=kept, csv=table, plot=drawn)
+    assert run(options) == 0
     text = capsys.readouterr().out
-    assert "1,000" in text and "async" in text and "sync" in text
-    kept = json.loads(files[0].read_text())
-    assert [(one["rate"], one["max_ms"]) for one in kept["lateness"]] == [(1000, 7.0), (1000, 7.0)]
-    assert "due a second" in files[1].read_text()
+    assert all(word in text for word in ("1,000", "2,000", "async", "sync", "Timers", "An idle store"))
+    assert "Many timers" not in text and not asked, "they take minutes: only on request"
+    told = json.loads(kept.read_text())
+    assert len(told["lateness"]) == 8 and {one["max_ms"] for one in told["lateness"]} == {7.0}
+    rows = list(csv.DictReader(table.open()))
+    assert [(row["kind"], int(row["rate"]), float(row["max_ms"])) for row in rows[:2]] == [("level", 1000, 7.0)] * 2
+    assert "1,000 a second, sync flush: p99 6.85 ms" in drawn.read_text()
+    assert run(replace(options, pending=2000)) == 0
+    assert asked == [2000] and "50 MiB" in capsys.readouterr().out
+    assert json.loads(kept.read_text())["pending"][2]["own_memory_size"] == 50 * MIB
     assert run(DelayOptions([1000], quick=True, as_json=True)) == 0
     assert json.loads(capsys.readouterr().out)["idle"][1]["waiting"] == delay.WAITING
 
@@ -47,9 +100,14 @@ def test_it_is_told_kept_and_drawn(
     ("options", "words"),
     [
         (DelayOptions([5]), "--rate 5"),
+        (DelayOptions([]), "--rate"),
         (DelayOptions(seconds=0), "--seconds 0"),
+        (DelayOptions(seconds=math.nan), "--seconds nan"),
+        (DelayOptions(pending=0), "--pending 0"),
+        (DelayOptions(pending=1500), "--pending 1500"),
         (DelayOptions(folder=Path("/no/such")), "no such folder"),
         (DelayOptions(save=Path("/no/such/file.json")), "--save"),
+        (DelayOptions(csv=Path("/no/such/file.csv")), "--csv"),
         (DelayOptions(plot=Path("drawn.txt")), "--plot"),
     ],
 )

@@ -181,14 +181,20 @@ def delay(
         typer.Option(help="Messages that fall due a second; may be repeated.", show_default=" ".join(map(str, RATES))),
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="For how long they do.", show_default="10; quick 0.5")] = None,
+    pending: Annotated[
+        int | None,
+        typer.Option(help="Also how long so many timers that wait take, and the memory: ten million, ten minutes."),
+    ] = None,
     quick: Quick = False,
     folder: Folder = None,
     as_json: AsJson = False,
     save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+    csv: Csv = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the lateness into this file (.png, .svg, .pdf).")] = None,
 ) -> None:
-    """How late messages with a delay level come, and what a store costs that waits."""
-    raise typer.Exit(run_delay(DelayOptions(rate or RATES, seconds, quick, folder, as_json, save, plot)))
+    """How late messages with a delay level and timers come, and what a store costs that waits."""
+    options = DelayOptions(rate or RATES, seconds, pending, quick, folder, as_json, save, csv, plot)
+    raise typer.Exit(run_delay(options))
 
 
 @bench.command()
