@@ -25,6 +25,7 @@ from .consume.consuming_store import Store
 from .consume.consuming_store import open_store as open
 from .consume.received import ReceivedMessage
 from .consume.starting import StartFrom
+from .consume.stores import Stores
 from .consume.subscription import Subscription
 from .engine.append_together import ColumnPart
 from .engine.finding import Boundary
@@ -71,6 +72,7 @@ __all__ = [
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",
+    "Stores",
     "Subscription",
     "Topic",
     "TopicPermission",

@@ -10,10 +10,10 @@ from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
 from .back_off import BackOff
-from .consuming_store import Store
 from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
 from .process_queue import FlowLimits
 from .starting import StartFrom
+from .subscribing import Subscribing
 from .subscription import Subscription
 from .workers import Workers
 
@@ -42,7 +42,7 @@ class Consumer:
 
     def __init__(
         self,
-        store: Store,
+        store: Subscribing,
         topics: str | Mapping[str, str],
         group: str,
         listener: Listener,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Mapping
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 from ..engine.diverting import Divert
 from ..engine.message_store import MessageStore
@@ -13,15 +13,16 @@ from ..store.clock import Clock, SystemClock
 from ..store.disk import Disk, RealDisk
 from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
-from .allocate import AllocationStrategy
+from .consumed_store import ConsumedStore, Owner
 from .consumption import Consumption
 from .offset_table import OffsetTable
-from .process_queue import FlowLimits
-from .starting import StartFrom
-from .subscription import Subscription
+from .subscribing import Subscribing
+
+STORE_NAME = "store"
+"""Of a store that is read alone; RocketMQ's broker name."""
 
 
-class Store(MessageStore):
+class Store(Subscribing, MessageStore):
     """A MessageStore with consumer groups. Their offsets are kept in `config/consumerOffset.json`.
 
     Nothing of this runs before the first subscription, but that offsets are read when the store is opened.
@@ -32,6 +33,8 @@ class Store(MessageStore):
     def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert | None) -> None:
         super().__init__(path, settings, disk, clock, divert)
         self._subscribing = threading.Lock()
+        self._readers: WeakKeyDictionary[Consumption, ConsumedStore] = WeakKeyDictionary()
+        self._owners: dict[str, Owner] = {}
         try:
             self._offsets = OffsetTable(disk, path, clock, self._log.flush)
             self._offsets.load(self._end_of)
@@ -44,45 +47,30 @@ class Store(MessageStore):
         queue = self._table.get(key)
         return 0 if queue is None else queue.end
 
-    def subscribe(
-        self,
-        topics: str | Mapping[str, str],
-        group: str,
-        *,
-        tags: str = "*",
-        start: StartFrom | int = StartFrom.FIRST,
-        member: str | None = None,
-        strategy: AllocationStrategy | None = None,
-        limits: FlowLimits | None = None,
-        idle_s: float | None = None,
-    ) -> Subscription:
-        """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
-
-            for message in store.subscribe("orders", group="billing"):
-                ...
-                message.ack()
-
-        The members of a group share the queues of a topic (or of several: `{"orders": "paid || sent", "bills": "*"}`,
-        with the tags of each); every group has all messages. `start` says where a group begins in a queue it has never
-        been in: StartFrom.FIRST, LAST, or a store time in ms. `strategy` shares the queues (Averagely), `limits` say
-        how much may be handed out without an acknowledgement. The iterator waits for messages; after `idle_s` seconds
-        without one it ends (None: when it or the store is closed).
-
-        A message that is not acknowledged comes again: to another member once this one is closed, or after the next
-        open. Acknowledgements are written to the disk every five seconds and at close, never ahead of the messages.
-
-        Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of
-        this name; UsageError, StoreClosedError, ForkedStoreError.
-        """
-        self._check_usable()
-        wanted = {topics: tags} if isinstance(topics, str) else dict(topics)
+    def _consuming(self) -> Consumption:
         with self._subscribing:
             self._check_usable()
             if self._consumption is None:
-                self._consumption = Consumption(self, self._arrivals, self._offsets, self._clock)
-            return self._consumption.subscribe(
-                wanted, group, member=member, strategy=strategy, start=start, limits=limits, idle_s=idle_s
-            )
+                made = Consumption(self._clock)
+                self._read_by(made, STORE_NAME)
+                self._consumption = made
+            return self._consumption
+
+    def be_read_by(self, consumption: Consumption, name: str) -> None:
+        """See Stores.add_store."""
+        with self._subscribing:
+            self._check_usable()
+            self._read_by(consumption, name)
+
+    def _read_by(self, consumption: Consumption, name: str) -> None:
+        commit_log = self._log
+        consumed = ConsumedStore(
+            *(name, self, self._arrivals, self._offsets, self._owners),
+            poison=lambda: commit_log.poison,
+            poison_bells=commit_log.poison_bells,
+        )
+        consumption.add_store(consumed)
+        self._readers[consumption] = consumed
 
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
         """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
@@ -94,17 +82,24 @@ class Store(MessageStore):
         self._offsets.forget_topic(name)
         self._offsets.save()
         super()._delete_topic(name)
-        if self._consumption is not None:
-            self._consumption.forget_topic(name)
+        for consumption, consumed in tuple(self._readers.items()):
+            consumption.forget_topic(consumed, name)
 
     def close(self) -> None:
-        """End every subscription, write what was acknowledged, then close as MessageStore does."""
-        try:
-            if self._consumption is not None and not self._forked and not self._closed:
-                with self._subscribing:
-                    self._consumption.close()
-        finally:
+        """End every subscription to this store alone, drop its queues from those to several, write what was
+        acknowledged, then close as MessageStore does."""
+        if self._forked or self._closed:
             super().close()
+            return
+        with self._subscribing:
+            try:
+                for consumption, consumed in tuple(self._readers.items()):
+                    if consumption is self._consumption:
+                        consumption.close()
+                    else:
+                        consumption.forget_store(consumed)
+            finally:
+                super().close()
 
     def __enter__(self) -> Store:
         return self

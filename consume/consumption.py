@@ -1,22 +1,38 @@
-"""All that consumes one store: its groups, their offsets, and the one thread that balances and saves them."""
+"""What consumes one store or several together: the groups, their members, and the one thread that balances them and
+saves how far they are.
+
+Invariants:
+- A group of a store is balanced in one place: by that store alone, or by one set of stores.
+- A member that nobody holds is none any more, nor is one whose threads have ended: its queues go to the others.
+
+Locks are taken in this order: here, a group's, a subscription's, an offset table's. Rounds take no lock of this class.
+"""
 
 from __future__ import annotations
 
 import itertools
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
-from ..engine.arrivals import Arrivals
-from ..engine.message_store import MessageStore
-from ..store.clock import Clock
-from ..store.errors import DiskError, StorePoisonedError, UsageError
-from ..store.light_queues import is_light
-from ..store.topic import TopicPermission
+from ..engine.tag_filter import tag_filter
+from ..store.clock import Clock, SystemClock
+from ..store.errors import (
+    DiskError,
+    InconsistentGroupError,
+    InvalidSettingsError,
+    StoreClosedError,
+    StorePoisonedError,
+    UsageError,
+)
+from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy, Averagely
+from .consumed_store import ConsumedStore, GroupProgress
 from .group import Group
-from .offset_table import OffsetTable
+from .offset_table import name_of
 from .process_queue import FlowLimits
 from .rebalance import RebalanceService
 from .starting import StartFrom
@@ -24,49 +40,116 @@ from .subscription import Subscription
 
 log = logging.getLogger("flightlog.consume")
 
-STORE_NAME = "store"
 SAVE_INTERVAL_S = 5.0
 """RocketMQ's `flushConsumerOffsetInterval`."""
 
 
-class StoreSource:
-    """One store as its groups see it."""
+class _Seat:
+    """A subscription's place in its group. It does not hold the subscription: who drops one leaves."""
 
-    name = STORE_NAME
-
-    def __init__(self, store: MessageStore) -> None:
-        self._store = store
+    def __init__(self, subscription: Subscription, when_gone: Callable[[], None]) -> None:
+        self.name, self.strategy = subscription.name, subscription.strategy
+        # A garbage collection comes at any moment, in any thread: what it calls must take no lock.
+        self.subscription = weakref.ref(subscription, lambda _: when_gone())
 
     @property
-    def is_usable(self) -> bool:
-        return not self._store.is_closed
+    def is_alive(self) -> bool:
+        held = self.subscription()
+        return held is not None and held.is_alive
 
-    def queue_ids(self, topic: str) -> Sequence[int]:
-        if is_light(topic):
-            return range(1)
-        found = self._store.topic(topic)
-        return range(found.read_queue_count) if found is not None and TopicPermission.READ in found.perm else ()
+    def take(self, queue: MessageQueue) -> None:
+        held = self.subscription()
+        if held is not None:
+            held.take(queue)
+
+    def let_go(self, queue: MessageQueue) -> bool:
+        held = self.subscription()
+        return held is None or held.let_go(queue)
 
 
 class _Consumers(NamedTuple):
     """Of one group."""
 
     group: Group
-    subscriptions: list[Subscription]
+    seats: list[_Seat]
 
 
 class Consumption:
-    """Safe from many threads."""
+    """Safe from many threads. Its thread runs from the first subscription on."""
 
-    def __init__(self, store: MessageStore, arrivals: Arrivals, offsets: OffsetTable, clock: Clock) -> None:
-        self._store, self._arrivals, self._offsets, self._clock = store, arrivals, offsets, clock
-        self._source = StoreSource(store)
-        self._service = RebalanceService(clock)
-        self._service.also_every(SAVE_INTERVAL_S, self._save_quietly)
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._service = RebalanceService(self._clock)
+        self._service.also_every(SAVE_INTERVAL_S, self._look_after)
         self._lock = threading.RLock()
+        self._stores: dict[str, ConsumedStore] = {}
         self._groups: dict[str, _Consumers] = {}
         self._numbers = itertools.count(1)
-        self._save_failed = False
+        self._unsaved: set[ConsumedStore] = set()
+        """Stores whose offsets could not be written when it was last tried."""
+        self._is_closed = False
+
+    # -- stores
+
+    @property
+    def store_names(self) -> list[str]:
+        return sorted(self._stores)
+
+    def add_store(self, store: ConsumedStore) -> None:
+        """Have all groups read it, too, in place of the one of that name."""
+        with self._lock:
+            self._check_open()
+            before = self._stores.get(store.name)
+            for group in self._groups:
+                self._claim(store, group)
+            if before is not None:
+                self._take_out(before)
+            self._stores = {**self._stores, store.name: store}
+            store.poison_bells.append(self._service.hint)
+            for consumers in self._groups.values():
+                consumers.group.add_source(store)
+                consumers.group.rebalance()
+
+    def remove_store(self, name: str) -> None:
+        """See Stores.remove_store."""
+        with self._lock:
+            store = self._stores.get(name)
+            if store is None:
+                raise InvalidSettingsError(f"no store {name!r}: there are {', '.join(self.store_names) or 'none'}")
+            self._take_out(store)
+
+    def forget_store(self, store: ConsumedStore) -> None:
+        """It is to be closed."""
+        with self._lock:
+            if self._stores.get(store.name) is store:
+                self._take_out(store)
+
+    def _take_out(self, store: ConsumedStore) -> None:
+        for name, consumers in self._groups.items():
+            consumers.group.remove_source(store)
+            if store.owners.get(name) is self:
+                del store.owners[name]
+        self._stores = {name: kept for name, kept in self._stores.items() if kept is not store}
+        store.poison_bells.remove(self._service.hint)
+        self._unsaved.discard(store)
+        _save(store)
+
+    def _claim(self, store: ConsumedStore, group: str) -> None:
+        owner = store.owners.get(group)
+        if owner is not None and owner is not self and owner.is_balancing(group):
+            raise InconsistentGroupError(
+                group,
+                f"members in the store {store.store.path} that others balance",
+                "all of them to subscribe to this store alone, or to the same `Stores`",
+            )
+        store.owners[group] = self
+
+    def is_balancing(self, group: str) -> bool:
+        """Whether the group has a member here. Takes no lock: another Consumption asks."""
+        consumers = self._groups.get(group)
+        return consumers is not None and any(seat.is_alive for seat in tuple(consumers.seats))
+
+    # -- members
 
     def subscribe(
         self,
@@ -79,76 +162,156 @@ class Consumption:
         limits: FlowLimits | None,
         idle_s: float | None,
     ) -> Subscription:
-        """See Store.subscribe."""
+        """See Subscribing.subscribe."""
         if idle_s is not None and not idle_s >= 0:
             raise UsageError(f"idle_s={idle_s!r}: expected seconds, 0 or more, or None")
         for topic, tags in topics.items():
-            self._offsets.get(group, topic, 0)  # whether both are names that offsets can be kept under
-            self._store.get(topic, 0, 0, 1, tags=tags)  # and whether these are tags
-        with self._lock:
-            self._service.start()
-            consumers = self._groups.get(group)
-            if consumers is None:
-                made = self._service.group(group, topics)
-                made.add_source(self._source)
-                consumers = self._groups[group] = _Consumers(made, [])
-            found = Subscription(
-                *(self._store, self._arrivals, self._offsets, group, member or f"member-{next(self._numbers):06}"),
-                dict(topics),
-                strategy=strategy or Averagely(),
-                start=start,
-                limits=limits or FlowLimits(),
-                idle_s=idle_s,
-                clock=self._clock,
-                leave=self._leave,
-                look_for_queues=consumers.group.look_for_queues,
-            )
-            consumers.group.join(found, topics)
-            consumers.subscriptions.append(found)
-            # So that it has its queues, and has begun in them, when this returns.
-            consumers.group.rebalance()
+            name_of(topic, group)  # whether both are names that offsets can be kept under
+            tag_filter(tags)  # and whether these are tags
+        found = Subscription(
+            lambda: self._stores,
+            GroupProgress(lambda: self._stores, group),
+            *(group, member or f"member-{next(self._numbers):06}", dict(topics)),
+            strategy=strategy or Averagely(),
+            start=start,
+            limits=limits or FlowLimits(),
+            idle_s=idle_s,
+            clock=self._clock,
+            leave=self._leave,
+            come_back=self._join,
+            before_wait=self._before_wait,
+        )
+        self._join(found)
         return found
+
+    def _join(self, subscription: Subscription) -> None:
+        """It has its queues, and has begun in them, when this returns."""
+        with self._lock:
+            self._check_open()
+            self._service.start()
+            name, topics = subscription.group, subscription.topics
+            for store in self._stores.values():
+                self._claim(store, name)
+            consumers = self._groups.get(name)
+            if consumers is None:
+                consumers = _Consumers(self._service.group(name, topics), [])
+                for store in self._stores.values():
+                    consumers.group.add_source(store)
+            seat = _Seat(subscription, self._service.hint)
+            consumers.group.join(seat, topics)
+            consumers.seats.append(seat)
+            self._groups[name] = consumers
+            consumers.group.rebalance()
 
     def _leave(self, subscription: Subscription) -> None:
         with self._lock:
-            consumers = self._groups.get(subscription.group)
-            if consumers is None or subscription not in consumers.subscriptions:
-                return
-            consumers.subscriptions.remove(subscription)
-            consumers.group.leave(subscription)
-            consumers.group.rebalance()
-            if not consumers.subscriptions:
-                self._service.forget(consumers.group)
-                del self._groups[subscription.group]
+            for consumers, seat in self._seats():
+                if seat.subscription() is subscription:
+                    self._vacate(consumers, seat)
         self._save_quietly()
 
-    def forget_topic(self, topic: str) -> None:
+    def _seats(self) -> Iterator[tuple[_Consumers, _Seat]]:
+        for consumers in list(self._groups.values()):
+            for seat in list(consumers.seats):
+                yield consumers, seat
+
+    def _vacate(self, consumers: _Consumers, seat: _Seat) -> None:
+        consumers.seats.remove(seat)
+        consumers.group.leave(seat)
+        consumers.group.rebalance()
+        if not consumers.seats:
+            name = consumers.group.name
+            self._service.forget(consumers.group)
+            del self._groups[name]
+            for store in self._stores.values():
+                if store.owners.get(name) is self:
+                    del store.owners[name]
+
+    def _before_wait(self, group: str) -> None:
+        """A member has found nothing. Raises StorePoisonedError if that is so because all stores are poisoned."""
+        consumers, stores = self._groups.get(group), self._stores
+        if consumers is not None:
+            with suppress(StoreClosedError):  # by somebody, just now: then its queues are dropped, and all are rung
+                consumers.group.look_for_queues()
+        causes = [(store, cause) for store in stores.values() if (cause := store.poison()) is not None]
+        if causes and len(causes) == len(stores):
+            raise StorePoisonedError(causes[0][0].store.path, causes[0][1])
+
+    def forget_topic(self, store: ConsumedStore, topic: str) -> None:
         """It was deleted."""
         with self._lock:
-            for consumers in self._groups.values():
-                for subscription in consumers.subscriptions:
-                    subscription.forget(topic)
+            if self._stores.get(store.name) is store:
+                for subscription in self._subscriptions():
+                    subscription.forget(store.name, topic)
+
+    def _subscriptions(self) -> list[Subscription]:
+        return [held for _, seat in self._seats() if (held := seat.subscription()) is not None]
+
+    def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """See Stores.group_offsets."""
+        return {
+            MessageQueue(topic, name, queue_id): offset
+            for name, store in self._stores.items()
+            for queue_id, offset in store.offsets.of(group, topic).items()
+        }
+
+    # -- the thread
+
+    def _look_after(self) -> None:
+        with self._lock:
+            for consumers, seat in self._seats():
+                held = seat.subscription()
+                if held is None:
+                    self._vacate(consumers, seat)
+                elif held.is_abandoned:
+                    held.sit_out()
+                    self._vacate(consumers, seat)
+                    text = "group %s: the threads of %s have ended: it has left, until it is asked for a message"
+                    log.warning(text, held.group, held.name, extra={"group": held.group, "member": held.name})
+        self._save_quietly()
 
     def _save_quietly(self) -> None:
         """Write the offsets; what cannot be written now is tried again."""
-        try:
-            self._offsets.save()
-        except DiskError as e:
-            if not self._save_failed:  # once, however often it is tried again
-                text = "%s: offsets of consumers are not written yet: %s"
-                log.warning(text, self._store.path, e, extra={"path": str(self._store.path)})
-            self._save_failed = True
-            return
-        self._save_failed = False
+        for store in self._stores.values():
+            try:
+                store.offsets.save()
+            except StoreClosedError:
+                continue  # who closes it writes them first
+            except DiskError as e:
+                if store not in self._unsaved:  # once, however often it is tried again
+                    text, path = "%s: offsets of consumers are not written yet: %s", store.store.path
+                    log.warning(text, path, e, extra={"path": str(path)})
+                self._unsaved.add(store)
+            else:
+                self._unsaved.discard(store)
+
+    # -- the end
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreClosedError("these stores are read no more: they were closed for reading, or are being closed")
 
     def close(self) -> None:
         """End every subscription, and write the offsets. Raises DiskError; of a poisoned store they are not written."""
         with self._lock:
-            for subscription in [each for found in self._groups.values() for each in found.subscriptions]:
+            self._is_closed = True
+            for subscription in self._subscriptions():
                 subscription.close()
         self._service.stop()
-        try:
-            self._offsets.save()
-        except StorePoisonedError as e:
-            text = "%s: offsets of consumers since the last save are lost, messages come again: %s"
-            log.warning(text, self._store.path, e, extra={"path": str(self._store.path)})
+        failures: list[DiskError] = []
+        with self._lock:
+            for store in self._stores.values():
+                try:
+                    self._take_out(store)
+                except DiskError as e:
+                    failures.append(e)
+        if failures:
+            raise failures[0]
+
+
+def _save(store: ConsumedStore) -> None:
+    try:
+        store.offsets.save()
+    except StorePoisonedError as e:
+        text, path = "%s: offsets of consumers since the last save are lost, messages come again: %s", store.store.path
+        log.warning(text, path, e, extra={"path": str(path)})

@@ -35,6 +35,7 @@ class RebalanceService:
         self._lock = threading.Lock()
         self._due_s: dict[Group, float] = {}
         self._noticed: set[Group] = set()
+        self._is_hinted = False
         self._chores: list[_Chore] = []
         self._bell = Bell()
         self._thread = ServiceThread("flightlog-rebalance", self._work, self._bell.ring)
@@ -67,12 +68,20 @@ class RebalanceService:
             self._noticed.add(group)
         self._bell.ring()
 
+    def hint(self) -> None:
+        """Have the next round of every group come at once. Takes no lock: to be called from anywhere, also by what a
+        garbage collection calls, or with any lock held."""
+        self._is_hinted = True
+        self._bell.ring()
+
     def run_due(self) -> dict[Group, Round]:
         """One round of each group that is due, and what it did."""
         now_s = self._clock.monotonic_s()
+        if is_hinted := self._is_hinted:
+            self._is_hinted = False  # a hint from here on is of something that a round may have missed
         with self._lock:
-            due = [group for group, due_s in self._due_s.items() if due_s <= now_s or group in self._noticed]
-            self._noticed.clear()  # a notice from here on is of something that a round may have missed
+            due = [g for g, due_s in self._due_s.items() if is_hinted or due_s <= now_s or g in self._noticed]
+            self._noticed.clear()  # as with hints
         done: dict[Group, Round] = {}
         for group in due:
             done[group] = found = group.rebalance()
@@ -85,7 +94,7 @@ class RebalanceService:
     def next_due_s(self) -> float | None:
         """How long until a group is due; None: never."""
         with self._lock:
-            if self._noticed & self._due_s.keys():
+            if self._is_hinted or self._noticed & self._due_s.keys():
                 return 0.0
             due_s = min([*self._due_s.values(), *(chore.due_s for chore in self._chores)], default=None)
         return None if due_s is None else max(0.0, due_s - self._clock.monotonic_s())

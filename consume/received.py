@@ -17,9 +17,7 @@ class ReceivedMessage:
 
     __slots__ = ("_has", "_subscription", "attempt", "is_handed_out", "message", "queue")
 
-    def __init__(
-        self, message: StoredMessage, queue: MessageQueue, has: ProcessQueue, subscription: Subscription
-    ) -> None:
+    def __init__(self, message: StoredMessage, queue: MessageQueue, has: ProcessQueue) -> None:
         self.message = message
         """As the store read it."""
         self.queue = queue
@@ -27,7 +25,9 @@ class ReceivedMessage:
         self.attempt = 0
         """How many times this member has handed it out."""
         self.is_handed_out = False
-        self._has, self._subscription = has, subscription
+        self._has = has
+        self._subscription: Subscription
+        """Held from the first time that it is handed out: one that waits to be must not keep its subscription alive."""
 
     def ack(self) -> bool:
         """It was worked off. False if that counts no more: it was acknowledged before, or its queue has gone to another
@@ -38,8 +38,9 @@ class ReceivedMessage:
         """It could not be worked off: hand it out again, `delay_s` from now at the earliest. False as `ack`."""
         return self._subscription.give_back([self], delay_s) == 1
 
-    def hand_out(self) -> None:
+    def hand_out(self, subscription: Subscription) -> None:
         """It goes to who works it off."""
+        self._subscription = subscription
         self.attempt += 1
         self.is_handed_out = True
 

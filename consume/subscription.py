@@ -12,16 +12,15 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from ..engine.arrivals import Arrivals
 from ..engine.bell import Bell
 from ..engine.message_store import MessageStore
 from ..store.clock import Clock
-from ..store.errors import UsageError
+from ..store.errors import StoreClosedError, UsageError
 from ..store.message import GetResult, GetStatus
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
+from .consumed_store import ConsumedStore, Progress, StoresNow
 from .later import Later
-from .offset_table import OffsetTable
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
 from .starting import StartFrom, start_offset
@@ -43,9 +42,8 @@ class Subscription:
 
     def __init__(
         self,
-        store: MessageStore,
-        arrivals: Arrivals,
-        offsets: OffsetTable,
+        stores: StoresNow,
+        progress: Progress,
         group: str,
         name: str,
         topics: dict[str, str],
@@ -56,13 +54,13 @@ class Subscription:
         idle_s: float | None,
         clock: Clock,
         leave: Callable[[Subscription], None],
-        look_for_queues: Callable[[], None],
+        come_back: Callable[[Subscription], None],
+        before_wait: Callable[[str], None],
     ) -> None:
-        self.group, self.name, self.strategy = group, name, strategy
-        self._store, self._arrivals, self._offsets, self._topics = store, arrivals, offsets, topics
-        self._start, self._limits, self._idle_s, self._clock, self._leave = start, limits, idle_s, clock, leave
-        self._look_for_queues = look_for_queues
-        """Called before each wait: topics may have got queues."""
+        self.group, self.name, self.strategy, self.topics = group, name, strategy, topics
+        self._stores, self._progress = stores, progress
+        self._start, self._limits, self._idle_s, self._clock = start, limits, idle_s, clock
+        self._leave, self._come_back, self._before_wait = leave, come_back, before_wait
         self._lock = threading.Lock()
         self._has: dict[MessageQueue, ProcessQueue] = {}
         self._turns: deque[MessageQueue] = deque()
@@ -75,17 +73,21 @@ class Subscription:
         self._is_stopped = False
         self._waiting: set[Bell] = set()
         """One of each thread that waits for a message."""
+        self._receiver: threading.Thread | None = None
+        """The thread that asked for a message last."""
+        self._acknowledger: threading.Thread | None = None
+        self._is_out = False
 
     # -- a member of its group
 
     def take(self, queue: MessageQueue) -> None:
         """The queue is this member's from now on: it goes on where the group is, or begins where it was told to."""
-        offset = self._offsets.get(self.group, queue.topic, queue.queue_id)
+        offset = self._progress.get(queue)
         if offset is None:
-            bounds = self._store.queues().get((queue.topic, queue.queue_id), (0, 0))
-            offset = start_offset(self._store, queue.topic, queue.queue_id, self._start, bounds)
+            store = self._stores()[queue.broker_name]
+            offset = start_offset(store.store, queue.topic, queue.queue_id, self._start, store.bounds(queue))
             # Told at once: else a restart before the first acknowledgement would begin at what is then the last.
-            self._offsets.set(self.group, queue.topic, queue.queue_id, offset)
+            self._progress.set(queue, offset)
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
             self._turns.append(queue)
@@ -95,12 +97,13 @@ class Subscription:
         """Hand out no more of it. What is at work is handed out again by the next owner."""
         with self._lock:
             self._drop(queue)
+        self._ring()  # where its store is poisoned, whoever waits is told
         return True
 
     def _drop(self, queue: MessageQueue) -> None:
         has = self._has.pop(queue, None)
         if has is not None:
-            self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
+            self._progress.set(queue, has.commit_offset)
             has.drop()
             self._turns.remove(queue)
             self._not_before.pop(queue, None)
@@ -109,11 +112,12 @@ class Subscription:
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offset: int) -> bool:
         """See ReceivedMessage.ack."""
+        self._acknowledger = threading.current_thread()
         with self._lock:
             was_full = not has.room(self._limits)
             counts = has.ack(queue_offset)
             if counts:
-                self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
+                self._progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
         if has_room_again:
             self._ring()
@@ -132,12 +136,36 @@ class Subscription:
             self._ring()  # who waits has to wake for them
         return len(again)
 
-    def forget(self, topic: str) -> None:
+    def forget(self, store: str, topic: str) -> None:
         """The topic was deleted: one of this name begins anew."""
         with self._lock:
-            for queue in [queue for queue in self._has if queue.topic == topic]:
+            for queue in [queue for queue in self._has if (queue.broker_name, queue.topic) == (store, topic)]:
                 self._begin_anew(queue, 0)
         self._ring()
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the threads that used it are over: nobody may ever ask for the messages of its queues."""
+        used_by = [thread for thread in (self._receiver, self._acknowledger) if thread is not None]
+        return bool(used_by) and not any(thread.is_alive() for thread in used_by)
+
+    def sit_out(self) -> None:
+        """Hand out nothing, have nothing, until somebody asks for a message. The caller takes it out of the group."""
+        with self._lock:
+            self._is_out = True
+            for queue in list(self._has):
+                self._drop(queue)
+        self._ring()  # who has asked just now comes back
+
+    def _sit_down_again(self) -> None:
+        with self._lock:
+            is_out, self._is_out = self._is_out, False
+        if is_out and not self.is_over:
+            try:
+                self._come_back(self)
+            except BaseException:
+                self._is_out = True
+                raise
 
     # -- messages
 
@@ -154,7 +182,7 @@ class Subscription:
         """The next message; None if none comes for `wait_s` (None: however long it takes), or this was closed.
 
         Raises what `store.get` raises, CorruptRecordError at a damaged message: `seek` leads past it. The other queues
-        go on meanwhile.
+        go on meanwhile. Raises StorePoisonedError where all stores are poisoned.
         """
         found = self.receive_batch(1, wait_s)
         return found[0] if found else None
@@ -168,19 +196,24 @@ class Subscription:
         bell = Bell()
         with self._lock:
             self._waiting.add(bell)
+        asked: set[ConsumedStore] = set()
         try:
             while True:
-                self._arrivals.expect(bell)
+                for store in self._stores().values():
+                    if store.is_usable:
+                        asked.add(store)
+                        store.arrivals.expect(bell)
                 batch = self.poll(count)
                 if batch or self.is_over:
                     return batch
-                self._look_for_queues()
+                self._before_wait(self.group)
                 left_s = self._wait_s(deadline_s)
                 if left_s is None:
                     return []
                 bell.wait(left_s)
         finally:
-            self._arrivals.forget(bell)
+            for store in asked:
+                store.arrivals.forget(bell)
             with self._lock:
                 self._waiting.discard(bell)
 
@@ -202,6 +235,9 @@ class Subscription:
 
     def poll(self, count: int = 1) -> list[ReceivedMessage]:
         """As `receive_batch`, of what is there now."""
+        self._receiver = threading.current_thread()
+        if self._is_out:
+            self._sit_down_again()
         with self._lock:
             batch = [] if self.is_over else self._choose(count)
             waiting = list(self._waiting) if self._ready else []
@@ -217,7 +253,7 @@ class Subscription:
         while self._ready and len(batch) < count and (not batch or self._ready[0].queue == batch[0].queue):
             message = self._ready.popleft()
             if message.is_at_work:  # not acknowledged since it was given back
-                message.hand_out()
+                message.hand_out(self)
                 batch.append(message)
         return batch
 
@@ -226,8 +262,16 @@ class Subscription:
         for _ in range(len(self._turns)):
             queue = self._turns[0]
             self._turns.rotate(-1)
-            if self._may_read(queue) and self._pull_from(queue):
-                return
+            store = self._stores().get(queue.broker_name)
+            # A store that is not usable: the round that drops the queue is under way.
+            if store is None or not store.is_usable or not self._may_read(queue):
+                continue
+            try:
+                if self._pull_from(queue, store.store):
+                    return
+            except StoreClosedError:
+                if store.is_usable:
+                    raise
 
     def _may_read(self, queue: MessageQueue) -> bool:
         not_before_s = self._not_before.get(queue)
@@ -237,12 +281,13 @@ class Subscription:
             del self._not_before[queue]
         return queue not in self._paused
 
-    def _pull_from(self, queue: MessageQueue) -> bool:
+    def _pull_from(self, queue: MessageQueue, store: MessageStore) -> bool:
         """Whether there was something."""
         has = self._has[queue]
         while room := has.room(self._limits):
+            count, tags = min(room, PULL_COUNT), self.topics.get(queue.topic)
             try:
-                found = self._get(queue, has.position, min(room, PULL_COUNT))
+                found = store.get(queue.topic, queue.queue_id, has.position, count, tags=tags)
             except Exception:
                 self._not_before[queue] = self._clock.monotonic_s() + PULL_RETRY_S
                 raise
@@ -257,19 +302,16 @@ class Subscription:
             self._pass(queue, has, found.next_queue_offset)
         return False
 
-    def _get(self, queue: MessageQueue, position: int, count: int) -> GetResult:
-        return self._store.get(queue.topic, queue.queue_id, position, count, tags=self._topics.get(queue.topic))
-
     def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult) -> None:
         for message in found.messages:
             has.deliver(message.queue_offset, len(message.body))
-            self._ready.append(ReceivedMessage(message, queue, has, self))
+            self._ready.append(ReceivedMessage(message, queue, has))
         self._pass(queue, has, found.next_queue_offset)
 
     def _pass(self, queue: MessageQueue, has: ProcessQueue, position: int) -> None:
         """What lies before is filtered, or gone."""
         has.pass_to(position)
-        self._offsets.set(self.group, queue.topic, queue.queue_id, has.commit_offset)
+        self._progress.set(queue, has.commit_offset)
 
     # -- where it is
 
@@ -281,12 +323,13 @@ class Subscription:
 
     def lag(self) -> dict[MessageQueue, int]:
         """How many messages of each of its queues lie behind the group's offset. Filtered ones count."""
-        ends = self._store.queues()
         with self._lock:
-            return {
-                queue: max(0, ends.get((queue.topic, queue.queue_id), (0, 0))[1] - has.commit_offset)
-                for queue, has in self._has.items()
-            }
+            offsets = {queue: has.commit_offset for queue, has in self._has.items()}
+        return {queue: max(0, self._bounds(queue)[1] - offset) for queue, offset in offsets.items()}
+
+    def _bounds(self, queue: MessageQueue) -> tuple[int, int]:
+        store = self._stores().get(queue.broker_name)
+        return (0, 0) if store is None else store.bounds(queue)
 
     def pause(self, *queues: MessageQueue) -> None:
         """Hand out nothing more of these queues (none given: of all it has now), what was read before excepted."""
@@ -301,7 +344,7 @@ class Subscription:
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements."""
-        first, end = self._store.queues().get((queue.topic, queue.queue_id), (0, 0))
+        first, end = self._bounds(queue)
         with self._lock:
             if queue not in self._has:
                 raise UsageError(f"{queue}: not one of the {len(self._has)} queues that {self.name!r} has now")
@@ -310,14 +353,15 @@ class Subscription:
 
     def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
         self._drop(queue)
-        self._offsets.set(self.group, queue.topic, queue.queue_id, queue_offset)
+        self._progress.set(queue, queue_offset)
         self._has[queue] = ProcessQueue(queue_offset)
         self._turns.append(queue)
 
     def seek_to_time(self, timestamp_ms: int) -> None:
         """Go on, in every queue it has, at the first message stored at or after this time."""
         for queue in self.queues:
-            self.seek(queue, self._store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
+            store = self._stores()[queue.broker_name].store
+            self.seek(queue, store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
 
     def skip_to_now(self) -> None:
         """Leave out everything that is there."""

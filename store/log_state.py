@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,8 @@ class LogState(ABC):
         )
         self.lane.end, self.lane.last_store_timestamp_ms = end, last_store_timestamp_ms
         self._is_poison_told = False
+        self.poison_bells: list[Callable[[], object]] = []
+        """Called once something has ended puts and syncs, from wherever that was found: they must take no lock."""
 
     @property
     @abstractmethod
@@ -183,6 +186,8 @@ class LogState(ABC):
         poison = self.poison
         if poison is not None and not self._is_poison_told:
             self._is_poison_told = True
+            for ring in tuple(self.poison_bells):
+                ring()
             tell_poison(self._folder.parent, poison, self.flushed, self.end)
 
     def _check_appendable(self) -> None:

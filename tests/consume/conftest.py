@@ -1,17 +1,109 @@
-"""What the tests of consumers share."""
+"""What the tests of consumers share: stores whose disks fail when told, a clock that stands still."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
+from flightlog import Message, Store, StoreSettings, Subscription
+from flightlog.store.errors import DiskError
 
 if TYPE_CHECKING:
-    from flightlog.consume.consuming_store import Store
+    from tests.support.disks import FaultyDisk
+
+
+@dataclass
+class HeldClock:
+    """For what balances: no timer ever comes, so that whatever happens was told at once."""
+
+    now_s: float = 1000.0
+
+    def now_ms(self) -> int:
+        return round(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
+class Disks:
+    """Stores by name, each on a disk that fails when told. Closed and verified at the end."""
+
+    def __init__(self, root: Path, disk_type: type[FaultyDisk]) -> None:
+        self._root, self._disk_type = root, disk_type
+        self.stores: dict[str, Store] = {}
+        self.disks: dict[str, FaultyDisk] = {}
+
+    def open(self, *names: str, settings: StoreSettings | None = None) -> dict[str, Store]:
+        """Open them, again where they were."""
+        for name in names:
+            self.disks[name] = self._disk_type()
+            self.stores[name] = flightlog.open(
+                self._root / name, settings or StoreSettings.small(), disk=self.disks[name]
+            )
+        return self.stores
+
+    def put(self, name: str, *bodies: object, topic: str = "orders") -> None:
+        for body in bodies:
+            self.stores[name].put(Message(topic, str(body).encode(), queue_id=None))
+
+    def poison(self, name: str) -> None:
+        self.disks[name].fail("sync", "commitlog/", 5)
+        with pytest.raises(DiskError):
+            self.put(name, "never durable", topic="elsewhere")
+            self.stores[name].flush()
+        self.disks[name].heal()
+
+    def close(self) -> None:
+        for name, store in self.stores.items():
+            self.disks[name].heal()
+            try:
+                store.close()
+            except DiskError:  # one that was poisoned
+                assert store.is_closed
+            with flightlog.open(self._root / name):  # recovers it where need be
+                pass
+            with flightlog.open_read_only(self._root / name) as view:
+                report = view.verify()
+            assert report.is_clean, "\n".join(map(str, report.findings))
+
+
+@pytest.fixture
+def disks(tmp_path: Path, support: Callable[[str], ModuleType]) -> Iterator[Disks]:
+    found = Disks(tmp_path, support("disks").FaultyDisk)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def clock() -> HeldClock:
+    return HeldClock()
+
+
+@pytest.fixture
+def bodies() -> Callable[[Subscription], list[bytes]]:
+    """What comes until nothing comes any more, each acknowledged."""
+
+    def drain(subscription: Subscription) -> list[bytes]:
+        found = []
+        while (message := subscription.receive(0)) is not None:
+            found.append(message.body)
+            assert message.ack()
+        return sorted(found)
+
+    return drain
+
+
+@pytest.fixture
+def wait_until(support: Callable[[str], ModuleType]) -> Callable[[Callable[[], object]], None]:
+    """Until another thread has made it so."""
+    wait: Callable[[Callable[[], object]], None] = support("process").wait_until
+    return wait
 
 
 @pytest.fixture

@@ -299,7 +299,7 @@ def test_a_topic_that_is_not_for_reading_is_not_consumed(tmp_path: Path) -> None
 
 def test_members_that_differ_and_calls_that_are_wrong(tmp_path: Path) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
-        store.subscribe("t", "g", member="a")
+        first = store.subscribe("t", "g", member="a")
         wrong_members: list[Callable[[], object]] = [
             lambda: store.subscribe("t", "g", strategy=AveragelyByCircle()),
             lambda: store.subscribe("t", "g", tags="x"),
@@ -319,7 +319,7 @@ def test_members_that_differ_and_calls_that_are_wrong(tmp_path: Path) -> None:
         for bad in bad_calls:
             with pytest.raises(UsageError):
                 bad()
-        assert store.subscribe("t", "g").queues == []
+        assert first.is_alive and store.subscribe("t", "g").queues == []
     with pytest.raises(StoreClosedError):
         store.subscribe("t", "g")
 

@@ -36,6 +36,7 @@ FACE = {
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",
+    "Stores",
     "Subscription",
     "Topic",
     "TopicPermission",

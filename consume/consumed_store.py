@@ -1,0 +1,83 @@
+"""One store under the name that its readers know it by."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..engine.arrivals import Arrivals
+from ..engine.message_store import MessageStore
+from ..store.light_queues import is_light
+from ..store.message_queue import MessageQueue
+from ..store.topic import TopicPermission
+from .offset_table import OffsetTable
+
+
+class Owner(Protocol):
+    """Balances groups."""
+
+    def is_balancing(self, group: str) -> bool:
+        """Whether it has members of this group."""
+
+
+@dataclass(frozen=True, eq=False)
+class ConsumedStore:
+    """A store and what is read of it with; to a group, a source of queues."""
+
+    name: str
+    """RocketMQ's broker name: part of the name of each of its queues."""
+    store: MessageStore
+    arrivals: Arrivals
+    offsets: OffsetTable
+    owners: dict[str, Owner]
+    """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
+    poison: Callable[[], BaseException | None]
+    """What has ended puts there, if anything has."""
+    poison_bells: list[Callable[[], object]]
+    """Called when something does."""
+
+    @property
+    def is_usable(self) -> bool:
+        """A poisoned store can be read, but what was acknowledged cannot be written there any more."""
+        return not self.store.is_closed and self.poison() is None
+
+    def queue_ids(self, topic: str) -> Sequence[int]:
+        if is_light(topic):
+            return range(1)
+        found = self.store.topic(topic)
+        return range(found.read_queue_count) if found is not None and TopicPermission.READ in found.perm else ()
+
+    def bounds(self, queue: MessageQueue) -> tuple[int, int]:
+        """The offset of its first message, and one past its last."""
+        return self.store.queues().get((queue.topic, queue.queue_id), (0, 0))
+
+
+StoresNow = Callable[[], Mapping[str, ConsumedStore]]
+"""The stores that are read at this moment, by name."""
+
+
+class Progress(Protocol):
+    """Where a member finds how far it is in a queue, and says it."""
+
+    def get(self, queue: MessageQueue) -> int | None:
+        """None: it never began there."""
+
+    def set(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Written to the disk with the next save."""
+
+
+class GroupProgress:
+    """The members of a group are equally far: each store has the group's offsets in its queues."""
+
+    def __init__(self, stores: StoresNow, group: str) -> None:
+        self._stores, self._group = stores, group
+
+    def get(self, queue: MessageQueue) -> int | None:
+        store = self._stores().get(queue.broker_name)
+        return None if store is None else store.offsets.get(self._group, queue.topic, queue.queue_id)
+
+    def set(self, queue: MessageQueue, queue_offset: int) -> None:
+        store = self._stores().get(queue.broker_name)
+        if store is not None:  # else it was taken out, and its messages come again where it is read next
+            store.offsets.set(self._group, queue.topic, queue.queue_id, queue_offset)

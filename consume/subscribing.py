@@ -1,0 +1,59 @@
+"""`subscribe`, as one store has it and several have it together."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from .allocate import AllocationStrategy
+from .consumption import Consumption
+from .process_queue import FlowLimits
+from .starting import StartFrom
+from .subscription import Subscription
+
+
+class Subscribing(ABC):
+    """What can be subscribed to."""
+
+    @abstractmethod
+    def _consuming(self) -> Consumption:
+        """What balances its groups. Raises StoreClosedError, ForkedStoreError."""
+
+    def subscribe(
+        self,
+        topics: str | Mapping[str, str],
+        group: str,
+        *,
+        tags: str = "*",
+        start: StartFrom | int = StartFrom.FIRST,
+        member: str | None = None,
+        strategy: AllocationStrategy | None = None,
+        limits: FlowLimits | None = None,
+        idle_s: float | None = None,
+    ) -> Subscription:
+        """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
+
+            for message in store.subscribe("orders", group="billing"):
+                ...
+                message.ack()
+
+        The members of a group share the queues of a topic (or of several: `{"orders": "paid || sent", "bills": "*"}`,
+        with the tags of each); every group has all messages. `start` says where a group begins in a queue it has never
+        been in: StartFrom.FIRST, LAST, or a store time in ms. `strategy` shares the queues (Averagely), `limits` say
+        how much may be handed out without an acknowledgement. The iterator waits for messages; after `idle_s` seconds
+        without one it ends (None: when it or the store is closed).
+
+        A message that is not acknowledged comes again: to another member once this one is closed, or after the next
+        open. Acknowledgements are written to the disk every five seconds and at close, never ahead of the messages.
+
+        A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
+        and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
+
+        Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of
+        this name, or is balanced elsewhere (by one store alone, or by others together); UsageError, StoreClosedError,
+        ForkedStoreError.
+        """
+        wanted = {topics: tags} if isinstance(topics, str) else dict(topics)
+        return self._consuming().subscribe(
+            wanted, group, member=member, strategy=strategy, start=start, limits=limits, idle_s=idle_s
+        )
