@@ -30,6 +30,8 @@ def killed(path: Path, *, after: int) -> set[tuple[int, int]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         for line in child.stdout:
+            if not line.endswith("\n"):
+                break  # the kill came in the middle of it, so before its acknowledgement
             queue_id, queue_offset = map(int, line.split())
             said.add((queue_id, queue_offset))
             if len(said) == after:
