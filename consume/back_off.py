@@ -21,3 +21,7 @@ class BackOff:
     def delay_s(self, attempt: int) -> float:
         """After so many attempts, 1 or more."""
         return min(self.most_s, self.first_s * 2.0 ** min(attempt - 1, 63))
+
+
+SUSPENSION = BackOff(1.0, 1.0)
+"""Of a queue that is consumed in order: RocketMQ's `suspendCurrentQueueTimeMillis`."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
-from .back_off import BackOff
+from .back_off import SUSPENSION, BackOff
 from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
 from .process_queue import FlowLimits
 from .starting import StartFrom
@@ -34,7 +34,10 @@ class Consumer:
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
     that is more than 1. When it returns they are acknowledged; when it raises they come again after `back_off`, and
     the thread goes on. Which messages, from where and how many at a time say `topics`, `tags`, `start`, `member`,
-    `strategy` and `limits`, as for `store.subscribe`.
+    `strategy` and `limits`, as for `store.subscribe`; `store` may also be several, as `Stores`.
+
+    `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
+    queue: after a second (`back_off`) it comes again, before all that lie behind it.
 
     RocketMQ: `DefaultMQPushConsumer`, which has 20 threads; here they share one interpreter lock, so more of them help
     only where the listener waits for something.
@@ -54,6 +57,7 @@ class Consumer:
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
         limits: FlowLimits | None = None,
+        ordered: bool = False,
         back_off: BackOff | None = None,
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
@@ -62,7 +66,8 @@ class Consumer:
         check_listener(listener)
         self.group = group
         self._store, self._topics, self._listener = store, topics, listener
-        self._thread_count, self._batch_size, self._back_off = threads, batch_size, back_off or BackOff()
+        self._thread_count, self._batch_size, self._ordered = threads, batch_size, ordered
+        self._back_off = back_off or (SUSPENSION if ordered else BackOff())
         self._tags, self._start_from, self._member = tags, start, member
         self._strategy, self._limits = strategy, limits
         self._life = threading.Lock()
@@ -83,6 +88,7 @@ class Consumer:
                 member=self._member,
                 strategy=self._strategy,
                 limits=self._limits,
+                ordered=self._ordered,
             )
             in_batches = self._batch_size > 1
             delivery = Delivery(subscription, self._listener, in_batches=in_batches, back_off=self._back_off)

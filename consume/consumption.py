@@ -16,6 +16,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from ..engine.tag_filter import tag_filter
@@ -33,7 +34,9 @@ from .allocate import AllocationStrategy, Averagely
 from .consumed_store import ConsumedStore, GroupProgress
 from .group import Group
 from .offset_table import name_of
+from .ordered_subscription import OrderedSubscription
 from .process_queue import FlowLimits
+from .queue_locks import RENEW_INTERVAL_S, QueueLocks
 from .rebalance import RebalanceService
 from .starting import StartFrom
 from .subscription import Subscription
@@ -81,6 +84,8 @@ class Consumption:
         self._clock = clock or SystemClock()
         self._service = RebalanceService(self._clock)
         self._service.also_every(SAVE_INTERVAL_S, self._look_after)
+        self._service.also_every(RENEW_INTERVAL_S, self._renew_locks)
+        self._locks = QueueLocks(self._clock)
         self._lock = threading.RLock()
         self._stores: dict[str, ConsumedStore] = {}
         self._groups: dict[str, _Consumers] = {}
@@ -160,6 +165,7 @@ class Consumption:
         strategy: AllocationStrategy | None,
         start: StartFrom | int,
         limits: FlowLimits | None,
+        ordered: bool,
         idle_s: float | None,
     ) -> Subscription:
         """See Subscribing.subscribe."""
@@ -168,7 +174,8 @@ class Consumption:
         for topic, tags in topics.items():
             name_of(topic, group)  # whether both are names that offsets can be kept under
             tag_filter(tags)  # and whether these are tags
-        found = Subscription(
+        kind = partial(OrderedSubscription, locks=self._locks, ask_for_round=self._ask_for_round)
+        found = (kind if ordered else Subscription)(
             lambda: self._stores,
             GroupProgress(lambda: self._stores, group),
             *(group, member or f"member-{next(self._numbers):06}", dict(topics)),
@@ -197,6 +204,7 @@ class Consumption:
                 consumers = _Consumers(self._service.group(name, topics), [])
                 for store in self._stores.values():
                     consumers.group.add_source(store)
+            _check_order(consumers, subscription)
             seat = _Seat(subscription, self._service.hint)
             consumers.group.join(seat, topics)
             consumers.seats.append(seat)
@@ -257,6 +265,17 @@ class Consumption:
 
     # -- the thread
 
+    def _ask_for_round(self, group: str) -> None:
+        consumers = self._groups.get(group)
+        if consumers is not None:
+            self._service.notify(consumers.group)
+
+    def _renew_locks(self) -> None:
+        with self._lock:
+            for subscription in self._subscriptions():
+                if isinstance(subscription, OrderedSubscription) and subscription.is_alive:
+                    subscription.renew_locks()
+
     def _look_after(self) -> None:
         with self._lock:
             for consumers, seat in self._seats():
@@ -315,3 +334,11 @@ def _save(store: ConsumedStore) -> None:
     except StorePoisonedError as e:
         text, path = "%s: offsets of consumers since the last save are lost, messages come again: %s", store.store.path
         log.warning(text, path, e, extra={"path": str(path)})
+
+
+def _check_order(consumers: _Consumers, subscription: Subscription) -> None:
+    for seat in consumers.seats:
+        other = seat.subscription()
+        if other is not None and other.is_ordered is not subscription.is_ordered:
+            own, others = ("in order" if each.is_ordered else "in any order" for each in (subscription, other))
+            raise InconsistentGroupError(subscription.group, f"{subscription.name!r} {own}", f"{others}, as all have")

@@ -45,6 +45,11 @@ class ReceivedMessage:
         self.is_handed_out = True
 
     @property
+    def place(self) -> tuple[ProcessQueue, int]:
+        """How its queue was held when it was read, and its offset."""
+        return self._has, self.message.queue_offset
+
+    @property
     def is_at_work(self) -> bool:
         """Whether it waits for its acknowledgement here."""
         return self.message.queue_offset in self._has

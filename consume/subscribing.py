@@ -29,6 +29,7 @@ class Subscribing(ABC):
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
         limits: FlowLimits | None = None,
+        ordered: bool = False,
         idle_s: float | None = None,
     ) -> Subscription:
         """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
@@ -46,6 +47,9 @@ class Subscribing(ABC):
         A message that is not acknowledged comes again: to another member once this one is closed, or after the next
         open. Acknowledgements are written to the disk every five seconds and at close, never ahead of the messages.
 
+        `ordered`: a queue's next message comes once the one before was acknowledged (or given back, then it comes again
+        first), also after a seek, and also if another member has the queue by then.
+
         A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
         and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
 
@@ -55,5 +59,11 @@ class Subscribing(ABC):
         """
         wanted = {topics: tags} if isinstance(topics, str) else dict(topics)
         return self._consuming().subscribe(
-            wanted, group, member=member, strategy=strategy, start=start, limits=limits, idle_s=idle_s
+            *(wanted, group),
+            member=member,
+            strategy=strategy,
+            start=start,
+            limits=limits,
+            ordered=ordered,
+            idle_s=idle_s,
         )

@@ -19,11 +19,12 @@ from ..store.errors import StoreClosedError, UsageError
 from ..store.message import GetResult, GetStatus
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
-from .consumed_store import ConsumedStore, Progress, StoresNow
+from .consumed_store import Progress, StoresNow
 from .later import Later
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
 from .starting import StartFrom, start_offset
+from .waiting import Waiting
 
 PULL_COUNT = 32
 """Messages that are read at a time."""
@@ -39,6 +40,7 @@ class Subscription:
     share the messages."""
 
     is_alive = True
+    is_ordered = False
 
     def __init__(
         self,
@@ -71,8 +73,7 @@ class Subscription:
         self._ready: deque[ReceivedMessage] = deque()
         self._later = Later()
         self._is_stopped = False
-        self._waiting: set[Bell] = set()
-        """One of each thread that waits for a message."""
+        self._waiting = Waiting(stores)
         self._receiver: threading.Thread | None = None
         """The thread that asked for a message last."""
         self._acknowledger: threading.Thread | None = None
@@ -91,13 +92,13 @@ class Subscription:
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
             self._turns.append(queue)
-        self._ring()
+        self._waiting.ring()
 
     def let_go(self, queue: MessageQueue) -> bool:
         """Hand out no more of it. What is at work is handed out again by the next owner."""
         with self._lock:
             self._drop(queue)
-        self._ring()  # where its store is poisoned, whoever waits is told
+        self._waiting.ring()  # where its store is poisoned, whoever waits is told
         return True
 
     def _drop(self, queue: MessageQueue) -> None:
@@ -120,7 +121,7 @@ class Subscription:
                 self._progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
         if has_room_again:
-            self._ring()
+            self._waiting.ring()
         return counts
 
     def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int:
@@ -133,7 +134,7 @@ class Subscription:
                 message.is_handed_out = False
                 self._later.add(due_s, message)
         if again:
-            self._ring()  # who waits has to wake for them
+            self._waiting.ring()  # who waits has to wake for them
         return len(again)
 
     def forget(self, store: str, topic: str) -> None:
@@ -141,7 +142,7 @@ class Subscription:
         with self._lock:
             for queue in [queue for queue in self._has if (queue.broker_name, queue.topic) == (store, topic)]:
                 self._begin_anew(queue, 0)
-        self._ring()
+        self._waiting.ring()
 
     @property
     def is_abandoned(self) -> bool:
@@ -155,7 +156,7 @@ class Subscription:
             self._is_out = True
             for queue in list(self._has):
                 self._drop(queue)
-        self._ring()  # who has asked just now comes back
+        self._waiting.ring()  # who has asked just now comes back
 
     def _sit_down_again(self) -> None:
         with self._lock:
@@ -193,45 +194,26 @@ class Subscription:
         if batch or self.is_over:
             return batch
         deadline_s = None if wait_s is None else self._clock.monotonic_s() + wait_s
-        bell = Bell()
-        with self._lock:
-            self._waiting.add(bell)
-        asked: set[ConsumedStore] = set()
-        try:
+        with self._waiting.with_bell(Bell()) as waiter:
             while True:
-                for store in self._stores().values():
-                    if store.is_usable:
-                        asked.add(store)
-                        store.arrivals.expect(bell)
+                waiter.expect()
                 batch = self.poll(count)
                 if batch or self.is_over:
                     return batch
-                self._before_wait(self.group)
                 left_s = self._wait_s(deadline_s)
                 if left_s is None:
                     return []
-                bell.wait(left_s)
-        finally:
-            for store in asked:
-                store.arrivals.forget(bell)
-            with self._lock:
-                self._waiting.discard(bell)
+                waiter.bell.wait(left_s)
 
     def _wait_s(self, deadline_s: float | None) -> float | None:
         """How long to wait for a bell; None: the time is over."""
+        self._before_wait(self.group)
         now_s = self._clock.monotonic_s()
         if deadline_s is not None and deadline_s <= now_s:
             return None
         with self._lock:
             due_s = [self._later.next_due_s, deadline_s, *self._not_before.values()]
         return max(0.0, min([WAIT_S, *(each - now_s for each in due_s if each is not None)]))
-
-    def _ring(self) -> None:
-        """Have everybody look again."""
-        with self._lock:
-            waiting = list(self._waiting)
-        for bell in waiting:
-            bell.ring()
 
     def poll(self, count: int = 1) -> list[ReceivedMessage]:
         """As `receive_batch`, of what is there now."""
@@ -240,9 +222,9 @@ class Subscription:
             self._sit_down_again()
         with self._lock:
             batch = [] if self.is_over else self._choose(count)
-            waiting = list(self._waiting) if self._ready else []
-        for bell in waiting:  # there is something for them, too
-            bell.ring()
+            is_more = bool(self._ready)
+        if is_more:
+            self._waiting.ring()
         return batch
 
     def _choose(self, count: int) -> list[ReceivedMessage]:
@@ -262,16 +244,8 @@ class Subscription:
         for _ in range(len(self._turns)):
             queue = self._turns[0]
             self._turns.rotate(-1)
-            store = self._stores().get(queue.broker_name)
-            # A store that is not usable: the round that drops the queue is under way.
-            if store is None or not store.is_usable or not self._may_read(queue):
-                continue
-            try:
-                if self._pull_from(queue, store.store):
-                    return
-            except StoreClosedError:
-                if store.is_usable:
-                    raise
+            if self._may_read(queue) and self._read(queue):
+                return
 
     def _may_read(self, queue: MessageQueue) -> bool:
         not_before_s = self._not_before.get(queue)
@@ -281,8 +255,19 @@ class Subscription:
             del self._not_before[queue]
         return queue not in self._paused
 
-    def _pull_from(self, queue: MessageQueue, store: MessageStore) -> bool:
+    def _read(self, queue: MessageQueue) -> bool:
         """Whether there was something."""
+        store = self._stores().get(queue.broker_name)
+        if store is None or not store.is_usable:  # the round that drops the queue is under way
+            return False
+        try:
+            return self._pull_from(queue, store.store)
+        except StoreClosedError:
+            if store.is_usable:
+                raise
+            return False
+
+    def _pull_from(self, queue: MessageQueue, store: MessageStore) -> bool:
         has = self._has[queue]
         while room := has.room(self._limits):
             count, tags = min(room, PULL_COUNT), self.topics.get(queue.topic)
@@ -340,7 +325,7 @@ class Subscription:
         """Take that back."""
         with self._lock:
             self._paused -= set(queues or self._paused)
-        self._ring()
+        self._waiting.ring()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements."""
@@ -349,7 +334,7 @@ class Subscription:
             if queue not in self._has:
                 raise UsageError(f"{queue}: not one of the {len(self._has)} queues that {self.name!r} has now")
             self._begin_anew(queue, min(max(queue_offset, first), end))
-        self._ring()
+        self._waiting.ring()
 
     def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
         self._drop(queue)
@@ -379,7 +364,7 @@ class Subscription:
         """Hand out nothing more; whoever waits gets the end. Until `close` the queues stay here, and what is at work
         can be acknowledged."""
         self._is_stopped = True
-        self._ring()
+        self._waiting.ring()
 
     def close(self) -> None:
         """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or
@@ -389,7 +374,7 @@ class Subscription:
                 self._drop(queue)
             self.is_alive = False
         self._leave(self)
-        self._ring()
+        self._waiting.ring()
 
     def __enter__(self) -> Subscription:
         return self
