@@ -12,6 +12,8 @@ from ..bench.bars import BarsOptions
 from ..bench.bars import run as run_bars
 from ..bench.delay import RATES, DelayOptions
 from ..bench.delay import run as run_delay
+from ..bench.messaging import PARTS, MessagingOptions
+from ..bench.messaging import run as run_messaging
 from ..bench.plan import BODY_SIZES
 from ..bench.readers_run import ReadersOptions
 from ..bench.readers_run import run as run_readers
@@ -195,6 +197,22 @@ def delay(
     """How late messages with a delay level and timers come, and what a store costs that waits."""
     options = DelayOptions(rate or RATES, seconds, pending, quick, folder, as_json, save, csv, plot)
     raise typer.Exit(run_delay(options))
+
+
+@bench.command()
+def messaging(
+    only: Annotated[list[str] | None, typer.Option(help="Parts: " + ", ".join(PARTS) + ".")] = None,
+    quick: Quick = False,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+    csv: Csv = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw latencies, throughput and the burst's backlog into this file.")
+    ] = None,
+) -> None:
+    """From put to listener: latency, throughput, a burst, a rebalance, and pulls that wait; beside a SQLite queue."""
+    raise typer.Exit(run_messaging(MessagingOptions(only or (), quick, folder, as_json, save, csv, plot)))
 
 
 @bench.command()

@@ -1,0 +1,77 @@
+"""Messages on the way, drawn: how long one takes, how many come through, and a burst that is worked off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .machine import Machine
+from .messaging_part import Part
+from .plots import SETTINGS
+
+
+def draw(parts: Sequence[Part], machine: Machine, path: Path) -> None:
+    """A picture for each part that has one."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    drawn = [part for part in parts if part.name in PICTURES]
+    with matplotlib.rc_context(SETTINGS):
+        drawing, axes = pyplot.subplots(
+            *(1, max(len(drawn), 1)), figsize=(5.5 * max(len(drawn), 1), 4.5), squeeze=False, layout="constrained"
+        )
+        for place, part in zip(axes[0], drawn, strict=False):
+            PICTURES[part.name](place, part)
+            place.grid(alpha=0.3)
+            place.spines[["top", "right"]].set_visible(False)
+            place.set_title(part.title, loc="left", fontsize=9)
+        drawing.supxlabel(str(machine), x=0.01, ha="left", fontsize=8, color="#555555")
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+        drawing.savefig(path, dpi=110, metadata=metadata)
+        pyplot.close(drawing)
+
+
+def _shares(axes: Any, part: Part) -> None:
+    """How many come no later than."""
+    for label, ms in part.series.items():
+        axes.step(ms, 100 * np.arange(1, len(ms) + 1) / len(ms), where="post", label=label)
+    axes.set_xscale("log")
+    axes.set_xlabel("ms, logarithmic")
+    axes.set_ylabel("% of the messages, no later than")
+    if part.series:
+        axes.legend(frameon=False, loc="lower right")
+
+
+def _throughputs(axes: Any, part: Part) -> None:
+    for label, points in part.series.items():
+        axes.plot(*zip(*points, strict=True), marker="o", label=label)
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, position: f"{value:,.0f}")
+    axes.set_xlabel("consumers")
+    axes.set_ylabel("messages a second, logarithmic")
+    if part.series:
+        axes.legend(frameon=False)
+
+
+def _backlog(axes: Any, part: Part) -> None:
+    for points in part.series.values():
+        axes.plot(*zip(*points, strict=True))
+    axes.yaxis.set_major_formatter(lambda value, position: f"{value:,.0f}")
+    axes.set_xlabel("s since the burst began")
+    axes.set_ylabel("messages behind")
+    axes.set_ylim(bottom=0)
+
+
+PICTURES: dict[str, Callable[[Any, Part], None]] = {
+    "latency": _shares,
+    "throughput": _throughputs,
+    "burst": _backlog,
+    "pulls": _shares,
+}

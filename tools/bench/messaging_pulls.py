@@ -1,0 +1,110 @@
+"""Many pulls that wait: what they cost, and how fast one is woken."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from concurrent.futures import Future
+from pathlib import Path
+
+import numpy as np
+
+from ...engine.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S
+from ...engine.message_store import open_store
+from ...store.errors import StoreClosedError
+from ...store.message import GetResult, Message
+from ...store.settings import StoreSettings
+from .messaging_flow import LIMIT_S, pace, stamped
+from .messaging_part import Part
+
+PULLS, QUEUES_A_TOPIC = 10_000, 10
+WOKEN = 500
+"""Queues that messages come to: they have one before, for a queue's first message makes its files."""
+WAKES_A_SECOND = 200
+SEED = 7
+
+
+class Pullers:
+    """Each pulls its own queue, again and again, from the callback of its last pull."""
+
+    def __init__(self, folder: Path, count: int, first_end_s: float) -> None:
+        self.store = open_store(folder, StoreSettings(key_index=False))
+        self.count, self.latencies_ns, self.renewed = count, list[int](), 0
+        self.store.put_many([self._message(number) for number in range(min(WOKEN, count))])
+        dice = random.Random(SEED)
+        for number in range(count):  # so that they do not all end together, and none at first
+            wait_s = dice.uniform(first_end_s, min(first_end_s + DEFAULT_WAIT_S, MAX_WAIT_S))
+            self._pull(number, int(number < WOKEN), wait_s)
+
+    def queue(self, number: int) -> tuple[str, int]:
+        return f"bench-{number // QUEUES_A_TOPIC}", number % QUEUES_A_TOPIC
+
+    def _pull(self, number: int, queue_offset: int, wait_s: float = DEFAULT_WAIT_S) -> None:
+        answer = self.store.pull(*self.queue(number), queue_offset, wait_s=wait_s)
+        answer.add_done_callback(lambda answer: self._go_on(number, answer))
+
+    def _go_on(self, number: int, answer: Future[GetResult]) -> None:
+        now_ns = time.perf_counter_ns()
+        try:
+            found = answer.result(0)
+            self._pull(number, found.next_queue_offset)
+        except StoreClosedError:
+            return
+        self.latencies_ns += (now_ns - int.from_bytes(message.body[:8], "big") for message in found.messages)
+        self.renewed += not found.messages
+
+    def cpu_share(self, seconds: float) -> tuple[float, float]:
+        """Of this process for so long, and how many pulls a second were made anew."""
+        renewed, cpu_s, began_s = self.renewed, time.process_time(), time.perf_counter()
+        time.sleep(seconds)
+        took_s = time.perf_counter() - began_s
+        return (time.process_time() - cpu_s) / took_s, (self.renewed - renewed) / took_s
+
+    def put(self, number: int) -> None:
+        self.store.put(self._message(number))
+
+    def _message(self, number: int) -> Message:
+        topic, queue_id = self.queue(number)
+        return Message(topic, stamped(), queue_id=queue_id)
+
+
+def pulls(folder: Path, count: int, seconds: float) -> Part:
+    """Pulls that wait in as many queues: the process's CPU while none ends, and while each ends after DEFAULT_WAIT_S
+    and is made anew; then one after the other is woken; then all of one queue at once."""
+    settling_s = min(1.0, seconds)
+    pullers = Pullers(folder / "apart", count, seconds + 2 * settling_s)
+    with pullers.store as store:
+        store.flush()
+        gc.collect()
+        time.sleep(settling_s)  # its last rounds of flushing
+        waiting, _ = pullers.cpu_share(seconds)
+        time.sleep(2 * settling_s)
+        renewing, renewals = pullers.cpu_share(seconds)
+        dice, wakes = random.Random(SEED), max(int(WAKES_A_SECOND * seconds), 10)
+        pace(wakes, WAKES_A_SECOND, lambda: pullers.put(dice.randrange(min(WOKEN, count))))
+        deadline_s = time.monotonic() + LIMIT_S
+        while len(pullers.latencies_ns) < wakes:
+            if time.monotonic() > deadline_s:
+                raise AssertionError(f"{wakes - len(pullers.latencies_ns)} of {wakes} messages woke nobody")
+            time.sleep(0.01)
+    ms = np.array(pullers.latencies_ns) / 1e6
+    p50, p99, most = np.percentile(ms, (50, 99, 100)).tolist()
+    row = {"pulls that wait": count, "CPU %": 100 * waiting}
+    row |= {"CPU % renewed": 100 * renewing, "renewals a second": renewals}
+    row |= {"wake-up p50 ms": p50, "p99 ms": p99, "max ms": most, "all of one queue ms": _all_at_once(folder, count)}
+    return Part("pulls", "Pulls that wait", [row], {"wake-up": np.sort(ms).tolist()})
+
+
+def _all_at_once(folder: Path, count: int) -> float:
+    """From the put until the last of so many has its answer."""
+    ended_ns = list[int]()
+    with open_store(folder / "together", StoreSettings(key_index=False)) as store:
+        waiting = [store.pull("bench", 0, 0, wait_s=MAX_WAIT_S) for _ in range(count)]
+        for answer in waiting:
+            answer.add_done_callback(lambda answer: ended_ns.append(time.perf_counter_ns()))
+        began_ns = time.perf_counter_ns()
+        store.put(Message("bench", stamped()))
+        for answer in waiting:
+            answer.result(LIMIT_S)
+    return (max(ended_ns) - began_ns) / 1e6

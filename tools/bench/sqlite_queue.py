@@ -1,0 +1,67 @@
+"""A queue that is a table of SQLite, as applications build it: beside it stands what a store is for.
+
+It is given what it can be given: write-ahead log, one connection for all threads, so that none waits for another's lock
+file, a semaphore in place of polling, and the deletion is committed with the listener's return.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+
+class SqliteQueue:
+    """Safe from many threads. A message is taken once; again, if its taker raises."""
+
+    def __init__(self, path: Path, *, is_sync: bool) -> None:
+        self._lock, self._count = threading.Lock(), threading.Semaphore(0)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+        self._connection.execute("pragma journal_mode = wal")
+        self._connection.execute(f"pragma synchronous = {'full' if is_sync else 'normal'}")
+        self._connection.execute("create table queue (number integer primary key autoincrement, body blob not null)")
+
+    def put(self, body: bytes) -> None:
+        with self._lock:
+            self._connection.execute("insert into queue (body) values (?)", (body,))
+        self._count.release()
+
+    def put_many(self, bodies: Sequence[bytes]) -> None:
+        """In one transaction."""
+        with self._lock:
+            self._connection.execute("begin")
+            self._connection.executemany("insert into queue (body) values (?)", [(body,) for body in bodies])
+            self._connection.execute("commit")
+        self._count.release(len(bodies))
+
+    @contextmanager
+    def taken(self) -> Iterator[bytes]:
+        """The first message, once there is one; gone when this ends, back if it raises."""
+        self._count.acquire()
+        with self._lock:
+            self._connection.execute("begin immediate")
+            try:
+                take = "delete from queue where number = (select min(number) from queue) returning body"
+                [(body,)] = self._connection.execute(take).fetchall()
+                yield body
+            except BaseException:
+                self._connection.execute("rollback")
+                self._count.release()
+                raise
+            self._connection.execute("commit")
+
+    def __len__(self) -> int:
+        with self._lock:
+            [(count,)] = self._connection.execute("select count(*) from queue").fetchall()
+        return int(count)
+
+    def __enter__(self) -> SqliteQueue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._connection.close()
