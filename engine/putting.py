@@ -127,22 +127,28 @@ class Putter:
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         offered = tuple(messages)
+        results, waits = self._lane.put_all(offered), self._is_sync
+        if results is None:
+            results, waits = self._put_in_parts(offered)
+        if waits:
+            self._await_sync(results)
+        return results
+
+    def _put_in_parts(self, offered: tuple[Message, ...]) -> tuple[list[PutResult], bool]:
+        """The same where they are many, or not all of them ordinary; also whether one of them waits for a sync."""
         checked = 0
         while 0 <= checked < len(offered):
             checked = self._lane.check_many(offered, checked)
         results: list[PutResult] = []
         if checked < 0:
-            waits = self._append_many(offered, results)
-        else:
-            done, waits = 0, self._is_sync
-            while done < len(offered):
-                before, done = done, self._lane.put_many(offered, done, results)
-                if done == before:  # at a limit, which the long way sets anew with a few of them
-                    done = min(done + LONG_WAY_COUNT, len(offered))
-                    self._append_many(offered[before:done], results)
-        if waits:
-            self._await_sync(results)
-        return results
+            return results, self._append_many(offered, results)
+        done = 0
+        while done < len(offered):
+            before, done = done, self._lane.put_many(offered, done, results)
+            if done == before:  # at a limit, which the long way sets anew with a few of them
+                done = min(done + LONG_WAY_COUNT, len(offered))
+                self._append_many(offered[before:done], results)
+        return results, self._is_sync
 
     def _append_many(self, messages: Sequence[Message], results: list[PutResult]) -> bool:
         """The long way: check all, then append all, and add their results; returns whether one of them waits for a

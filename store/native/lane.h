@@ -90,6 +90,10 @@ struct kept_number {
 /* One that the caller has in his hand when he puts, and the one that he had before. */
 #define LANE_RESULTS_KEPT 2
 
+/* How many messages lane_put_all() takes. */
+#define LANE_ALL_MAX 1024
+struct lane_ready;
+
 struct lane {
     PyObject_HEAD
     /* the commit log's, while no obstacle keeps the lane away */
@@ -112,6 +116,7 @@ struct lane {
     PyObject *status, *store_host, *special_names, *clock;
     struct bytes host; /* of store_host */
     int64_t max_body_size;
+    PyObject *zero;
 
     PyObject *ring; /* called at the next put while `is_armed` */
     char is_armed;
@@ -121,6 +126,11 @@ struct lane {
     struct kept_number size, time; /* of the last put: the next one's are often the same */
     PyObject *results[LANE_RESULTS_KEPT]; /* of puts before, to be filled anew once their callers have dropped them */
     int next_result;
+    PyObject *results_of_all[LANE_RESULTS_KEPT][LANE_ALL_MAX]; /* the same of lane_put_all(), by place in the call */
+    int next_of_all;
+    struct lane_ready *ready; /* room for the messages of one lane_put_all(), and for their properties */
+    uint8_t *properties;
+    size_t ready_room, properties_room;
 };
 
 /* ---- results: lane_result.c ---- */
@@ -136,6 +146,8 @@ PyObject *lane_new_result(const struct lane *lane);
 PyObject *lane_kept_result(const struct lane *lane);
 /* Have lane_kept_result() find it later. Its fields are numbers and texts: nothing runs at the end of the one before. */
 void lane_keep_result(struct lane *lane, PyObject *result);
+/* Whether results that nobody holds can be filled anew. */
+int lane_may_refill(void);
 /* Takes over the references to the numbers. Runs no Python code, and cannot fail. */
 void lane_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]);
 
@@ -145,5 +157,6 @@ PyObject *lane_append(struct lane *lane, PyObject *const *arguments, Py_ssize_t 
 /* See native/__init__.py. */
 PyObject *lane_check_many(struct lane *lane, PyObject *const *arguments, Py_ssize_t count);
 PyObject *lane_put_many(struct lane *lane, PyObject *const *arguments, Py_ssize_t count);
+PyObject *lane_put_all(struct lane *lane, PyObject *messages);
 
 #endif

@@ -71,6 +71,10 @@ class LaneProtocol(Protocol):
     ) -> PutResult | None:
         """Put the message that these make."""
 
+    def put_all(self, messages: tuple[Message, ...], /) -> list[PutResult] | None:
+        """Put all of them, or None and none of them: if they are a thousand at most, and half a mebibyte, and all of
+        them are ordinary."""
+
     def check_many(self, messages: tuple[Message, ...], first: int, /) -> int:
         """The place up to which, from `first` on, some thousand messages are ordinary; -1 if one is not."""
 

@@ -29,8 +29,10 @@ PyObject *lane_new_result(const struct lane *lane) {
 /* From this version on a tuple keeps its hash once it was asked for it, and filled anew it would answer with the old one. */
 #define KEEPS_HASHES 0x030E0000
 
+int lane_may_refill(void) { return Py_Version < KEEPS_HASHES; }
+
 PyObject *lane_kept_result(const struct lane *lane) {
-    if (Py_Version >= KEEPS_HASHES) return NULL;
+    if (!lane_may_refill()) return NULL;
     for (int i = 0; i < LANE_RESULTS_KEPT; i++) {
         PyObject *const result = lane->results[i];
         if (result != NULL && Py_REFCNT(result) == 1) return result;

@@ -93,7 +93,11 @@ static int lane_clear(struct lane *self) {
     Py_CLEAR(self->note);
     Py_CLEAR(self->size.object);
     Py_CLEAR(self->time.object);
-    for (int i = 0; i < LANE_RESULTS_KEPT; i++) Py_CLEAR(self->results[i]);
+    Py_CLEAR(self->zero);
+    for (int i = 0; i < LANE_RESULTS_KEPT; i++) {
+        Py_CLEAR(self->results[i]);
+        for (int j = 0; j < LANE_ALL_MAX; j++) Py_CLEAR(self->results_of_all[i][j]);
+    }
     return 0;
 }
 
@@ -109,7 +113,10 @@ static int lane_traverse(struct lane *self, visitproc visit, void *arg) {
     Py_VISIT(self->clock);
     Py_VISIT(self->ring);
     Py_VISIT(self->note);
-    for (int i = 0; i < LANE_RESULTS_KEPT; i++) Py_VISIT(self->results[i]);
+    for (int i = 0; i < LANE_RESULTS_KEPT; i++) {
+        Py_VISIT(self->results[i]);
+        for (int j = 0; j < LANE_ALL_MAX; j++) Py_VISIT(self->results_of_all[i][j]);
+    }
     return 0;
 }
 
@@ -117,6 +124,8 @@ static void lane_dealloc(struct lane *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     lane_clear(self);
+    PyMem_Free(self->ready);
+    PyMem_Free(self->properties);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
@@ -147,6 +156,7 @@ static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *nam
     const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     struct lane *self = (struct lane *)allocate(type, 0);
     if (self == NULL) return NULL;
+    if ((self->zero = PyLong_FromLong(0)) == NULL) goto failed;
     if (lane_queues_init(&self->queues, offsets) < 0) goto failed;
     self->obstacles = kept(obstacles);
     self->message_type = (PyTypeObject *)kept(message_type);
@@ -249,6 +259,7 @@ static PyMethodDef lane_methods[] = {
      "check_many(messages, first, /)\n--\n\nHow far all are ordinary; -1: one is not."},
     {"put_many", FAST(lane_put_many), METH_FASTCALL,
      "put_many(messages, first, results, /)\n--\n\nAppend some; the place of the first that was not."},
+    {"put_all", FAST(lane_put_all), METH_O, "put_all(messages, /)\n--\n\nAppend all; their PutResults, or None."},
     {"open", FAST(py_open), METH_FASTCALL, "open(mapping, base, allocated, /)\n--\n\nAppend here from now on."},
     {"close", FAST(py_close), METH_NOARGS, "close()\n--\n\nLet go of the segment and the page."},
     {"hand_over", FAST(py_hand_over), METH_NOARGS, "hand_over()\n--\n\nHave every queue offset in the dict."},

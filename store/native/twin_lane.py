@@ -33,6 +33,8 @@ TIMED_MASK: Final = 16 - 1
 PUT_MANY_SIZE: Final = 256 << 10
 """Bytes that a put of many writes under one hold of the lock: others are to have their turn."""
 CHECK_MANY_COUNT: Final = 4096
+ALL_MAX_COUNT: Final = 1024
+ALL_MAX_SIZE: Final = 512 << 10
 SHAPES_MAX: Final = 1024
 """A shape takes about a kibibyte; to make one takes about as long as a quarter of a put."""
 PACK_HEAD_SIZE: Final = 8
@@ -281,27 +283,40 @@ class Lane:
         return stop
 
     def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
-        obstacles = self._obstacles
+        made = self._write(self._ordinary(messages, first, PUT_MANY_SIZE))
+        results += made
+        return first + len(made)
+
+    def put_all(self, messages: tuple[Message, ...], /) -> list[PutResult] | None:
+        if len(messages) > ALL_MAX_COUNT:
+            return None
+        ordinary = self._ordinary(messages, 0, ALL_MAX_SIZE)
+        return self._write(ordinary, all_of=len(messages)) or None
+
+    def _ordinary(self, messages: tuple[Message, ...], first: int, size: int) -> list[tuple[Prepared, int]]:
+        """Messages from `first` on with the CRC of their bodies: about as many bytes of records, as far as they are
+        ordinary."""
         ordinary: list[tuple[Prepared, int]] = []
         total = 0
-        if not obstacles:
+        if not self._obstacles:
             for place in range(first, len(messages)):
-                if total >= PUT_MANY_SIZE or (prepared := self._prepare(messages[place])) is None:
+                if total >= size or (prepared := self._prepare(messages[place])) is None:
                     break
                 ordinary.append((prepared, crc32(prepared[2]) & 0x7FFFFFFF))
                 total += prepared[-1][2]
-        if not ordinary:
-            return first
+        return ordinary
+
+    def _write(self, ordinary: list[tuple[Prepared, int]], all_of: int = 0) -> list[PutResult]:
+        """Append as many of them as there is room for; none if these are not `all_of` so many. Their results."""
         obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
+        total = sum([prepared[-1][2] for prepared, _ in ordinary])
         made: list[Any] = []
         with lock:
             start = self.end
-            if obstacles or start < self._base:
-                return first
             while ordinary and start + total > self._limit:
                 total -= ordinary.pop()[0][-1][2]
-            if not ordinary:
-                return first
+            if not ordinary or len(ordinary) < all_of or obstacles or start < self._base:
+                return []
             now_ms = time_ns() // 1_000_000 if clock is None else clock()
             if now_ms < self.last_store_timestamp_ms:
                 now_ms = self.last_store_timestamp_ms
@@ -329,10 +344,9 @@ class Lane:
             self.taken += len(made)
             publish(at)
             del obstacles[APPEND]
-        results += made
         if self.is_armed:
             self._ring()
-        return first + len(made)
+        return made
 
     # -- what the commit log does
 

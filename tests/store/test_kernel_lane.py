@@ -206,7 +206,10 @@ def test_a_sequence_of_puts_is_one_of_appends_and_of_many() -> None:
     assert many.lane.put_many(messages[:20], 0, found) == 20
     assert many.lane.put_many(messages, 20, found) == 60
     assert found == results
-    assert one.state() == each.state() == many.state()
+    at_once = Stage(20_000, 20_000)
+    at_once.learn("orders")
+    assert (at_once.lane.put_all(messages[:20]) or []) + (at_once.lane.put_all(messages[20:]) or []) == results
+    assert one.state() == each.state() == many.state() == at_once.state()
     assert many.lane.check_many((*messages, Message("orders", b"", queue_id=4)), 59) == -1
     assert many.lane.put_many((*messages, Message("unknown", b"")), 60, found) == 60
 
@@ -221,6 +224,52 @@ def test_many_stop_where_the_limit_is() -> None:
     assert stage.lane.put_many(messages, 5, found) == 5
     stage.obstacles["a test"] = True
     assert stage.lane.check_many(messages, 0) == -1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_all_or_none(seed: int) -> None:
+    """As many puts would, or with no trace."""
+    dice = random.Random(seed)
+    taken = refused = 0
+    for _ in range(60):
+        size = dice.randrange(12_000)
+        allocated = dice.randrange(size + 1)
+        stage, puts = Stage(size, allocated), Stage(size, allocated)
+        for topic in ("orders", "ünï"):
+            stage.learn(topic)
+            puts.learn(topic)
+        for _ in range(6):
+            plain = [Message("orders", bytes(i), "t", f"k{i}", queue_id=i % 4) for i in range(dice.randrange(4))]
+            messages = (*plain, *(some_message(dice) for _ in range(dice.randrange(4))))
+            before = stage.state()
+            results = stage.lane.put_all(messages)
+            if results is None:
+                refused += len(messages) > 0
+                assert stage.state() == before
+                continue
+            taken += 1
+            assert results == [puts.lane.put(message) for message in messages]
+            assert type(results) is list and all(type(result) is PutResult for result in results)
+            assert stage.state() == puts.state()
+            assert all(result.topic is message.topic for result, message in zip(results, messages, strict=True))
+    assert taken > 80 and refused > 40
+
+
+def test_all_of_no_more_than_fit() -> None:
+    message = Message("orders", bytes(100))
+    probe = Stage(1000, 1000)
+    probe.learn("orders")
+    (result,) = probe.lane.put_all((message,)) or []
+    for count in (1, 2, 5, 1024, 1025):
+        for missing in (0, 1):
+            size = count * result.size + BLANK_SIZE - missing
+            stage = Stage(size, size)
+            stage.learn("orders")
+            found = stage.lane.put_all((message,) * count)
+            assert (found is not None) is (missing == 0 and count <= 1024)
+            assert stage.lane.taken == len(found or ())
+    stage.obstacles["a test"] = True
+    assert stage.lane.put_all((message,)) is None
 
 
 def test_store_times_never_run_backwards() -> None:
@@ -314,6 +363,8 @@ def test_wrong_arguments() -> None:
         with pytest.raises(ValueError, match="base and allocated"):
             stage.lane.open(stage.segment, base, allocated)
     assert stage.lane.put(7) is None  # type: ignore[arg-type]
+    assert stage.lane.put_all((7,)) is None  # type: ignore[arg-type]
+    assert stage.lane.put_all(()) is None
     stage.lane.close()
     stage.learn("orders")
     assert stage.lane.put(Message("orders", b"")) is None

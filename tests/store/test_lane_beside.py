@@ -51,6 +51,8 @@ def test_a_clock_that_raises_changes_nothing(tmp_path: Path, assert_clean: Asser
         clock.is_broken = True
         with pytest.raises(RuntimeError, match="no time"):
             store.put(Message("orders", b"body"))
+        with pytest.raises(RuntimeError, match="no time"):
+            store.put_many([Message("orders", b"body")] * 3)
         assert store._log.end == end
         clock.is_broken = False
         assert store.put(Message("orders", b"body")).queue_offset == 3
@@ -98,7 +100,8 @@ def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
         def __del__(self) -> None:
             if kernel == "c" and not busy.locked() and len(done) < 2000:
                 with busy:
-                    done.append(store.put(Message("orders", b"from a finalizer")))
+                    message = Message("orders", b"from a finalizer")
+                    done.extend([store.put(message)] if len(done) % 3 else store.put_many([message] * 2))
 
     busy, done = threading.Lock(), list[flightlog.PutResult]()
     before = gc.get_threshold()
@@ -111,7 +114,8 @@ def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
                     with busy:  # the long way holds a lock, which no finalizer may ask for
                         results += [store.put(Message("orders", bytes(4000))) for _ in range(2)]
                 Trash()
-                results.append(store.put(Message("orders", b"body", queue_id=number % 2)))
+                message = Message("orders", b"body", queue_id=number % 2)
+                results += [store.put(message)] if number % 3 else store.put_many([message] * (number % 5))
         finally:
             gc.set_threshold(*before)
         with busy:

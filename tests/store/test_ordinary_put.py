@@ -73,14 +73,45 @@ def test_a_result_that_somebody_holds_stays_as_it_was(most_held: int) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("most_held", (0, 1, 2, 3, 7))
+def test_results_of_many_that_somebody_holds_stay_as_they_were(most_held: int) -> None:
+    """Whole lists of them, or some of a list."""
+    dice = random.Random(most_held)
+    lane = make_lane(bytearray(1 << 20), bytearray(64))
+    held: list[tuple[list[PutResult], list[tuple[Any, ...]]]] = []
+    end = BASE
+    for i in range(300):
+        topic, count = dice.choice(("orders", "returns")), dice.randrange(1, 30)
+        results = lane.put_all(
+            tuple(Message(topic, bytes(dice.randrange(50)), queue_id=dice.randrange(4)) for _ in range(count))
+        )
+        assert len(results) == count and type(results) is list
+        for result in results:
+            assert type(result) is PutResult and result[:2] == (PutStatus.PUT_OK, topic)
+            assert result.physical_offset == end and result.store_host_raw == HOST
+            end += result.size
+        assert end == lane.end
+        if i % 3 == 0:
+            results = dice.sample(results, dice.randrange(1, count + 1))
+        held.append((results, [tuple(result) for result in results]))
+        del result, results
+        while len(held) > most_held:
+            held.pop(dice.randrange(len(held)))
+        for some, copies in held:
+            assert [tuple(one) for one in some] == copies
+
+
+@pytest.mark.usefixtures("kernel")
 def test_a_result_that_the_collector_shows_is_not_filled_anew() -> None:
     lane = make_lane(bytearray(1 << 16), bytearray(64))
     for _ in range(5):
         lane.put(Message("orders", b"before"))
+        lane.put_all((Message("orders", b"before"),) * 5)
     seen = [one for one in gc.get_objects() if type(one) is PutResult]
     copies = [tuple(one) for one in seen]
     for _ in range(5):
         lane.put(Message("returns", b"behind", queue_id=3))
+        lane.put_all((Message("returns", b"behind", queue_id=3),) * 5)
     assert [tuple(one) for one in seen] == copies
 
 

@@ -164,6 +164,16 @@ class Both:
         for message, result in zip(messages[first:place], results, strict=True):
             assert self.lanes[1].put(message) == result
 
+    def put_all(self, messages: Any) -> None:
+        before = self.trace(0)
+        results = self.lane.put_all(messages)
+        if results is None:
+            assert self.trace(0) == before
+            return
+        assert len(results) == len(messages) == self.lane.taken - before[2]
+        for message, result in zip(messages, results, strict=True):
+            assert self.lanes[1].put(message) == result
+
 
 def publish_into(page: bytearray, visible: int) -> Callable[[int], None]:
     def publish(value: int) -> None:
@@ -202,7 +212,11 @@ def step(both: Both, source: Source) -> None:
         if source.byte() > 200:
             arguments[source.byte() % len(arguments)] = source.one_of(ODD)
         both.put(arguments, lambda lane: lane.append(*arguments))
-    elif kind in (7, 8):
+    elif kind == 7:
+        both.put_all(
+            tuple(source.one_of(ODD) if source.byte() > 250 else some_message(source) for _ in range(source.byte() % 6))
+        )
+    elif kind == 8:
         messages = tuple(some_message(source) for _ in range(source.byte() % 6))
         first = source.byte() % (len(messages) + 1)
         before = both.trace(0)

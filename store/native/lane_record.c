@@ -1,0 +1,86 @@
+/* From the objects of Python that make a message to the numbers and bytes of a record. */
+#include "lane_steps.h"
+
+/* ---- from Python's objects to numbers ---- */
+
+static PyObject *field_at(PyObject *message, Py_ssize_t place) { return *(PyObject **)((char *)message + place); }
+
+static int is_zero(const struct lane *lane, PyObject *object) {
+    if (object == lane->zero) return 1; /* mostly: small numbers are single objects */
+    if (object == NULL || !PyLong_CheckExact(object)) return 0;
+    int overflow;
+    return PyLong_AsLongAndOverflow(object, &overflow) == 0 && !overflow;
+}
+
+int lane_read_fields(const struct lane *lane, PyObject *message, struct fields *fields) {
+    const struct message_places *places = &lane->places;
+    fields->topic = field_at(message, places->topic);
+    fields->body = field_at(message, places->body);
+    fields->tags = field_at(message, places->tags);
+    fields->keys = field_at(message, places->keys);
+    fields->properties = field_at(message, places->properties);
+    fields->queue_id = field_at(message, places->queue_id);
+    fields->uniq_key = field_at(message, places->uniq_key);
+    fields->flag = field_at(message, places->flag);
+    fields->reconsume_times = field_at(message, places->reconsume_times);
+    fields->prepared_offset = field_at(message, places->prepared_offset);
+    fields->born_timestamp = field_at(message, places->born_timestamp);
+    PyObject *sys_flag = field_at(message, places->sys_flag), *delay_level = field_at(message, places->delay_level);
+    if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
+        fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
+        fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
+        !is_zero(lane, sys_flag) || !is_zero(lane, delay_level)) {
+        return 0;
+    }
+    return field_at(message, places->born_host) == Py_None && field_at(message, places->compress) == Py_None &&
+           field_at(message, places->wait_store_ok) == Py_True;
+}
+
+static int exact_integer(PyObject *object, int64_t low, int64_t high, int64_t *value) {
+    if (!PyLong_CheckExact(object)) return 0;
+    int overflow;
+    const long long number = PyLong_AsLongLongAndOverflow(object, &overflow);
+    *value = number;
+    return !overflow && number >= low && number <= high;
+}
+
+int lane_exact_int32(PyObject *object, int32_t *value) {
+    int64_t number;
+    if (!exact_integer(object, -(int64_t)INT32_MAX - 1, INT32_MAX, &number)) return 0;
+    *value = (int32_t)number;
+    return 1;
+}
+
+int lane_prepare_record(struct lane *lane, const struct fields *fields, uint8_t properties[LANE_PROPERTIES_MAX],
+                        struct prepared *out) {
+    struct record *record = &out->record;
+    if (!PyBytes_CheckExact(fields->body) || !lane_exact_int32(fields->queue_id, &record->queue_id) ||
+        !lane_exact_int32(fields->flag, &record->flag) ||
+        !lane_exact_int32(fields->reconsume_times, &record->reconsume_times) ||
+        !exact_integer(fields->prepared_offset, -INT64_MAX, INT64_MAX, &record->prepared_transaction_offset)) {
+        return 0;
+    }
+    out->has_born_timestamp = fields->born_timestamp != Py_None;
+    if (out->has_born_timestamp &&
+        !exact_integer(fields->born_timestamp, -INT64_MAX, INT64_MAX, &record->born_timestamp_ms)) {
+        return 0;
+    }
+    record->body.data = (const uint8_t *)PyBytes_AsString(fields->body);
+    record->body.size = (size_t)PyBytes_Size(fields->body);
+    if ((int64_t)record->body.size > lane->max_body_size) return 0;
+    out->topic = lane_find_topic(&lane->queues, fields->topic);
+    if (out->topic == NULL) return 0;
+    const struct lane_topic *topic = lane_topic_of(out->topic);
+    if (record->queue_id < 0 || record->queue_id >= topic->queue_count) return 0;
+    const int64_t properties_size = lane_encode_properties(properties, fields->properties, fields->keys, fields->tags,
+                                                           fields->uniq_key, lane->special_names);
+    if (properties_size < 0) return 0;
+    record->properties = (struct bytes){properties, (size_t)properties_size};
+    record->topic = topic->bytes;
+    record->store_host = record->born_host = lane->host;
+    record->sys_flag = record->store_host.size == HOST_V6_SIZE ? BORN_HOST_V6 | STORE_HOST_V6 : 0;
+    record->magic = record->topic.size <= TOPIC_MAX_V1 ? MAGIC_V1 : MAGIC_V2;
+    const char *refusal;
+    out->size = record_size(record, &refusal);
+    return out->size > 0;
+}
