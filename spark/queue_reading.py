@@ -145,11 +145,12 @@ class QueueRangeReader:
         # What a position in the piece is short of the physical offset.
         bases = stretches.starts - (np.cumsum(stretches.sizes) - stretches.sizes)
         bases = np.repeat(bases, stretches.stops - stretches.firsts)
+        check_crc = self._maker.checks_bodies
         positions = some.physical_offsets - bases
         at, ahead = 0, len(rows)
         while at < len(rows):
             few = slice(at, at + ahead)
-            count, end = native.walk_places(piece, positions[few], some.sizes[few], bases[few], True, rows[few])
+            count, end = native.walk_places(piece, positions[few], some.sizes[few], bases[few], check_crc, rows[few])
             at, ahead = at + count, 4 * ahead
             if end != WalkEnd.END:
                 found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"

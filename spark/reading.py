@@ -83,7 +83,9 @@ class RangeReader:
         try:
             position: int | None = start
             while position is not None:
-                scan = SegmentScan(read, segment.base, segment.size, position, stop, check_crc=True)
+                scan = SegmentScan(
+                    read, segment.base, segment.size, position, stop, check_crc=self._maker.checks_bodies
+                )
                 for piece, rows in self._joined(scan):
                     yield from self._maker.batches(path, piece, rows, piece_range.deleted)
                 damage = _damage_at_end(segment, piece_range, scan)

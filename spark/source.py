@@ -55,6 +55,7 @@ class DefaultSource(DataSource):
 
     def schema(self) -> StructType:
         """All columns, or those of the option `columns`. Raises UsageErrors for a wrong option and a wrong path."""
+        _freeze()
         of_table = options_of_new_table(self.options)
         options = _checked(self.options if of_table is None else of_table)
         schema = spark_schema(options.columns, options.shown)
@@ -113,6 +114,7 @@ class LogBatchReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
+        _freeze()
         tasks = plan_batch(self._options, self._bounds)
         return [LogPartition(ranges) for ranges in tasks] or [LogPartition(())]
 
@@ -135,5 +137,6 @@ class FilteredReader(LogBatchReader):
 
 @cache
 def _freeze() -> None:
-    """Once a worker: Spark collects garbage after every task, and would look through all modules each time."""
+    """Once a process: Spark collects garbage after every task and every step of a plan, and would look through all
+    modules each time."""
     gc.freeze()

@@ -122,5 +122,6 @@ def test_ten_minutes_beside_a_rocketmq(
         put += live.messages
     runs.read_to_the_end()
     rows = check(tmp_path / "store", runs, support, put)
+    print(f"{len(rows)} messages, each once; {rounds} rounds of writers and of streams")
     assert rounds >= 3
     assert len(rows) > 10_000

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 SEGMENT_SIZE = 64 << 10
 QUEUE_FILE_ENTRIES = 100
+BODY_DIFFERS = "a body that differs from its CRC"
 SETTINGS = StoreSettings.small(segment_size=SEGMENT_SIZE, queue_file_entries=QUEUE_FILE_ENTRIES)
 
 
@@ -79,7 +80,7 @@ def overwrite(path: Path, position: int, data: bytes) -> None:
         (0, (5).to_bytes(4, "big"), "a record whose lengths do not add up"),
         (4, b"none", "bytes that are no record"),
         (28, bytes(8), "a record that belongs elsewhere"),
-        (200, b"damage", "a body that differs from its CRC"),
+        (200, b"damage", BODY_DIFFERS),
     ],
 )
 def test_a_damaged_record_is_named_left_out_or_a_row(
@@ -93,6 +94,11 @@ def test_a_damaged_record_is_named_left_out_or_a_row(
     with pytest.raises(CorruptRecordError) as caught:
         read(tasks)
     assert (caught.value.path, caught.value.physical_offset, caught.value.found) == (path, hit, found)
+    if found == BODY_DIFFERS:
+        assert len(read(tasks, "topic", "offset")) == 500, "nobody asked for the body"
+    else:
+        with pytest.raises(CorruptRecordError):
+            read(tasks, "topic", "offset")
     with caplog.at_level(logging.WARNING, "flightlog.spark"):
         kept = [row["physicalOffset"] for row in read(tasks, on_corrupt="skip")]
     assert kept == [place for place in places if place != hit]

@@ -8,7 +8,7 @@ import os
 import random
 import shutil
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +16,12 @@ import pytest
 
 import flightlog
 from flightlog.engine.survey import Damage, survey
-from flightlog.spark.columns import COLUMNS
+from flightlog.spark.columns import COLUMNS, CORRUPT
 from flightlog.spark.planning import LogRange, plan
 from flightlog.spark.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError
+from flightlog.store.sys_flag import INNER_BATCH
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     GetSet = Callable[[str], Path]
 
 SCHEMA = arrow_schema(spark_schema((), COLUMNS), COLUMNS)
+HEADS = ["topic", "partition", "offset", "physicalOffset", "batchIndex", "size", "_corrupt"]
+"""Columns that say nothing about what is in a body."""
 NULLS = {column.name: None for column in COLUMNS}
 Row = dict[str, Any]
 
@@ -37,9 +40,13 @@ def ranges_of(path: Path, split_bytes: int = 256 << 20) -> list[LogRange]:
     return list(itertools.chain.from_iterable(plan(path, split_bytes)))
 
 
-def read(ranges: Iterable[LogRange], on_corrupt: Any, **choices: Any) -> tuple[list[Row], int]:
+def schema_of(names: Sequence[str]) -> Any:
+    return arrow_schema(spark_schema(list(names)), [CORRUPT] if CORRUPT.name in names else [])
+
+
+def read(ranges: Iterable[LogRange], on_corrupt: Any, schema: Any = SCHEMA, **choices: Any) -> tuple[list[Row], int]:
     """The rows, and how many places were counted as damaged."""
-    reader = RangeReader(SCHEMA, on_corrupt=on_corrupt, **choices)
+    reader = RangeReader(schema, on_corrupt=on_corrupt, **choices)
     rows = [row for piece in ranges for batch in reader.read(piece) for row in batch.to_pylist()]
     return rows, reader.damaged_places
 
@@ -52,6 +59,7 @@ def in_all_ways(path: Path, split_bytes: int = 256 << 20, **choices: Any) -> lis
     assert [row for row in shown if row["_corrupt"] is None] == kept
     damaged = [row for row in shown if row["_corrupt"] is not None]
     assert len(damaged) == skipped == counted
+    check_columns_alone(ranges, shown, kept, choices)
     if not damaged:
         assert read(ranges, "fail", **choices) == (kept, 0)
         return []
@@ -63,6 +71,32 @@ def in_all_ways(path: Path, split_bytes: int = 256 << 20, **choices: Any) -> lis
     offsets = [row["_corrupt"]["offset"] if row["_corrupt"] else row["physicalOffset"] for row in shown]
     assert offsets == sorted(offsets), "damage stands where it lies in the log"
     return damaged
+
+
+def check_columns_alone(ranges: list[LogRange], shown: list[Row], kept: list[Row], choices: dict[str, Any]) -> None:
+    """Without the columns that tell of bodies the rows are the same ones. Only a query that fails at damage passes by
+    a body that nobody asked for; its rows are then those that there were before the damage."""
+    schema = schema_of(HEADS)
+
+    def heads(rows: list[Row]) -> list[Row]:
+        return [{name: row[name] for name in HEADS} for row in rows]
+
+    assert read(ranges, "skip", schema, **choices)[0] == heads(kept)
+    assert read(ranges, "rows", schema, **choices)[0] == heads(shown)
+    failing = [row for row in shown if row["_corrupt"] and not is_of_body_alone(row, **choices)]
+    if not failing:
+        sound = [{**row, "_corrupt": None} for row in heads(shown)]
+        assert read(ranges, "fail", schema, **choices) == (sound, 0)
+        return
+    with pytest.raises(CorruptRecordError) as caught:
+        read(ranges, "fail", schema, **choices)
+    assert caught.value.physical_offset == failing[0]["_corrupt"]["offset"]
+
+
+def is_of_body_alone(row: Row, *, decompress: bool = False, **_: Any) -> bool:
+    """Whether nothing but the row's value and its CRC depends on what is damaged there."""
+    is_single = row["physicalOffset"] is not None and not row["sysFlag"] & INNER_BATCH
+    return is_single and not decompress and row["_corrupt"]["reason"] == "a body that differs from its CRC"
 
 
 def surveyed(path: Path) -> list[Damage]:
@@ -105,6 +139,11 @@ def test_a_flipped_byte_of_a_golden_store(name: str, kept: int, golden: GetSet) 
     assert len(damaged["value"]) == line["bodyLen"]
     assert zlib.crc32(damaged["value"]) & 0x7FFFFFFF != line["bodyCRC"], "the body is what lies there"
     assert len(read(ranges_of(root / "store"), "skip")[0]) == kept
+    counted, _ = read(ranges_of(root / "store"), "fail", schema_of(["topic", "partition", "offset"]))
+    assert len(counted) == kept + 1, "nobody asked for the body"
+    for name in ("value", "bodyCrc"):
+        with pytest.raises(CorruptRecordError, match="differs from its CRC"):
+            read(ranges_of(root / "store"), "fail", schema_of([name]))
     check_against_verify(root / "store", [damaged])
 
 
@@ -154,6 +193,20 @@ def test_damage_in_the_log_by_lot(number: int, store: Path, support: Support, tm
         assert row["store"] == "store"
         if row["physicalOffset"] is None:
             assert {**row, "_corrupt": None, "store": None} == NULLS
+
+
+def test_a_damaged_inner_batch_fails_whatever_the_columns(store: Path, tmp_path: Path) -> None:
+    """What rows it is, its body says."""
+    copy = Path(shutil.copytree(store, tmp_path / "store"))
+    rows, _ = read(ranges_of(copy), "fail")
+    offset = next(row["physicalOffset"] for row in rows if row["batchIndex"] == 1)
+    path = copy / "commitlog" / f"{offset - offset % 4096:020d}"
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"1 in ", offset % 4096)] ^= 1
+    path.write_bytes(raw)
+    with pytest.raises(CorruptRecordError) as caught:
+        read(ranges_of(copy), "fail", schema_of(["topic"]))
+    assert (caught.value.physical_offset, caught.value.found) == (offset, "a body that differs from its CRC")
 
 
 def cut_short(segments: list[Path]) -> None:

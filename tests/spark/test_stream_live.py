@@ -135,5 +135,6 @@ def test_ten_minutes_beside_a_writer(tmp_path: Path, writer: Writer, runs: Strea
                 run.await_batches("log", 20)
     runs.read_to_the_end()
     rows = check(tmp_path / "store", runs, support, writer)
+    print(f"{len(rows)} messages, each once; {rounds} rounds of writers and of streams")
     assert rounds >= 3
     assert len(rows) > 10_000
