@@ -17,7 +17,8 @@ Item = TypeVar("Item")
 
 
 class AllocationStrategy(Protocol):
-    """How a group shares the queues of a topic. Own ones need no more than this."""
+    """How a group shares the queues of a topic. Own ones need no more than this; with an attribute `spans_topics` that
+    is true they are asked for the queues of all the group's topics in one go."""
 
     @property
     def name(self) -> str:

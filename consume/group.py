@@ -238,24 +238,30 @@ class Group:
         """What each member is to have. Where that cannot be told, what it has."""
         wanted: dict[str, set[MessageQueue]] = {name: set() for name in self._members}
         self._seen.clear()
-        for topic in self._subscription:
+        for topics in self._topics_shared_together():
             try:
-                shares = self._shares(topic)
+                shares = self._shares(topics)
             except Exception as e:  # a strategy is anybody's code, and other topics and groups go on
-                self._fail(done, f"the queues of {topic!r} stay where they are", e)
+                self._fail(done, f"the queues of {', '.join(topics)} stay where they are", e)
                 usable = {name for name, source in self._sources.items() if source.is_usable}
                 shares = {
-                    name: {queue for queue in owned if queue.topic == topic and queue.broker_name in usable}
+                    name: {queue for queue in owned if queue.topic in topics and queue.broker_name in usable}
                     for name, owned in self._owned.items()
                 }
             for name, share in shares.items():
                 wanted[name] |= share
         return wanted
 
-    def _shares(self, topic: str) -> dict[str, set[MessageQueue]]:
+    def _topics_shared_together(self) -> list[list[str]]:
+        """Each for itself, as RocketMQ does, unless the strategy says otherwise; members agree on it."""
+        topics = list(self._subscription)
+        spans = any(getattr(member.strategy, "spans_topics", False) for member in self._members.values())
+        return [topics] if spans else [[topic] for topic in topics]
+
+    def _shares(self, topics: Sequence[str]) -> dict[str, set[MessageQueue]]:
         queues: list[MessageQueue] = []
         for source in self._sources.values():
-            if source.is_usable:
+            for topic in topics if source.is_usable else ():
                 found = source.queue_ids(topic)
                 self._seen[source.name, topic] = len(found)
                 queues += (MessageQueue(topic, source.name, queue_id) for queue_id in found)

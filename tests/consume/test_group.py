@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from flightlog.consume.allocate import AllocationStrategy, Averagely, ByConfiguration
+from flightlog.consume.allocate import AllocationStrategy, Averagely, AveragelyByCircle, ByConfiguration
+from flightlog.consume.consistent_hash import ConsistentHash
 from flightlog.consume.rebalance import RebalanceService
-from flightlog.store.errors import InvalidAllocationError, UsageError
+from flightlog.store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
 from flightlog.store.message_queue import MessageQueue
 
 LIMIT_S = 60.0
@@ -19,8 +20,11 @@ class Source:
     name = "a"
     is_usable = True
 
+    def __init__(self, count: int = 3) -> None:
+        self._count = count
+
     def queue_ids(self, topic: str) -> Sequence[int]:
-        return range(3)
+        return range(self._count)
 
 
 class Reader:
@@ -81,3 +85,41 @@ def test_the_thread_balances_when_it_is_told_and_stops() -> None:
         assert len(reader.has) == 3
     finally:
         service.stop()
+
+
+def test_members_that_differ_do_not_get_in() -> None:
+    group = RebalanceService().group("g", {"orders": "*"})
+    first = Reader("a", Averagely())
+    group.join(first, {"orders": "*"})
+    for reader, subscription, words in (
+        (Reader("x", AveragelyByCircle()), {"orders": "a"}, "subscription"),
+        (Reader("x", ConsistentHash(3)), {"orders": "*"}, "strategy"),
+        (Reader("a", Averagely()), {"orders": "*"}, "second member"),
+    ):
+        with pytest.raises(InconsistentGroupError, match=words):
+            group.join(reader, subscription)
+    with pytest.raises(InconsistentGroupError, match="broadcasting"):
+        group.join(Reader("x", Averagely()), {"orders": "*"}, is_broadcasting=True)
+    group.add_source(Source())
+    with pytest.raises(InconsistentGroupError, match="second store"):
+        group.add_source(Source())
+    group.leave(first)
+    group.join(Reader("x", ConsistentHash()), {"payments": "a"})
+    assert group.subscription == {"payments": "a"}, "an empty group begins anew"
+
+
+def test_outcomes_are_told() -> None:
+    service = RebalanceService()
+    group = service.group("g", {"orders": "*"})
+    group.add_source(Source(4))
+    told: list[tuple[str, int, int, int]] = []
+    group.listen(lambda c: told.append((c.member, len(c.kept), len(c.added), len(c.dropped))))
+    readers = [Reader(name, Averagely()) for name in ("a", "b")]
+    for reader in readers:
+        group.join(reader, {"orders": "*"})
+        service.run_due()
+    service.run_due()
+    assert told == [("a", 0, 4, 0), ("a", 2, 0, 2), ("b", 0, 2, 0)]
+    group.leave(readers[0])
+    service.run_due()
+    assert told[3:] == [("b", 2, 2, 0)]

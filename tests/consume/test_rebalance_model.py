@@ -1,6 +1,7 @@
-"""Random lives of a group: members join, leave and die, stores come, go and are poisoned, queues are added, strategies
-fail, notices are lost. At every moment a queue has one owner at most, nothing is delivered twice by one owner nor after
-it was committed; and once it has settled, every queue has exactly one live owner, and no message was lost."""
+"""Random lives of a group over two stores: members join, leave and die, stores come, go and are poisoned, queues are
+added, strategies fail, notices are lost. Another group on the same thread goes on, whatever happens. At every moment a
+queue has one owner at most, nothing is delivered twice by one owner nor after it was committed; and once it has
+settled, every queue has exactly one live owner, and no message was lost."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ import pytest
 from flightlog.consume.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
 from flightlog.consume.consistent_hash import ConsistentHash
 from flightlog.consume.group import Group
+from flightlog.consume.own_strategies import AllTopics, Designated, WhenGone
 from flightlog.consume.process_queue import ProcessQueue
 from flightlog.consume.rebalance import INTERVAL_S, UNBALANCED_INTERVAL_S, RebalanceService
-from flightlog.store.errors import InconsistentGroupError
 from flightlog.store.message_queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 STEPS = 40
 TOPICS = ("orders", "payments")
 ROUNDS_TO_SETTLE = 4
+SOME_MEMBERS = frozenset(f"m{number}-{made}" for number in range(0, 10, 2) for made in range(1, 20))
+STRATEGIES: tuple[AllocationStrategy, ...] = (
+    *(Averagely(), AveragelyByCircle(), ConsistentHash(), AllTopics(), AllTopics(AveragelyByCircle())),
+    *(Designated(SOME_MEMBERS, WhenGone.EVERYBODY), AllTopics(Designated(SOME_MEMBERS, WhenGone.EVERYBODY))),
+)
 
 
 @dataclass
@@ -60,6 +66,10 @@ class Moody:
     @property
     def name(self) -> str:
         return self.inner.name
+
+    @property
+    def spans_topics(self) -> bool:
+        return isinstance(self.inner, AllTopics)
 
     def allocate(
         self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
@@ -116,11 +126,29 @@ class Reader:
         self.has.clear()
 
 
+@dataclass(eq=False)
+class Onlooker:
+    """The member of the other group: with whom nothing ever fails."""
+
+    name = "onlooker"
+    strategy = Averagely()
+    is_alive = True
+    has: set[MessageQueue] = field(default_factory=set)
+
+    def take(self, queue: MessageQueue) -> None:
+        assert queue not in self.has
+        self.has.add(queue)
+
+    def let_go(self, queue: MessageQueue) -> bool:
+        self.has.remove(queue)
+        return True
+
+
 class World:
     def __init__(self, rng: random.Random) -> None:
         self.rng, self.clock = rng, HeldClock()
         self.service = LossyService(self.clock)
-        self.moody = Moody(rng.choice((Averagely(), AveragelyByCircle(), ConsistentHash())))
+        self.moody = Moody(rng.choice(STRATEGIES))
         self.group = self.service.group("g", {"orders": "*"})
         self.sources = [Source(name, {topic: rng.randint(1, 4) for topic in TOPICS}) for name in ("a", "b")]
         self.readers: list[Reader] = []
@@ -131,8 +159,11 @@ class World:
         self.acked: set[tuple[MessageQueue, int]] = set()
         self.returned: Counter[tuple[MessageQueue, int]] = Counter()
         self.reread: set[tuple[MessageQueue, int]] = set()
+        self.other, self.onlooker = self.service.group("h", {"orders": "*"}), Onlooker()
+        self.other.join(self.onlooker, {"orders": "*"})
         for source in self.sources:
             self.group.add_source(source)
+            self.other.add_source(source)
 
     # -- what may happen
 
@@ -168,7 +199,11 @@ class World:
         source = self.rng.choice(self.sources)
         topic = self.rng.choice(TOPICS)
         source.counts[topic] = min(source.counts[topic] + self.rng.randint(1, 3), 8)
+        self.notify_all()
+
+    def notify_all(self) -> None:
         self.service.notify(self.group)
+        self.service.notify(self.other)
 
     def subscribe(self) -> None:
         topics = self.rng.sample(TOPICS, self.rng.randint(1, 2))
@@ -177,14 +212,15 @@ class World:
     def poison_or_open(self) -> None:
         source = self.rng.choice(self.sources)
         source.is_usable = not source.is_usable
-        self.service.notify(self.group)
+        self.notify_all()
 
     def close_and_open(self) -> None:
         place = self.rng.randrange(len(self.sources))
         old = self.sources[place]
-        self.group.remove_source(old)
         self.sources[place] = Source(old.name, old.counts)
-        self.group.add_source(self.sources[place])
+        for group in (self.group, self.other):
+            group.remove_source(old)
+            group.add_source(self.sources[place])
 
     def lose_or_find(self) -> None:
         self.service.loses = not self.service.loses
@@ -193,7 +229,8 @@ class World:
         self.clock.now_s += self.rng.choice((0.1, UNBALANCED_INTERVAL_S, INTERVAL_S))
 
     def run(self) -> None:
-        self.service.run_due()
+        if (done := self.service.run_due().get(self.other)) is not None:
+            assert done.is_balanced and not done.failures, "what one group's strategy does is no other group's"
 
     def put(self) -> None:
         source = self.rng.choice(self.sources)
@@ -265,10 +302,16 @@ class World:
         names = [reader.name for reader in alive]
         for reader in alive:
             own: set[MessageQueue] = set()
-            for topic in self.group.subscription:
-                of_topic = [queue for queue in there if queue.topic == topic]
-                own |= set(allocate(self.moody, "g", reader.name, of_topic, names))
+            for topics in [TOPICS] if self.moody.spans_topics else [(topic,) for topic in TOPICS]:
+                of_topics = [queue for queue in there if queue.topic in topics]
+                own |= set(allocate(self.moody, "g", reader.name, of_topics, names))
             assert set(reader.has) == own == self.group.queues_of(reader.name)
+        assert self.onlooker.has == {
+            MessageQueue("orders", source.name, queue_id)
+            for source in self.sources
+            if source.is_usable
+            for queue_id in source.queue_ids("orders")
+        }
         for reader in alive:
             for queue in sorted(reader.has):
                 self.pull(reader, queue, self.ends[queue])
@@ -330,46 +373,9 @@ def test_one_groups_strategy_fails_and_the_other_group_goes_on(caplog: pytest.Lo
     assert world.service.run_due()[world.group].is_balanced and world.readers[0].has
 
 
-def test_members_that_differ_do_not_get_in() -> None:
-    world = World(random.Random(3))
-    world.join()
-    for reader, subscription, words in (
-        (Reader(world, "x", AveragelyByCircle()), {"orders": "a"}, "subscription"),
-        (Reader(world, "x", ConsistentHash(3)), {"orders": "*"}, "strategy"),
-        (Reader(world, world.readers[0].name, world.moody), {"orders": "*"}, "second member"),
-    ):
-        world.moody.inner = Averagely()
-        with pytest.raises(InconsistentGroupError, match=words):
-            world.group.join(reader, subscription)
-    with pytest.raises(InconsistentGroupError, match="broadcasting"):
-        world.group.join(Reader(world, "x", world.moody), {"orders": "*"}, is_broadcasting=True)
-    with pytest.raises(InconsistentGroupError, match="second store"):
-        world.group.add_source(Source("a", {}))
-    world.leave()
-    world.group.join(Reader(world, "x", ConsistentHash()), {"payments": "a"})
-    assert world.group.subscription == {"payments": "a"}, "an empty group begins anew"
-
-
-def test_outcomes_are_told() -> None:
-    world = World(random.Random(4))
-    world.sources[0].counts["orders"], world.sources[1].counts["orders"] = 4, 0
-    world.moody.inner = Averagely()
-    told: list[tuple[str, int, int, int]] = []
-    world.group.listen(lambda c: told.append((c.member, len(c.kept), len(c.added), len(c.dropped))))
-    readers = [Reader(world, name, world.moody) for name in ("a", "b")]
-    for reader in readers:
-        world.group.join(reader, {"orders": "*"})
-        world.service.run_due()
-    world.service.run_due()
-    assert told == [("a", 0, 4, 0), ("a", 2, 0, 2), ("b", 0, 2, 0)]
-    readers[0].end()
-    world.group.leave(readers[0])
-    world.service.run_due()
-    assert told[3:] == [("b", 2, 2, 0)]
-
-
 def test_what_is_at_work_is_waited_for_a_second_at_a_time() -> None:
     world = World(random.Random(5))
+    world.service.forget(world.other)
     world.sources[0].counts["orders"], world.sources[1].counts["orders"] = 1, 0
     world.moody.inner = Averagely()
     first, second = Reader(world, "b", world.moody, is_busy=True), Reader(world, "a", world.moody)
