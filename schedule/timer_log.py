@@ -255,11 +255,13 @@ class TimerLog:
         start, block = self._block
         if not start <= position <= start + len(block) - UNIT_SIZE:
             base = position - position % self.file_size
-            start = max(base, position - (BLOCK_UNITS - 1) * UNIT_SIZE)
             file = self._files.get(base)
             if file is None:
                 return None
-            block = file.read(start - base, position + UNIT_SIZE - start)
+            # A chain is followed back to its first unit, and then given out from there on: each way in blocks.
+            ahead = BLOCK_UNITS if position > start else 1
+            start = max(base, position - (BLOCK_UNITS - ahead) * UNIT_SIZE)
+            block = file.read(start - base, min(position + ahead * UNIT_SIZE, base + self.file_size) - start)
             self._block = start, block
             if len(block) < position + UNIT_SIZE - start:
                 return None

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import logging
 from array import array
-from dataclasses import replace
 from pathlib import Path
 
 from ..store import property_names as props
@@ -56,7 +55,7 @@ SAVE_INTERVAL_MS = 1000
 UNSEEN_RETRY_MS = 10
 """While a timer that was parked cannot be read yet: under sync flush it waits for its sync."""
 TAKE_COUNT = 512
-GIVE_COUNT = 256
+GIVE_COUNT = 1000
 TAKE_LIMIT = 20 * TAKE_COUNT
 GIVE_LIMIT = 5000
 """Timers that are taken in, and given out, by one `run` at most, to the end of a second."""
@@ -303,16 +302,15 @@ class TimerStore:
         if found.topic == TIMER_TOPIC:
             self._lose(message.physical_offset, "it would come round for ever")
             return None
-        properties = dict(found.properties or {})
+        found.properties = properties = dict(found.properties or {})
         properties[props.TIMER_ENQUEUE_MS] = str(unit.written_ms)
         properties[props.TIMER_DEQUEUE_MS] = str(now_ms)
-        if not unit.is_rolled:
-            return Delivery(replace(found, properties=properties), hosts)
-        self._has_rolled = True
-        times = properties.get(props.TIMER_ROLL_TIMES, "0")
-        properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
-        parked = replace(found, topic=TIMER_TOPIC, queue_id=TIMER_QUEUE_ID, properties=properties)
-        return Delivery(parked, hosts)
+        if unit.is_rolled:
+            self._has_rolled = True
+            times = properties.get(props.TIMER_ROLL_TIMES, "0")
+            properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
+            found.topic, found.queue_id = TIMER_TOPIC, TIMER_QUEUE_ID
+        return Delivery(found, hosts)
 
     def _lose(self, where: int | str, why: str) -> None:
         self.lost += 1

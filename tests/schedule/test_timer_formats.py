@@ -27,6 +27,7 @@ from flightlog.schedule.timer_wheel import SLOT_COUNT, SLOT_SIZE, TimerWheel
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError, StrayFileError
 from flightlog.store.java_hash import java_hash
+from flightlog.tools.counting_disk import CountingDisk
 
 WRITTEN_MS = 1_700_000_000_000
 FILE_SIZE = 52 * 10 + 40
@@ -53,6 +54,22 @@ def opened(root: Path, file_size: int = FILE_SIZE) -> TimerLog:
 
 def offsets(timer_log: TimerLog) -> list[int]:
     return [int(offset) for _, units in timer_log.scan() for offset in units["physical_offset"]]
+
+
+def test_units_are_read_once_on_each_way_through_a_chain(tmp_path: Path) -> None:
+    """Back to the first timer of a second, and forwards as they are given out: else a second of many would read much
+    of the file for each of them."""
+    disk, count = CountingDisk(may_write=True), 5000
+    timer_log = TimerLog(disk, tmp_path, UNIT_SIZE * (2 * count) + 40)
+    timer_log.open()
+    positions = fill(timer_log, count)
+    timer_log.write()
+    there_and_back = positions[::-1] + positions
+    assert [found and found.physical_offset for found in map(timer_log.unit, there_and_back)] == [
+        1000 + position // UNIT_SIZE for position in there_and_back
+    ]
+    assert disk.read_size < 3 * count * UNIT_SIZE
+    timer_log.close()
 
 
 def test_a_unit_is_rocketmqs() -> None:
