@@ -185,7 +185,7 @@ def delay(
     seconds: Annotated[float | None, typer.Option(help="For how long they do.", show_default="10; quick 0.5")] = None,
     pending: Annotated[
         int | None,
-        typer.Option(help="Also how long so many timers that wait take, and the memory: ten million, ten minutes."),
+        typer.Option(help="Also the time and memory of so many timers that wait. Ten million: 15 minutes, 4 GB."),
     ] = None,
     quick: Quick = False,
     folder: Folder = None,
