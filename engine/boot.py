@@ -7,8 +7,8 @@
     5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
-                         are, between 4 and 5, and the disk takes them meanwhile; then the topics are written that have
-                         more queues than their file says
+                         are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the topics are
+                         written that have more queues than their file says
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get, and
                          the one that a page of ours has until then: who dies between 8 and 9 is no RocketMQ
     9   progress page    a new epoch, all marks at the end
@@ -165,7 +165,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
             *(reader, table, evidence, rules, None),
             for_writing=True,
             keys=None if index is None else keys,
-            at_end=partial(log_sync.write_again, evidence.durable_below) if evidence.is_ours else None,
+            at_end=partial(log_sync.begin, evidence.durable_below) if evidence.is_ours else None,
         )
         deleted.settle(reader.min_offset, found.end)
         topics.load(
@@ -187,7 +187,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         if report.cut:
             extra = {"path": str(path), "physical_offset": found.end, "cut": report.cut}
             log.warning("%s: %s", path, "; ".join(report.cut), extra=extra)
-        table.sync(table.unsynced.take())
+        log_sync.follow(partial(table.sync, table.unsynced.take()))
         if index is not None:
             recover_keys(reader, index, evidence, report, keys)
         log_sync.sync(min(evidence.durable_below, found.end), found.end, folders)

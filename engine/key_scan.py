@@ -62,7 +62,7 @@ def _keys_in(reader: LogReader, segment: Segment, first: int, last: int) -> Iter
     position: int | None = first
     while position is not None:
         scan = reader.scan(segment, position, last, check_crc=False, mapped=False)
-        for piece, rows in scan:
+        for piece, rows in scan.ahead():
             keys = key_entries(piece, rows)
             if len(keys.key_hash):
                 yield keys

@@ -1,11 +1,15 @@
 """Making durable what the last writer left of the log in the page cache, before anything is built on it.
 
 The disk takes the longest of all that an open after a kill waits for. So it begins as soon as the end of the log is
-known, and is waited for when queues and keys have been brought up to that.
+known, in a thread of its own if there is much to do, goes on with the queues that were brought up to it, and is waited
+for when the keys have been.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ..store.disk import Disk, DiskFile
@@ -14,6 +18,8 @@ from ..store.log_reader import LogReader
 
 WRITE_SIZE = 4 << 20
 """Bytes of the log that are written again at once."""
+MUCH = 4 * WRITE_SIZE
+"""Bytes for which a thread is worth it."""
 
 
 class LogSync:
@@ -25,6 +31,21 @@ class LogSync:
     def __init__(self, disk: Disk, reader: LogReader) -> None:
         self._disk, self._reader = disk, reader
         self._files: dict[Path, DiskFile] = {}
+        self._pool: ThreadPoolExecutor | None = None
+        self._under_way: list[Future[None]] = []
+
+    def begin(self, start: int, end: int) -> None:
+        """Have [start, end) written again: `sync` waits for it, and raises what ends it early."""
+        if end - start > MUCH and threading.main_thread().is_alive():  # a program that is ending starts no threads
+            self._pool = ThreadPoolExecutor(1, "flightlog-log-sync")
+        self.follow(lambda: self.write_again(start, end))
+
+    def follow(self, work: Callable[[], None]) -> None:
+        """Have this done, too, when what began before is over; `sync` raises what it raises."""
+        if self._pool is None:
+            work()
+        else:
+            self._under_way.append(self._pool.submit(work))
 
     def write_again(self, start: int, end: int) -> None:
         """Write [start, end) as it is, and have the disk begin to take it; below `start` all is known to be durable.
@@ -39,6 +60,8 @@ class LogSync:
 
     def sync(self, start: int, end: int, folders: LogFolders) -> None:
         """Return once [start, end) is durable. Raises SyncFailedError."""
+        for under_way in self._under_way:
+            under_way.result()
         # Up to the byte behind the end: a segment that begins there is about to be used, and only its dead maker knew
         # it.
         for segment, _, _ in self._reader.segments_between(start, end + 1):
@@ -53,6 +76,8 @@ class LogSync:
         return file
 
     def close(self) -> None:
-        """Let go of every file."""
+        """Let go of every file. What is being written is waited for."""
+        if self._pool is not None:
+            self._pool.shutdown()
         while self._files:
             self._files.popitem()[1].close()

@@ -32,6 +32,7 @@ from ..store.queue_offsets import QueueKey
 from ..store.segment import Segment
 from .dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
 from .evidence import Evidence, LastWriter
+from .kept_entries import KeptEntries
 from .key_scan import KeptKeys
 from .survey import Survey, survey
 
@@ -117,7 +118,8 @@ def recover_queues(
     start, reason = scan_start(reader, table, evidence)
     first_missed: int | None = None
     while True:
-        found = survey(reader, evidence, start, limit, for_writing=for_writing)
+        noted = KeptEntries(table, rules, start)
+        found = survey(reader, evidence, start, limit, for_writing=for_writing, look=noted.look)
         if at_end is not None:
             at_end(found.end)
             at_end = None  # however far back the survey must begin once more, the log ends there
@@ -125,8 +127,11 @@ def recover_queues(
         if keys is not None:
             keys.begin(start)
         put_keys = None if keys is None else keys.keep
+        noted.dispatch(count, put_keys)
         for extent_start, extent_stop in found.extents:
-            dispatch_range(reader, table, rules, extent_start, extent_stop, count, put_keys=put_keys)
+            unread = max(extent_start, noted.stop)
+            if unread < extent_stop:
+                dispatch_range(reader, table, rules, unread, extent_stop, count, put_keys=put_keys)
         if reason is not CLOSED_CLEANLY or start < found.end:
             forget_beyond(table, start, count)
         if count.first_put is not None:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.frame import Rows
+from ..store.frame import FRAME_DTYPE, Rows
 from ..store.light_queues import light_places
 from ..store.queue_offsets import QueueKey
 from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
@@ -32,6 +32,7 @@ MAX_QUEUE_OFFSET = INT64_MAX // UNIT_SIZE - 1
 MAX_FILLER = 1 << 16
 """Entries of filler that are written in place of messages that the log has let go; where more would be needed, the
 queue begins anew."""
+NO_ROWS: Rows = np.empty(0, FRAME_DTYPE)
 
 
 @dataclass(slots=True)
@@ -57,6 +58,11 @@ class QueueEntries:
     @property
     def store_timestamps_ms(self) -> NDArray[np.int64]:
         return self.rows["store_timestamp_ms"][self.row_numbers].astype(np.int64, copy=False)
+
+    def detached(self) -> QueueEntries:
+        """The same, for later than the walk's next step; but `store_timestamps_ms` cannot be asked of them."""
+        known = None if self.run_start is not None else self.indexes
+        return QueueEntries(NO_ROWS, self.row_numbers, self.units, known, self.run_start)
 
     def runs(self) -> Iterator[tuple[int, QueueEntries]]:
         """Entries with consecutive indexes, and the first index of each such run; an ordinary log has one."""
@@ -163,7 +169,13 @@ def dispatch(
     listing = list_records(piece, rows, rules.schedule_topic.encode())
     if listing.batch_count:
         dispatch_batches(piece, rows, rules, table, count)
-    for key, entries in queue_entries(piece, rows, rules, listing).items():
+    put_entries(queue_entries(piece, rows, rules, listing), table, count)
+    return listing.keys
+
+
+def put_entries(listed: dict[QueueKey, QueueEntries], table: QueueTable, count: DispatchCount) -> None:
+    """Put these into their queues, as `dispatch` does."""
+    for key, entries in listed.items():
         queue = table.get_or_create(key)
         if isinstance(queue, BatchQueue):
             continue  # only inner batches have entries there
@@ -185,7 +197,6 @@ def dispatch(
                 count.first_put = min(
                     int(put["physical_offset"][0]), INT64_MAX if count.first_put is None else count.first_put
                 )
-    return listing.keys
 
 
 def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start: int) -> bool:

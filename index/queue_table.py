@@ -109,6 +109,7 @@ class QueueTable:
         self.files = QueueFiles(disk)
         """Those that are kept open."""
         self._extension = extension_maker(disk, root, extension_file_size, self.unsynced)
+        self.has_extensions = extension_file_size is not None or disk.exists(root / EXTENSION_FOLDER)
         self._file_system = None if in_memory else disk.open_file_system(root)
         """Opened before a queue is written: it tells of failed writes since then."""
         self.unreadable: list[str] = []
