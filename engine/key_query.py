@@ -9,9 +9,8 @@ once.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ..index.index_file import key_hash
 from ..store import property_names as props
@@ -44,8 +43,7 @@ class KeySource(Protocol):
         """Keep no file open."""
 
 
-@dataclass(frozen=True, slots=True)
-class QueryResult:
+class QueryResult(NamedTuple):
     """What a query by key answers."""
 
     messages: list[StoredMessage]
@@ -95,9 +93,13 @@ class KeyQuery:
             if physical_offset in known or not begin <= physical_offset < end:
                 continue
             known.add(physical_offset)
-            message, is_plain = self._plain_match(physical_offset, wanted, end), True
+            message = self._plain_match(physical_offset, wanted, end)
+            if message is not None and is_any_time:  # the way of most, and short
+                yield message, [message]
+                continue
+            is_plain = message is not None
             if message is None:
-                message, is_plain = self._match(physical_offset, wanted, on_corrupt, end), False
+                message = self._match(physical_offset, wanted, on_corrupt, end)
                 if message is None:
                     continue
             if is_any_time or begin_ms <= message.store_timestamp_ms <= (end_ms if end_ms is not None else MAX_TIME_MS):

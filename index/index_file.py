@@ -32,12 +32,13 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.java_hash import hash_from, java_hash
+from ..store.java_hash import hash_from
 
 INDEX_FOLDER = "index"
 
@@ -165,10 +166,16 @@ def decode_entries(raw: bytes) -> Entries:
 
 def key_hash(topic: str, key: str) -> int:
     """What an entry keeps of a key: 31 bits. Java's |-2**31| is negative; RocketMQ takes 0 for it."""
-    h = hash_from(java_hash(f"{topic}#"), key)  # it goes on from that of the topic, which is asked for often
+    h = hash_from(_topic_hash(topic), key)
     if h < 0x80000000:
         return h
     return 0x100000000 - h if h > 0x80000000 else 0
+
+
+@lru_cache(maxsize=1024)
+def _topic_hash(topic: str) -> int:
+    """What the hash of each key of a topic goes on from."""
+    return hash_from(0, f"{topic}#")
 
 
 def time_difference_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:

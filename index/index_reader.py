@@ -92,7 +92,7 @@ class IndexFile:
             begin_of_file = header.begin_timestamp_ms
         slot = key_hash % geometry.slots
         number = self._head_of(data, slot)
-        entries_at, stop = self._entries_position, min(self._size, len(data))
+        entries_at, stop = self._entries_position, self._size if self._size < len(data) else len(data)
         while number >= FIRST_ENTRY:
             at = entries_at + ENTRY_SIZE * number
             if at + ENTRY_SIZE > stop:

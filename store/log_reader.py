@@ -215,10 +215,11 @@ class LogReader:
         mapping, position = self._mapping(segment, physical_offset), physical_offset - segment.base
         if position + HEAD.size > len(mapping):
             return NO_MESSAGE
+        room = end - physical_offset
         size, magic, _, queue_id, _, queue_offset, _, sys_flag, _ = HEAD.unpack_from(mapping, position)
         found = native.messages(
             *(mapping, UNIT.pack(physical_offset, size, 0), OFFSET.pack(queue_offset), topic_raw, segment.base),
-            *(queue_id, min(end - physical_offset, MAX_RECORD_SIZE), StoredMessage),
+            *(queue_id, room if room < MAX_RECORD_SIZE else MAX_RECORD_SIZE, StoredMessage),
         )
         if not found:
             return NO_MESSAGE
