@@ -73,7 +73,7 @@ class Subscription:
         self._ready: deque[ReceivedMessage] = deque()
         self._later = Later()
         self._is_stopped = False
-        self._waiting = Waiting(stores)
+        self._waiting = Waiting(stores, self._has)
         self._receiver: threading.Thread | None = None
         """The thread that asked for a message last."""
         self._acknowledger: threading.Thread | None = None

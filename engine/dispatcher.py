@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,8 +82,9 @@ class Dispatcher:
         """Entries put since queues were last synced."""
         self._index_failure: DiskError | None = None
         """What ended the index for this session: a sync that failed is not tried again."""
-        self.note_arrivals: Callable[[Iterable[QueueKey]], object] | None = None
-        """Told by each dispatch which queues got entries, before it moves `position`; see engine/held_pulls.py."""
+        self.note_arrivals: Sequence[Callable[[Mapping[QueueKey, int]], object]] = ()
+        """Called by each dispatch with the first queue offset of each queue that got entries, before `position` moves:
+        see engine/arrivals.py and engine/held_pulls.py."""
         self._is_closed = False
 
     @property
@@ -170,8 +171,8 @@ class Dispatcher:
                 put_keys=put_keys if index is not None and is_in_step else None,
             )
             self.unsynced_entries += count.entries
-            if self.note_arrivals is not None:
-                self.note_arrivals(count.ends)
+            for note in self.note_arrivals:
+                note(count.starts)
             if is_in_step and failure is None:
                 self.index_position = target
             self.position = self._log.dispatched = target

@@ -111,7 +111,7 @@ class HeldPulls:
         tick = math.ceil((self._clock.monotonic_s() + wait_s) / TICK_S)
         held = HeldPull(behind(found, ask), found, tick, self._take)
         self._hold(held)
-        self._arrivals.expect(self._bell)
+        self._arrivals.expect(self._bell, self._held)
         if self._visible() != visible:  # what came since rang nobody, perhaps
             self._catch_up()
             self._answer_one(held, {})
@@ -178,7 +178,7 @@ class HeldPulls:
         try:
             while not self.thread.is_stopping:
                 if self._held:
-                    self._arrivals.expect(self._bell)
+                    self._arrivals.expect(self._bell, self._held)
                     self._catch_up()
                 self._answer_arrived()
                 self._answer_ending()

@@ -117,7 +117,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._pulls = pulls = HeldPulls(
                 *(path, looking(self._queues), keep.catch_up, lambda: commit_log.visible, arrivals, clock)
             )
-            parts.dispatcher.note_arrivals = pulls.note
+            parts.dispatcher.note_arrivals = pulls.note, arrivals.note
             services += pulls, arrivals, schedules, service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file

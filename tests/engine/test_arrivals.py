@@ -1,0 +1,110 @@
+"""Who waits for messages is woken by those of the queues that it wants, and by no other."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+import flightlog
+from flightlog import FlushMode, Message, StoreSettings
+from flightlog.engine.bell import Bell
+
+LIMIT_S = 60.0
+
+
+def assert_clean(path: Path) -> None:
+    with flightlog.open_read_only(path) as view:
+        report = view.verify()
+    assert report.is_clean, "\n".join(map(str, report.findings))
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
+        store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(3)])
+        store.get("t", 0, 0)
+        first, second, both, anything = Bell(), Bell(), Bell(), Bell()
+        store._arrivals.expect(first, {("t", 0)})
+        store._arrivals.expect(second, {("t", 1), ("u", 0)})
+        store._arrivals.expect(both, {("t", 0), ("t", 1)})
+        store._arrivals.expect(anything)
+        store.put(Message("t", b"", queue_id=2))
+        assert anything.wait(LIMIT_S) and not (first.is_rung or second.is_rung or both.is_rung)
+        store.put(Message("t", b"", queue_id=0))
+        assert first.wait(LIMIT_S) and both.wait(LIMIT_S) and not second.is_rung
+        store.put(Message("t", b"", queue_id=1))  # though nobody has asked again
+        assert second.wait(LIMIT_S) and not (first.is_rung or both.is_rung or anything.is_rung), "each is rung once"
+    assert_clean(tmp_path)
+
+
+def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+        bells = [Bell(), Bell()]
+        for bell in bells:
+            store._arrivals.expect(bell, set())
+        store.put(Message("new", b""))
+        assert all(bell.wait(LIMIT_S) for bell in bells), "perhaps it is to be theirs"
+        store._arrivals.expect(bells[0], set())
+        store._arrivals.forget(bells[0])
+        store._arrivals.expect(bells[1], set())
+    assert bells[1].is_rung and not bells[0].is_rung, "the end of the store is for all who still wait"
+    assert_clean(tmp_path)
+
+
+def test_a_poisoned_store_rings_everybody(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+        bell = Bell()
+        store._arrivals.expect(bell, set())
+        store._upkeep.poison(OSError("a disk that failed"))
+        assert bell.wait(LIMIT_S)
+    with flightlog.open(tmp_path, StoreSettings.small()):
+        pass  # recovered
+    assert_clean(tmp_path)
+
+
+def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+        store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(2)])
+        store.get("t", 0, 0)
+        wanted, bell, other = {("t", 0)}, Bell(), Bell()
+        store._arrivals.expect(bell, wanted)
+        wanted.add(("t", 1))
+        store.put(Message("t", b"", queue_id=1))
+        assert bell.wait(LIMIT_S)
+        store._arrivals.expect(bell, wanted)
+        store._arrivals.expect(other, {("t", 0)})
+        wanted.clear()
+        store.put(Message("t", b"", queue_id=0))
+        assert other.wait(LIMIT_S) and not bell.is_rung
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize("mode", FlushMode)
+def test_many_who_wait_for_their_own_queue_miss_nothing(mode: FlushMode, tmp_path: Path) -> None:
+    """Each looks after it asked to be rung, and then waits without a limit; others read at the same time."""
+    queues, count = 5, 120
+    found: dict[int, int] = {}
+
+    def wait_for_all(queue_id: int) -> None:
+        bell, offset = Bell(), 1
+        while offset <= count:
+            store._arrivals.expect(bell, {("t", queue_id)})
+            answer = store.get("t", queue_id, offset)
+            offset += len(answer.messages)
+            if not answer.messages and not bell.wait(LIMIT_S):
+                return
+        found[queue_id] = offset
+
+    with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
+        store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(queues)])
+        threads = [threading.Thread(target=wait_for_all, args=(queue_id,)) for queue_id in range(queues)]
+        for thread in threads:
+            thread.start()
+        for number in range(count * queues):
+            store.put(Message("t", b"", queue_id=number % queues))
+        for thread in threads:
+            thread.join()
+        assert found == dict.fromkeys(range(queues), count + 1)
+    assert_clean(tmp_path)
