@@ -67,14 +67,14 @@ class CaseFigure:
 
 
 def writer_contests(peers: Iterable[str], groups: Sequence[str], sync_filled: int) -> list[Contest]:
-    """Those of the groups, in the order in which they are measured. `sync_filled` messages are in a store before one
-    thread puts and waits for each sync."""
+    """Those of the groups, in the order in which they are measured. `sync_filled` messages are in a store before puts
+    wait for each sync, whether one thread's or those of many."""
     contests = [
         *(Contest(BY_SIZE, _puts(size)) for size in (KB, SMALL)),
         Contest(BY_SIZE, tuple(_producers(KB))),
         Contest(BY_SIZE, tuple(_producers(SMALL))),
         Contest(BY_SYNC_SIZE, _sync(sync_filled)),
-        Contest(BY_SYNC_SIZE, (_sync_threads(),)),
+        Contest(BY_SYNC_SIZE, (_sync_threads(sync_filled),)),
         *(Contest(BY_TIME, _peers(peers, sync, size)) for sync in (False, True) for size in (KB, SMALL)),
     ]
     chosen = [Contest(c.fill, tuple(f for f in c.figures if f.group in groups)) for c in contests]
@@ -126,8 +126,8 @@ def _sync(filled: int) -> tuple[WriterFigure, ...]:
     )
 
 
-def _sync_threads() -> WriterFigure:
-    own, rocketmq = (Load(writer, True, KB, threads=MOST_THREADS) for writer in (OWN, MAPPED))
+def _sync_threads(filled: int) -> WriterFigure:
+    own, rocketmq = (Load(writer, True, KB, threads=MOST_THREADS, filled=filled) for writer in (OWN, MAPPED))
     text = f"sync put, {KB:,} B, {MOST_THREADS} threads, against RocketMQ"
     return WriterFigure("sync-threads", text, 1.5, own, (rocketmq,))
 
