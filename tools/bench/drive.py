@@ -42,7 +42,7 @@ def drive(puts: Sequence[Put], units: Sequence[Any], calls: int, *, rate: float 
     pause_ns = 1e9 * len(puts) / rate if rate else 0.0
 
     def run(i: int) -> Times:
-        mine = islice(cycle(units[i :: len(puts)] or units), shares[i])
+        mine = islice(cycle(_block(units, i, len(puts)) or units), shares[i])
         if rate:
             return _paced(puts[i], mine, shares[i], pause_ns, pause_ns * i / len(puts))
         if stamps:
@@ -53,6 +53,12 @@ def drive(puts: Sequence[Put], units: Sequence[Any], calls: int, *, rate: float 
         return Times()
 
     return run(0) if len(puts) == 1 else _in_threads(run, len(puts))
+
+
+def _block(units: Sequence[Any], i: int, count: int) -> Sequence[Any]:
+    """The i-th of `count` parts, of units that lie side by side in memory as in a single thread's: to fetch every
+    eighth message of 1 KB from memory takes the CPU as long as all the rest of a put."""
+    return units[i * len(units) // count : (i + 1) * len(units) // count]
 
 
 def _untimed(count: int) -> np.ndarray:
