@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import itertools
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from ..engine.tag_filter import tag_filter
 from ..store.clock import Clock, SystemClock
+from ..store.disk import RealDisk
 from ..store.errors import (
     DiskError,
     InconsistentGroupError,
@@ -31,8 +34,9 @@ from ..store.errors import (
 )
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy, Averagely
-from .consumed_store import ConsumedStore, GroupProgress
+from .consumed_store import ConsumedStore, GroupProgress, Progress
 from .group import Group
+from .local_progress import LocalProgress
 from .offset_table import name_of
 from .ordered_subscription import OrderedSubscription
 from .process_queue import FlowLimits
@@ -51,7 +55,7 @@ class _Seat:
     """A subscription's place in its group. It does not hold the subscription: who drops one leaves."""
 
     def __init__(self, subscription: Subscription, when_gone: Callable[[], None]) -> None:
-        self.name, self.strategy = subscription.name, subscription.strategy
+        self.name, self.strategy, self.progress = subscription.name, subscription.strategy, subscription.progress
         # A garbage collection comes at any moment, in any thread: what it calls must take no lock.
         self.subscription = weakref.ref(subscription, lambda _: when_gone())
 
@@ -90,8 +94,8 @@ class Consumption:
         self._stores: dict[str, ConsumedStore] = {}
         self._groups: dict[str, _Consumers] = {}
         self._numbers = itertools.count(1)
-        self._unsaved: set[ConsumedStore] = set()
-        """Stores whose offsets could not be written when it was last tried."""
+        self._unsaved: set[Path] = set()
+        """Of stores, and of offsets on a member's side, that could not be written when it was last tried."""
         self._is_closed = False
 
     # -- stores
@@ -134,9 +138,11 @@ class Consumption:
             consumers.group.remove_source(store)
             if store.owners.get(name) is self:
                 del store.owners[name]
+            for seat in consumers.seats:
+                self._save_local(seat.progress)
         self._stores = {name: kept for name, kept in self._stores.items() if kept is not store}
         store.poison_bells.remove(self._service.hint)
-        self._unsaved.discard(store)
+        self._unsaved.discard(store.store.path)
         _save(store)
 
     def _claim(self, store: ConsumedStore, group: str) -> None:
@@ -167,6 +173,7 @@ class Consumption:
         limits: FlowLimits | None,
         ordered: bool,
         idle_s: float | None,
+        broadcast_folder: str | os.PathLike[str] | None,
     ) -> Subscription:
         """See Subscribing.subscribe."""
         if idle_s is not None and not idle_s >= 0:
@@ -174,10 +181,13 @@ class Consumption:
         for topic, tags in topics.items():
             name_of(topic, group)  # whether both are names that offsets can be kept under
             tag_filter(tags)  # and whether these are tags
+        progress: Progress = GroupProgress(lambda: self._stores, group)
+        if broadcast_folder is not None:
+            progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
         kind = partial(OrderedSubscription, locks=self._locks, ask_for_round=self._ask_for_round)
         found = (kind if ordered else Subscription)(
             lambda: self._stores,
-            GroupProgress(lambda: self._stores, group),
+            progress,
             *(group, member or f"member-{next(self._numbers):06}", dict(topics)),
             strategy=strategy or Averagely(),
             start=start,
@@ -199,14 +209,19 @@ class Consumption:
             name, topics = subscription.group, subscription.topics
             for store in self._stores.values():
                 self._claim(store, name)
+            for others, seat in self._seats():
+                if not seat.is_alive:
+                    self._vacate(others, seat)
+            is_broadcasting = isinstance(subscription.progress, LocalProgress)
             consumers = self._groups.get(name)
             if consumers is None:
-                consumers = _Consumers(self._service.group(name, topics), [])
+                consumers = _Consumers(self._service.group(name, topics, is_broadcasting=is_broadcasting), [])
                 for store in self._stores.values():
                     consumers.group.add_source(store)
             _check_order(consumers, subscription)
+            _check_folder(consumers, subscription)
             seat = _Seat(subscription, self._service.hint)
-            consumers.group.join(seat, topics)
+            consumers.group.join(seat, topics, is_broadcasting=is_broadcasting)
             consumers.seats.append(seat)
             self._groups[name] = consumers
             consumers.group.rebalance()
@@ -227,6 +242,7 @@ class Consumption:
         consumers.seats.remove(seat)
         consumers.group.leave(seat)
         consumers.group.rebalance()
+        self._save_local(seat.progress)
         if not consumers.seats:
             name = consumers.group.name
             self._service.forget(consumers.group)
@@ -292,17 +308,26 @@ class Consumption:
     def _save_quietly(self) -> None:
         """Write the offsets; what cannot be written now is tried again."""
         for store in self._stores.values():
-            try:
-                store.offsets.save()
-            except StoreClosedError:
-                continue  # who closes it writes them first
-            except DiskError as e:
-                if store not in self._unsaved:  # once, however often it is tried again
-                    text, path = "%s: offsets of consumers are not written yet: %s", store.store.path
-                    log.warning(text, path, e, extra={"path": str(path)})
-                self._unsaved.add(store)
-            else:
-                self._unsaved.discard(store)
+            self._try_save(store.store.path, store.offsets.save)
+        for _, seat in self._seats():
+            self._save_local(seat.progress)
+
+    def _save_local(self, progress: Progress) -> None:
+        if isinstance(progress, LocalProgress):
+            self._try_save(progress.path, progress.save)
+
+    def _try_save(self, path: Path, save: Callable[[], None]) -> None:
+        try:
+            save()
+        except StoreClosedError:
+            return  # who closes it writes them first
+        except DiskError as e:
+            if path not in self._unsaved:  # once, however often it is tried again
+                text = "%s: offsets of consumers are not written yet: %s"
+                log.warning(text, path, e, extra={"path": str(path)})
+            self._unsaved.add(path)
+        else:
+            self._unsaved.discard(path)
 
     # -- the end
 
@@ -342,3 +367,12 @@ def _check_order(consumers: _Consumers, subscription: Subscription) -> None:
         if other is not None and other.is_ordered is not subscription.is_ordered:
             own, others = ("in order" if each.is_ordered else "in any order" for each in (subscription, other))
             raise InconsistentGroupError(subscription.group, f"{subscription.name!r} {own}", f"{others}, as all have")
+
+
+def _check_folder(consumers: _Consumers, subscription: Subscription) -> None:
+    own = subscription.progress
+    for seat in consumers.seats:
+        other = seat.progress
+        if isinstance(own, LocalProgress) and isinstance(other, LocalProgress) and own.path == other.path:
+            found = f"a second member, {subscription.name!r}, that keeps its offsets in {own.path}"
+            raise InconsistentGroupError(subscription.group, found, "a folder for each member")

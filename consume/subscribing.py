@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -31,6 +32,7 @@ class Subscribing(ABC):
         limits: FlowLimits | None = None,
         ordered: bool = False,
         idle_s: float | None = None,
+        broadcast_folder: str | os.PathLike[str] | None = None,
     ) -> Subscription:
         """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
 
@@ -50,6 +52,10 @@ class Subscribing(ABC):
         `ordered`: a queue's next message comes once the one before was acknowledged (or given back, then it comes again
         first), also after a seek, and also if another member has the queue by then.
 
+        `broadcast_folder`: every member has all queues, and keeps how far it is on its own side, in
+        `BROADCAST_FOLDER/GROUP/offsets.json`; the folder is that member's alone. All members of a group broadcast, or
+        none does.
+
         A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
         and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
 
@@ -66,4 +72,5 @@ class Subscribing(ABC):
             limits=limits,
             ordered=ordered,
             idle_s=idle_s,
+            broadcast_folder=broadcast_folder,
         )

@@ -60,7 +60,7 @@ class Subscription:
         before_wait: Callable[[str], None],
     ) -> None:
         self.group, self.name, self.strategy, self.topics = group, name, strategy, topics
-        self._stores, self._progress = stores, progress
+        self._stores, self.progress = stores, progress
         self._start, self._limits, self._idle_s, self._clock = start, limits, idle_s, clock
         self._leave, self._come_back, self._before_wait = leave, come_back, before_wait
         self._lock = threading.Lock()
@@ -83,12 +83,12 @@ class Subscription:
 
     def take(self, queue: MessageQueue) -> None:
         """The queue is this member's from now on: it goes on where the group is, or begins where it was told to."""
-        offset = self._progress.get(queue)
+        offset = self.progress.get(queue)
         if offset is None:
             store = self._stores()[queue.broker_name]
             offset = start_offset(store.store, queue.topic, queue.queue_id, self._start, store.bounds(queue))
             # Told at once: else a restart before the first acknowledgement would begin at what is then the last.
-            self._progress.set(queue, offset)
+            self.progress.set(queue, offset)
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
             self._turns.append(queue)
@@ -104,7 +104,7 @@ class Subscription:
     def _drop(self, queue: MessageQueue) -> None:
         has = self._has.pop(queue, None)
         if has is not None:
-            self._progress.set(queue, has.commit_offset)
+            self.progress.set(queue, has.commit_offset)
             has.drop()
             self._turns.remove(queue)
             self._not_before.pop(queue, None)
@@ -118,7 +118,7 @@ class Subscription:
             was_full = not has.room(self._limits)
             counts = has.ack(queue_offset)
             if counts:
-                self._progress.set(queue, has.commit_offset)
+                self.progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
         if has_room_again:
             self._waiting.ring()
@@ -296,7 +296,7 @@ class Subscription:
     def _pass(self, queue: MessageQueue, has: ProcessQueue, position: int) -> None:
         """What lies before is filtered, or gone."""
         has.pass_to(position)
-        self._progress.set(queue, has.commit_offset)
+        self.progress.set(queue, has.commit_offset)
 
     # -- where it is
 
@@ -338,7 +338,7 @@ class Subscription:
 
     def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
         self._drop(queue)
-        self._progress.set(queue, queue_offset)
+        self.progress.set(queue, queue_offset)
         self._has[queue] = ProcessQueue(queue_offset)
         self._turns.append(queue)
 

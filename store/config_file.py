@@ -58,7 +58,7 @@ class ConfigFile:
                 raw = self._content(path)
                 if not raw:
                     continue  # RocketMQ's way to write leaves an empty file when it dies at the wrong moment
-                found = parse_config(raw, path)
+                found = self._parse(raw, path)
             except ConfigFileError as e:
                 problem = problem or e
                 continue
@@ -73,7 +73,7 @@ class ConfigFile:
     def write(self, content: Config) -> None:
         """Replace the content; durable when this returns. If it raises (DiskFullError, SyncFailedError, DiskError) a
         reader finds the old content or the new one."""
-        raw = json.dumps(content, indent="\t", separators=(",", ":"), allow_nan=False).encode()
+        raw = self._dump(content)
         folder, new = self.path.parent, self._sibling(".tmp")
         self._disk.make_folder(folder)
         file = self._disk.open(new, writable=True, create=True)
@@ -89,6 +89,12 @@ class ConfigFile:
         self._disk.rename(new, self.path)
         self._keeps_backup = True
         self._disk.sync_folder(folder)
+
+    def _parse(self, raw: bytes, path: Path) -> Config:
+        return parse_config(raw, path)
+
+    def _dump(self, content: Config) -> bytes:
+        return json.dumps(content, indent="\t", separators=(",", ":"), allow_nan=False).encode()
 
     def _content(self, path: Path) -> bytes:
         try:

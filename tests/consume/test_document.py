@@ -40,7 +40,7 @@ def test_an_example_prints_what_is_told(
     assert capsys.readouterr().out == found[2]
     for store in opened:
         store.close()
-    for path in (path for path in tmp_path.iterdir() if path.is_dir()):
-        with flightlog.open_read_only(path) as view:
+    for store in opened:
+        with flightlog.open_read_only(store.path) as view:
             report = view.verify()
         assert report.is_clean, "\n".join(map(str, report.findings))
