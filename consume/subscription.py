@@ -19,6 +19,7 @@ from ..store.errors import StoreClosedError, UsageError
 from ..store.message import GetResult, GetStatus
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
+from .awaiting import AsyncMessages
 from .consumed_store import Progress, StoresNow
 from .later import Later
 from .process_queue import FlowLimits, ProcessQueue
@@ -35,9 +36,9 @@ PULL_RETRY_S = 1.0
 NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
-class Subscription:
-    """Made by `store.subscribe`; an iterator over messages, and a context manager. Safe from many threads, which then
-    share the messages."""
+class Subscription(AsyncMessages):
+    """Made by `store.subscribe`; an iterator over messages and a context manager, both also in asyncio. Safe from many
+    threads, which then share the messages."""
 
     is_alive = True
     is_ordered = False
@@ -193,8 +194,9 @@ class Subscription:
         batch = self.poll(count)
         if batch or self.is_over:
             return batch
-        deadline_s = None if wait_s is None else self._clock.monotonic_s() + wait_s
-        with self._waiting.with_bell(Bell()) as waiter:
+        deadline_s = self._deadline_s(wait_s)
+        bell = Bell()
+        with self._waiting.with_bell(bell) as waiter:
             while True:
                 waiter.expect()
                 batch = self.poll(count)
@@ -203,7 +205,10 @@ class Subscription:
                 left_s = self._wait_s(deadline_s)
                 if left_s is None:
                     return []
-                waiter.bell.wait(left_s)
+                bell.wait(left_s)
+
+    def _deadline_s(self, wait_s: float | None) -> float | None:
+        return None if wait_s is None else self._clock.monotonic_s() + wait_s
 
     def _wait_s(self, deadline_s: float | None) -> float | None:
         """How long to wait for a bell; None: the time is over."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
-from ..engine.bell import Bell
+from ..engine.bell import Ringable
 from ..store.message_queue import MessageQueue
 from .consumed_store import ConsumedStore, StoresNow
 
@@ -26,8 +26,8 @@ class _QueuesOfStore:
 class Waiter:
     """One of them."""
 
-    def __init__(self, stores: StoresNow, queues: Container[MessageQueue], bell: Bell) -> None:
-        self._stores, self._queues, self.bell = stores, queues, bell
+    def __init__(self, stores: StoresNow, queues: Container[MessageQueue], bell: Ringable) -> None:
+        self._stores, self._queues, self._bell = stores, queues, bell
         self._asked: set[ConsumedStore] = set()
 
     def expect(self) -> None:
@@ -36,11 +36,11 @@ class Waiter:
         for store in self._stores().values():
             if store.is_usable:
                 self._asked.add(store)
-                store.arrivals.expect(self.bell, _QueuesOfStore(store.name, self._queues))
+                store.arrivals.expect(self._bell, _QueuesOfStore(store.name, self._queues))
 
     def forget(self) -> None:
         for store in self._asked:
-            store.arrivals.forget(self.bell)
+            store.arrivals.forget(self._bell)
 
 
 class Waiting:
@@ -49,10 +49,10 @@ class Waiting:
     def __init__(self, stores: StoresNow, queues: Container[MessageQueue]) -> None:
         self._stores, self._queues = stores, queues
         self._lock = threading.Lock()
-        self._bells: set[Bell] = set()
+        self._bells: set[Ringable] = set()
 
     @contextmanager
-    def with_bell(self, bell: Bell) -> Iterator[Waiter]:
+    def with_bell(self, bell: Ringable) -> Iterator[Waiter]:
         """Somebody waits, in the block."""
         waiter = Waiter(self._stores, self._queues, bell)
         with self._lock:

@@ -17,7 +17,7 @@ from collections.abc import Container, Mapping
 
 from ..store.commit_log import CommitLog
 from ..store.queue_offsets import QueueKey
-from .bell import Bell
+from .bell import Bell, Ringable
 from .flush_service import FlushService
 from .service_thread import ServiceThread
 from .upkeep import Upkeep
@@ -29,7 +29,7 @@ class Arrivals:
     def __init__(self, commit_log: CommitLog, service: FlushService, upkeep: Upkeep) -> None:
         self._log, self._service, self._upkeep = commit_log, service, upkeep
         self._lock = threading.Lock()
-        self._waiting: dict[Bell, Container[QueueKey] | None] = {}
+        self._waiting: dict[Ringable, Container[QueueKey] | None] = {}
         """And the queues that each wants; None: all."""
         self._arrived: set[QueueKey] = set()
         """Queues that got messages while somebody waited."""
@@ -39,7 +39,7 @@ class Arrivals:
         commit_log.poison_bells.append(self._work.ring)
         self.thread = ServiceThread("flightlog-arrivals", self._serve, self._work.ring)
 
-    def expect(self, bell: Bell, wanted: Container[QueueKey] | None = None) -> None:
+    def expect(self, bell: Ringable, wanted: Container[QueueKey] | None = None) -> None:
         """Ring this bell, once, when something new can be read. Look what there is after this call, then wait.
 
         `wanted` is asked from other threads, and may change meanwhile.
@@ -55,7 +55,7 @@ class Arrivals:
         if self._log.end > self._log.visible:  # a put that rang nobody, and cannot be read yet
             self._work.ring()
 
-    def forget(self, bell: Bell) -> None:
+    def forget(self, bell: Ringable) -> None:
         """Who expected something waits no longer."""
         with self._lock:
             self._waiting.pop(bell, None)

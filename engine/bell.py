@@ -6,6 +6,14 @@ Raw locks are the bells here, not events: ringing is one call into C, which no K
 from __future__ import annotations
 
 import threading
+from typing import Protocol
+
+
+class Ringable(Protocol):
+    """What wakes somebody."""
+
+    def ring(self) -> None:
+        """From any thread."""
 
 
 class Bell:
