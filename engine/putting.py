@@ -19,7 +19,14 @@ from ..store.batch_record import envelope
 from ..store.clock import Clock
 from ..store.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
 from ..store.commit_log import Appended, CommitLog
-from ..store.errors import DiskFullError, InvalidMessageError, UsageError
+from ..store.errors import (
+    DiskError,
+    DiskFullError,
+    InvalidMessageError,
+    StorePoisonedError,
+    SyncFailedError,
+    UsageError,
+)
 from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult, PutStatus
 from ..store.native.lane_protocol import LaneProtocol
@@ -201,8 +208,8 @@ class Putter:
         try:
             for batch in _batches(records):
                 self._append(batch, results)
-        except DiskFullError:
-            if not results:
+        except DiskError as e:  # what was appended before it failed must not be delivered again
+            if not results or isinstance(e, (SyncFailedError, StorePoisonedError)):
                 raise
         finally:
             self._wake(waits=True)

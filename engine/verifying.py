@@ -207,6 +207,7 @@ class _QueueCheck:
         same = same_entries(queue, there, units)
         if key[0] == self._rules.schedule_topic and not same.all():
             # Whose time of delivery is another one was parked under other delay levels than these settings have.
+            there = queue.resolved(there)
             is_place = (there["physical_offset"] == units["physical_offset"]) & (there["size"] == units["size"])
             same |= is_place & (there["tags_code"] > INT32_MAX) & (units["tags_code"] > INT32_MAX)
         return same

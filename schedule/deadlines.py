@@ -47,12 +47,13 @@ class Deadlines:
         self._due_ms: dict[Task, int] = {}
         """The time that counts, of each task that has one; the heap keeps older ones too."""
         self._heap: list[tuple[int, int, Task]] = []
-        self._tasks: list[Task] = []
+        self._numbers: dict[Task, int] = {}
+        """Of every task: those that are due at the same time run in the order in which they were added."""
         self._lead_ms = self._lead(clock.now_ms())
 
     def add(self, task: Task) -> None:
         """To be run at once, and from then on when it says."""
-        self._tasks.append(task)
+        self._numbers[task] = len(self._numbers)
         self.expect(task, self._clock.now_ms())
 
     def expect(self, task: Task, due_ms: int) -> None:
@@ -87,7 +88,7 @@ class Deadlines:
             if before is not None and before <= due_ms:
                 return False
             self._due_ms[task] = due_ms
-            heapq.heappush(self._heap, (due_ms, id(task), task))
+            heapq.heappush(self._heap, (due_ms, self._numbers[task], task))
             return self._heap[0][2] is task
 
     def _look_for_a_step(self, now_ms: int) -> None:
@@ -96,9 +97,8 @@ class Deadlines:
             return
         self._lead_ms = lead_ms
         with self._lock:  # what was named before was meant by the clock as it was
-            self._due_ms = dict.fromkeys(self._tasks, now_ms)
-            self._heap = [(now_ms, id(task), task) for task in self._tasks]
-            heapq.heapify(self._heap)
+            self._due_ms = dict.fromkeys(self._numbers, now_ms)
+            self._heap = [(now_ms, number, task) for task, number in self._numbers.items()]
 
     def _take_due(self, now_ms: int) -> list[Task]:
         taken: list[Task] = []

@@ -169,22 +169,24 @@ class TimerLog:
         if file is not None:
             if position == base:
                 self._drop(base)
-            elif self._has_data(file, position - base):
-                file.resize(position - base)
-                file.resize(self.file_size)
+            elif self._zero(file, position - base):
                 file.sync()
         if self._files:
             self._disk.sync_folder(self._folder)
         self.end = self._written = position
         self.start = min(self._files, default=position)
 
-    def _has_data(self, file: DiskFile, at: int) -> bool:
+    def _zero(self, file: DiskFile, at: int) -> bool:
+        """Write zeros over all that is behind; whether anything was. The length stays as it is at every moment: a death
+        on the way leaves a file that can be loaded."""
+        was_any = False
         while (at := self.file_size if (found := file.next_data(at)) is None else found) < self.file_size:
             raw = file.read(at, 1 << 20)
             if raw.count(0) < len(raw):
-                return True
+                file.write(at, bytes(len(raw)))
+                was_any = True
             at += len(raw)
-        return False
+        return was_any
 
     def _drop(self, base: int) -> None:
         file = self._files.pop(base)

@@ -59,3 +59,12 @@ def test_a_store_is_not_touched_by_nonsensical_levels(tmp_path: Path) -> None:
         flightlog.open_read_only(tmp_path, flightlog.StoreSettings(delay_levels="5x"))
     with flightlog.open(tmp_path) as store:
         assert store.verify().is_clean
+
+
+def test_a_queue_extension_keeps_times_of_other_levels(tmp_path: Path) -> None:
+    settings = {"queue_extension": True, "deliver_delayed": False}
+    with flightlog.open(tmp_path, flightlog.StoreSettings.small(delay_levels="3s", **settings)) as store:
+        store.put(flightlog.Message("t", b"1", delay_level=1))
+    with flightlog.open_read_only(tmp_path) as view:
+        report = view.verify()
+    assert report.is_clean, [*map(str, report.findings)]

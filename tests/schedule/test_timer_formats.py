@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,9 +29,12 @@ from flightlog.schedule.timer_log import (
 )
 from flightlog.schedule.timer_wheel import SLOT_COUNT, SLOT_SIZE, TimerWheel
 from flightlog.store.disk import RealDisk
-from flightlog.store.errors import SegmentLengthError, StrayFileError
+from flightlog.store.errors import SegmentLengthError, StrayFileError, SyncFailedError
 from flightlog.store.java_hash import java_hash
 from flightlog.tools.counting_disk import CountingDisk
+
+if TYPE_CHECKING:
+    from tests.support.disks import FaultyDisk
 
 WRITTEN_MS = 1_700_000_000_000
 FILE_SIZE = 52 * 10 + 40
@@ -115,6 +122,22 @@ def test_files_end_as_rocketmqs_do(tmp_path: Path) -> None:
 def test_the_last_unit_of_a_file_of_100_mib() -> None:
     timer_log = TimerLog(RealDisk(), Path("/nowhere"))
     assert (timer_log.file_size - 16) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE == 104_857_532
+
+
+def test_a_cut_that_a_death_ends_leaves_files_that_load(tmp_path: Path, support: Callable[[str], ModuleType]) -> None:
+    timer_log = opened(tmp_path)
+    fill(timer_log, 25)
+    timer_log.sync()
+    timer_log.close()
+    disk: FaultyDisk = support("disks").FaultyDisk()
+    disk.fail("sync", "timerlog", errno.EIO)
+    timer_log = TimerLog(disk, tmp_path, FILE_SIZE)
+    timer_log.open()
+    with pytest.raises(SyncFailedError):
+        timer_log.cut(UNIT_SIZE * 3)
+    timer_log.close()
+    assert disk.count("resize", "timerlog") == 0, "a death may come at any moment"
+    assert offsets(opened(tmp_path)) == [1000, 1001, 1002]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 4, 10, 11, 20, 24, 25])
