@@ -4,6 +4,9 @@ Each life is run once and recorded; every cut leaves another part of what was no
 again counts as one (tests/support/simulated_cuts.py). What was acknowledged as durable is there, once, in order, whole;
 nothing else is there; queues have no holes; keys answer; the store verifies itself. The parts of a seed have different
 lives, so they can run beside each other.
+
+Lives of messages for later are cut besides, and what is left of each is run until all is delivered: nothing is lost,
+nothing early, and twice only what docs/delays.md names.
 """
 
 from __future__ import annotations
@@ -19,7 +22,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.engine.level_schedules import LevelSchedules
+from flightlog.schedule.timer_log import TimerLog
+from flightlog.schedule.timer_store import TimerStore
 from flightlog.store import native
+from flightlog.store.commit_log import CommitLog
 from flightlog.store.progress import FLUSHED, ProgressPage
 from flightlog.store.segment import AppendSegment
 
@@ -29,7 +36,9 @@ if TYPE_CHECKING:
 PROGRAM = Path(__file__).parents[1] / "support" / "simulated_cuts.py"
 SEED = int(os.environ["FLIGHTLOG_SEED"])
 CUTS_CI, CUTS_FULL = 20_000, 100_000
+WAITING_CUTS_CI, WAITING_CUTS_FULL = 800, 20_000
 PARTS = 8
+WAITING_PARTS = 2
 PURE_PARTS = (3, 7)
 KINDS_MIN = 40
 MUTANT_CUTS = 400
@@ -37,16 +46,12 @@ MUTANT_CUTS = 400
 Spoil = Callable[[pytest.MonkeyPatch], None]
 
 
-@pytest.mark.ci
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("part", range(PARTS))
-def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
-    """In a process of its own, where a seed is one life: sets of texts have one order there."""
-    cuts = scale.pick(ci=CUTS_CI, full=CUTS_FULL) // PARTS
-    kernel = "pure" if part in PURE_PARTS or "c" not in native.available() else "c"
-    command = [sys.executable, "-P", str(PROGRAM), str(tmp_path), "--seed", str(SEED), "--part", f"{part}/{PARTS}"]
+def run(folder: Path, part: int, parts: int, cuts: int, kernel: str, *more: str) -> re.Match[str]:
+    """In a process of its own, where a seed is one life: sets of texts have one order there. What it has counted."""
+    kernel = kernel if kernel in native.available() else "pure"
+    command = [sys.executable, "-P", str(PROGRAM), str(folder), "--seed", str(SEED), "--part", f"{part}/{parts}"]
     done = subprocess.run(
-        [*command, "--cuts", str(cuts), "--kernel", kernel],
+        [*command, "--cuts", str(cuts // parts), "--kernel", kernel, *more],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONHASHSEED": "0"},
@@ -54,8 +59,27 @@ def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
     counted = re.search(r"(\d+) cuts .* with (\d+) puts by the lane .* syncs; (.*)\n", done.stdout)
-    assert counted is not None and int(counted[1]) >= cuts and int(counted[2]) > 0
-    assert len(counted[3].split(", ")) > KINDS_MIN
+    assert counted is not None and int(counted[1]) >= cuts // parts
+    return counted
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_simulated_cuts(part: int, tmp_path: Path, scale: Scale) -> None:
+    cuts = scale.pick(ci=CUTS_CI, full=CUTS_FULL)
+    counted = run(tmp_path, part, PARTS, cuts, "pure" if part in PURE_PARTS else "c")
+    assert int(counted[2]) > 0 and len(counted[3].split(", ")) > KINDS_MIN
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("part", range(WAITING_PARTS))
+def test_simulated_cuts_of_messages_for_later(part: int, tmp_path: Path, scale: Scale) -> None:
+    cuts = scale.pick(ci=WAITING_CUTS_CI, full=WAITING_CUTS_FULL)
+    counted = run(tmp_path, part, WAITING_PARTS, cuts, "pure" if part else "c", "--waiting")
+    sites = counted[3]
+    assert all(f"{kind} sync" in sites for kind in ("config", "timerlog", "timerwheel"))
 
 
 def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
@@ -80,10 +104,38 @@ def notes_the_log_as_flushed_before_it_is(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProgressPage, "publish", spoilt)
 
 
+def notes_what_levels_delivered_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    real = LevelSchedules.save
+
+    def spoilt(self: LevelSchedules) -> None:
+        with pytest.MonkeyPatch.context() as hasty:
+            hasty.setattr(CommitLog, "flush", lambda log, *bounds: True)
+            real(self)
+
+    patch.setattr(LevelSchedules, "save", spoilt)
+
+
+def takes_timers_for_due_when_their_second_begins(patch: pytest.MonkeyPatch) -> None:
+    def spoilt(self: TimerStore, now_ms: int) -> bool:
+        return self._next_second is not None and self._next_second * 1000 <= now_ms
+
+    patch.setattr(TimerStore, "_is_due", spoilt)
+
+
+def notes_timers_before_their_log_is_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TimerLog, "sync", TimerLog.write)
+
+
+OF_MESSAGES_FOR_LATER = (
+    notes_what_levels_delivered_before_it_is_durable,
+    takes_timers_for_due_when_their_second_begins,
+    notes_timers_before_their_log_is_durable,
+)
 MUTANTS = (
     acknowledges_before_the_sync,
     takes_physical_offsets_for_positions,
     notes_the_log_as_flushed_before_it_is,
+    *OF_MESSAGES_FOR_LATER,
 )
 
 
@@ -92,9 +144,10 @@ MUTANTS = (
 def test_the_campaign_finds_out_a_store_that(
     mutant: Spoil, support: Callable[[str], ModuleType], tmp_path: Path
 ) -> None:
-    campaign = support("simulated_cuts").Campaign(tmp_path, SEED)
+    waiting = mutant in OF_MESSAGES_FOR_LATER
+    campaign = support("simulated_cuts").Campaign(tmp_path, SEED, waiting=waiting)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(support("simulated_cuts").CutError) as raised:
         mutant(patch)
         campaign.run(MUTANT_CUTS)
     print(f"after {campaign.cuts} cuts: {raised.value}")
-    support("simulated_cuts").Campaign(tmp_path, SEED).run(max(campaign.cuts, 1))
+    support("simulated_cuts").Campaign(tmp_path, SEED, waiting=waiting).run(max(campaign.cuts, 1))

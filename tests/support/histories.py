@@ -71,10 +71,12 @@ class Parts:
 class History:
     """See above. `settings()` opens what a cut has left of it."""
 
+    faults: tuple[tuple[str, str, int], ...] = FAULTS
+
     def __init__(self, seed: str, root: Path, parts: Parts) -> None:
         self.seed, self.root, self._parts = seed, root, parts
         self._dice = dice = random.Random(f"history {seed}")
-        self.clock = parts.openings.HeldClock()
+        self.clock: Any = parts.openings.HeldClock()
         self.account: Account = parts.account.Account()
         self._faults = parts.disks.FaultyDisk()
         self._disk: MemoryDisk = parts.memory_disk.MemoryDisk(root)
@@ -230,6 +232,9 @@ class History:
         if self._dice.random() < 0.3:
             self.clock.at_ms += self._dice.choice((-700, 1, 999, 20_000))
         [step] = self._dice.choices([step for _, step in steps], [weight for weight, _ in steps])
+        self._take(step)
+
+    def _take(self, step: Callable[[], None]) -> None:
         try:
             step()
         except FlightlogError as e:
@@ -253,7 +258,7 @@ class History:
         self._say(f"  {type(e).__name__}: {e}")
 
     def _fail_soon(self) -> None:
-        operation, part, error = self._dice.choice(FAULTS)
+        operation, part, error = self._dice.choice(self.faults)
         skip = self._dice.choice((0, 0, 1, 3, 8))
         self._say(f"operation {skip} from here of {operation} {part!r} fails with {errno.errorcode[error]}")
         self._faults._faults = [fault for fault in self._faults._faults if fault.hits]  # one is to come at a time

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import Message
@@ -28,6 +28,8 @@ GOING_ON = 0.15
 class Reopening:
     """Opens what is left of one history."""
 
+    going_on = GOING_ON
+
     def __init__(self, history: History, parts: Parts) -> None:
         self._history, self._parts = history, parts
 
@@ -43,19 +45,22 @@ class Reopening:
             recorder: Recorder[Mark] | None = None
             if records:
                 recorder = parts.recording.Recorder(disk, parts.disks.FaultyDisk(), parts.power.Inode, lambda: mark)
-            store = flightlog.open(history.root, settings, disk=disk, clock=history.clock)
+            store = flightlog.open(history.root, settings, disk=disk, clock=self._clock(mark))
             disk.watcher = None
             try:
                 found = self._check(store, mark, dice, was_cut)
                 self._compare(seen, found, was_cut)
                 report = store.verify()
                 assert report.is_clean, f"verify: {[*map(str, report.findings)][:3]}"
-                if dice.random() < GOING_ON:
-                    self._go_on(store, disk, found)
+                if dice.random() < self.going_on:
+                    self._go_on(store, disk, found, mark, dice)
             finally:
                 store._upkeep.poison(InterruptedError("killed"))
                 store.close()
         return recorder.moments if recorder is not None else []
+
+    def _clock(self, mark: Mark) -> Any:
+        return self._history.clock
 
     def _view(self, disk: MemoryDisk, mark: Mark) -> Found:
         """What waits for its sync under sync flush is acknowledged and not yet visible, also after a kill."""
@@ -79,7 +84,9 @@ class Reopening:
         is_same = found.places == there if was_cut else there.items() <= found.places.items()
         assert is_same, f"a view found {sorted(there)}, recovery {sorted(found.places)}"
 
-    def _go_on(self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found) -> None:
+    def _go_on(
+        self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random
+    ) -> None:
         """It takes messages, closes, and has them when it is looked at again."""
         ends = store.queues()
         bodies = [b"one more", b"and another"]

@@ -11,7 +11,7 @@ some the power is cut a second time while they are recovered.
 
 A CutError says which cut of which history it was, and the fewest losses that still make it go wrong. As a program:
 
-    simulated_cuts.py FOLDER [--seed 0] [--cuts 500] [--part 0/1] [--kernel c] [--repeat HISTORY:CUT]
+    simulated_cuts.py FOLDER [--seed 0] [--cuts 500] [--part 0/1] [--kernel c] [--repeat HISTORY:CUT] [--waiting]
 """
 
 from __future__ import annotations
@@ -87,11 +87,21 @@ class Campaign:
     """The histories `first`, `first + step`, … of one seed, as many as it takes."""
 
     def __init__(
-        self, folder: Path, seed: int, *, first: int = 0, step: int = 1, say: Callable[[str], None] = lambda text: None
+        self,
+        folder: Path,
+        seed: int,
+        *,
+        first: int = 0,
+        step: int = 1,
+        say: Callable[[str], None] = lambda text: None,
+        waiting: bool = False,
     ) -> None:
-        """`say` is told how far it is after every history."""
+        """`say` is told how far it is after every history. `waiting`: lives of messages for later, not of all that a
+        store does (waiting_histories.py)."""
         self._root, self._seed, self._next, self._step = folder / "store", seed, first, step
         self._say = say
+        self._history_class = _load("waiting_histories").WaitingHistory if waiting else _load("histories").History
+        self._reopening_class = _load("waiting_reopening").WaitingReopening if waiting else _load("reopening").Reopening
         self._root.mkdir(parents=True, exist_ok=True)
         self._parts: Parts = _load("histories").Parts(*map(_load, PARTS))
         self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.lane_puts = 0
@@ -130,7 +140,7 @@ class Campaign:
         )
 
     def _live(self, index: int) -> History:
-        history: History = _load("histories").History(f"{self._seed}/{index}", self._root, self._parts)
+        history: History = self._history_class(f"{self._seed}/{index}", self._root, self._parts)
         try:
             history.run()
         except Exception as e:
@@ -172,7 +182,7 @@ class Campaign:
     def _reopen(
         self, history: History, index: int, cut: Cut, *, records: bool = False, first: Cut | None = None
     ) -> list[Moment[Mark]]:
-        reopening: Reopening = _load("reopening").Reopening(history, self._parts)
+        reopening: Reopening = self._reopening_class(history, self._parts)
 
         def look(losses: Losses) -> list[Moment[Mark]]:
             dice = random.Random(f"reopening {history.seed} {cut.number}")
@@ -260,10 +270,17 @@ def main() -> int:
     parser.add_argument("--part", default="0/1")
     parser.add_argument("--kernel", choices=native.available(), default=native.NAME)
     parser.add_argument("--repeat", metavar="HISTORY:CUT")
+    parser.add_argument("--waiting", action="store_true", help="lives of messages for later")
     given = parser.parse_args()
     native.use(given.kernel)
     first, step = map(int, given.part.split("/"))
-    campaign = Campaign(given.folder, given.seed, first=first, step=step, say=lambda text: print(text, flush=True))
+    campaign = Campaign(
+        *(given.folder, given.seed),
+        first=first,
+        step=step,
+        waiting=given.waiting,
+        say=lambda text: print(text, flush=True),
+    )
     began_s = time.process_time()
     try:
         if given.repeat:
