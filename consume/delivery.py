@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 from ..store.errors import UsageError
@@ -74,7 +75,7 @@ class Delivery:
         begin_s = time.perf_counter()
         try:
             returned = self._listener(batch if self._in_batches else batch[0])
-            if inspect.isawaitable(returned):
+            if returned is not None and inspect.isawaitable(returned):
                 if inspect.iscoroutine(returned):
                     returned.close()
                 raise UsageError(f"the listener returned {returned!r}, which nobody awaits: expected a plain function")
@@ -85,8 +86,8 @@ class Delivery:
             self.tell("the listener failed, its messages come again", e)
             return
         self._listener_ms.note((time.perf_counter() - begin_s) * 1e3)
-        for message in batch:
-            message.ack()
+        for has, part in groupby(batch, lambda message: message.place[0]):  # one queue's: nearly always one part
+            self._subscription.acknowledge(batch[0].queue, has, [message.queue_offset for message in part])
         self._end(batch, consumed=len(batch))
 
     def _end(self, batch: Sequence[ReceivedMessage], *, consumed: int = 0, failed: int = 0) -> None:

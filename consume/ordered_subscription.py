@@ -99,9 +99,9 @@ class OrderedSubscription(Subscription):
                 batch.append(message)
         return batch
 
-    def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offset: int) -> bool:
-        counts = super().acknowledge(queue, has, queue_offset)
-        self._end(queue, [(has, queue_offset)])
+    def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
+        counts = super().acknowledge(queue, has, queue_offsets)
+        self._end(queue, [(has, queue_offset) for queue_offset in queue_offsets])
         return counts
 
     def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int:

@@ -32,7 +32,7 @@ class ReceivedMessage:
     def ack(self) -> bool:
         """It was worked off. False if that counts no more: it was acknowledged before, or its queue has gone to another
         member, which gets it again. Written to the disk within seconds, and at close."""
-        return self._subscription.acknowledge(self.queue, self._has, self.message.queue_offset)
+        return self._subscription.acknowledge(self.queue, self._has, (self.message.queue_offset,)) == 1
 
     def retry_later(self, delay_s: float) -> bool:
         """It could not be worked off: hand it out again, `delay_s` from now at the earliest. False as `ack`."""

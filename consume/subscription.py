@@ -112,12 +112,12 @@ class Subscription(AsyncMessages):
             self._ready = deque(message for message in self._ready if message.queue != queue)
             self._later.forget(queue)
 
-    def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offset: int) -> bool:
-        """See ReceivedMessage.ack."""
+    def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
+        """See ReceivedMessage.ack. Returns how many of them count."""
         self._acknowledger = threading.current_thread()
         with self._lock:
             was_full = not has.room(self._limits)
-            counts = has.ack(queue_offset)
+            counts = sum(map(has.ack, queue_offsets))
             if counts:
                 self.progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
