@@ -358,6 +358,9 @@ class Lane:
     def close(self) -> None:
         self._mapping = None
         self._base = self._limit = 0
+        obstacles, offsets, lock, clock, host, sys_flag, _, result_type, status = self._constants
+        publish = _nothing_to_publish_to
+        self._constants = obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status
 
     def hand_over(self) -> None:
         pass  # the twin counts in the dict itself
@@ -369,6 +372,10 @@ class Lane:
 
     def forget(self, topic: str, /) -> None:
         self._topics.pop(topic, None)
+
+
+def _nothing_to_publish_to(end: int) -> None:
+    """Of a lane that is closed: what it published to holds a file open."""
 
 
 def _are_in_range(flag: object, reconsume_times: object, prepared_offset: object, born_timestamp_ms: object) -> bool:

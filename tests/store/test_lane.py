@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -253,6 +254,17 @@ def test_a_handle_that_may_not_be_used(why: str, tmp_path: Path, clock: ManualCl
     assert_clean(tmp_path)
     with flightlog.open_read_only(tmp_path) as view:
         assert [message.body for message in view.read("orders")] == [b"before"] * 3
+
+
+def test_a_closed_store_has_no_file_open(
+    tmp_path: Path, clock: ManualClock, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
+    """Also while its handle is held."""
+    store = open_store(tmp_path / "store", clock, lane=True)
+    store.put(Message("orders", b"body"))
+    store.close()
+    assert support("process").descriptors(tmp_path) == []
+    assert_clean(tmp_path / "store")
 
 
 def test_obstacles_keep_puts_off_the_lane(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
