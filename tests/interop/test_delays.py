@@ -4,7 +4,6 @@ and what one has delivered the other does not deliver again."""
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,8 @@ pytestmark = pytest.mark.ci
 LEVELS = "1s 2s 1h"
 LIMIT_S = 120.0
 COUNT = 30
+Broker = Callable[..., dict[str, dict[int, int]]]
+AwaitLevels = Callable[..., None]
 
 
 @pytest.fixture
@@ -55,11 +56,14 @@ def put_ours(store: MessageStore) -> None:
     )
 
 
-def await_levels(store: MessageStore, *levels: int) -> None:
-    deadline_s = time.monotonic() + 60
-    while any(store.statistics().delays[level - 1].pending for level in levels):
-        assert time.monotonic() < deadline_s, store.statistics().delays
-        time.sleep(0.02)
+@pytest.fixture
+def await_levels(support: Callable[[str], ModuleType]) -> AwaitLevels:
+    """Wait until nothing waits in these levels."""
+
+    def wait(store: MessageStore, *levels: int) -> None:
+        support("process").wait_until(lambda: not any(store.statistics().delays[level - 1].pending for level in levels))
+
+    return wait
 
 
 def check(store: MessageStore, levels: dict[str, tuple[int, ...]]) -> None:
@@ -88,7 +92,7 @@ def parked_at(store: MessageStore) -> dict[tuple[int, str | None], int]:
 
 
 def test_ours_are_delivered_by_rocketmq(
-    broker: Callable[..., dict[str, dict[int, int]]], settings: Callable[..., StoreSettings], tmp_path: Path
+    broker: Broker, settings: Callable[..., StoreSettings], await_levels: AwaitLevels, tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, settings(deliver_delayed=False)) as store:
@@ -103,7 +107,7 @@ def test_ours_are_delivered_by_rocketmq(
 
 
 def test_theirs_are_delivered_by_us_and_by_them_in_turn(
-    broker: Callable[..., dict[str, dict[int, int]]], settings: Callable[..., StoreSettings], tmp_path: Path
+    broker: Broker, settings: Callable[..., StoreSettings], await_levels: AwaitLevels, tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     assert broker(path, park=f"1:{COUNT},2:{COUNT},3:{COUNT}", await_="1")["stopped"][1] == COUNT
