@@ -59,18 +59,25 @@ class Disks:
             self.stores[name].flush()
         self.disks[name].heal()
 
+    def below(self, folder: str) -> Disks:
+        """Others, in a folder here."""
+        return Disks(self._root / folder, self._disk_type)
+
     def close(self) -> None:
-        for name, store in self.stores.items():
-            self.disks[name].heal()
-            try:
-                store.close()
-            except DiskError:  # one that was poisoned
-                assert store.is_closed
+        for name in self.stores:
+            self.close_one(name)
             with flightlog.open(self._root / name):  # recovers it where need be
                 pass
             with flightlog.open_read_only(self._root / name) as view:
                 report = view.verify()
             assert report.is_clean, "\n".join(map(str, report.findings))
+
+    def close_one(self, name: str) -> None:
+        self.disks[name].heal()
+        try:
+            self.stores[name].close()
+        except DiskError:  # one that was poisoned
+            assert self.stores[name].is_closed
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from flightlog.produce.hot import WINDOW
 from flightlog.produce.producer import Producer, SendResult, by_key
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash, by_sip_hash
 from flightlog.store.errors import (
+    DiskError,
     DiskFullError,
     InvalidMessageError,
     InvalidSettingsError,
@@ -235,6 +237,26 @@ def test_a_store_that_was_opened_again_takes_its_place(stores: Stores, clock: Ma
     assert {result.queue.broker_name for result in fill(producer, 20)} == {"b"}
     producer.add_store("a", stores.add("a"))
     assert {result.queue.broker_name for result in fill(producer, 20, 20)} == {"a", "b"}
+
+
+def test_a_store_whose_disk_fails_is_avoided_within_one_send_and_used_again_once_it_is_opened(
+    stores: Stores, clock: ManualClock
+) -> None:
+    for name in "ab":
+        stores.add(name, SYNC)
+    producer = Producer(stores.open, clock=clock)
+    fill(producer, 8)
+    stores.disks["a"].fail("sync", "commitlog/", errno.EIO)
+    with pytest.raises((SyncFailedError, StorePoisonedError)):
+        fill(producer, 8, 8)  # one of them meets it
+    assert {result.queue.broker_name for result in fill(producer, 40, 20)} == {"b"}
+    stores.disks["a"].heal()
+    with suppress(DiskError):  # it is poisoned
+        stores.open["a"].close()
+    producer.add_store("a", stores.add("a", SYNC))
+    assert {result.queue.broker_name for result in fill(producer, 8, 60)} == {"a", "b"}
+    found = stores.bodies()
+    assert max(found.values()) == 1 and found.keys() >= {b"%d" % number for number in (*range(8), *range(20, 68))}
 
 
 def test_what_is_wrong_with_a_message_is_no_fault_of_a_store(stores: Stores, clock: ManualClock) -> None:
