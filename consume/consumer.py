@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Mapping
 
@@ -34,7 +35,7 @@ class Consumer:
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
     that is more than 1. When it returns they are acknowledged; when it raises they come again after `back_off`, and
     the thread goes on. Which messages, from where and how many at a time say `topics`, `tags`, `start`, `member`,
-    `strategy` and `limits`, as for `store.subscribe`; `store` may also be several, as `Stores`.
+    `strategy`, `limits` and `broadcast_folder`, as for `store.subscribe`; `store` may also be several, as `Stores`.
 
     `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
     queue: after a second (`back_off`) it comes again, before all that lie behind it.
@@ -59,6 +60,7 @@ class Consumer:
         limits: FlowLimits | None = None,
         ordered: bool = False,
         back_off: BackOff | None = None,
+        broadcast_folder: str | os.PathLike[str] | None = None,
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -69,7 +71,7 @@ class Consumer:
         self._thread_count, self._batch_size, self._ordered = threads, batch_size, ordered
         self._back_off = back_off or (SUSPENSION if ordered else BackOff())
         self._tags, self._start_from, self._member = tags, start, member
-        self._strategy, self._limits = strategy, limits
+        self._strategy, self._limits, self._broadcast_folder = strategy, limits, broadcast_folder
         self._life = threading.Lock()
         self._parts: tuple[Subscription, Delivery, Workers] | None = None
 
@@ -89,6 +91,7 @@ class Consumer:
                 strategy=self._strategy,
                 limits=self._limits,
                 ordered=self._ordered,
+                broadcast_folder=self._broadcast_folder,
             )
             in_batches = self._batch_size > 1
             delivery = Delivery(subscription, self._listener, in_batches=in_batches, back_off=self._back_off)

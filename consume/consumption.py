@@ -184,7 +184,9 @@ class Consumption:
         progress: Progress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
-        kind = partial(OrderedSubscription, locks=self._locks, ask_for_round=self._ask_for_round)
+        # Who broadcasts shares its queues with nobody.
+        locks = self._locks if broadcast_folder is None else QueueLocks(self._clock)
+        kind = partial(OrderedSubscription, locks=locks, ask_for_round=self._ask_for_round)
         found = (kind if ordered else Subscription)(
             lambda: self._stores,
             progress,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog import MessageQueue, Stores, Subscription
+from flightlog import Consumer, Message, MessageQueue, ReceivedMessage, Stores, Subscription
 from flightlog.consume.local_progress import LocalProgress
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, InconsistentGroupError, UsageError
@@ -37,6 +38,40 @@ def test_each_member_has_all_messages_and_goes_on_where_it_was(disks: Disks, bod
         assert len(bodies(members[1])) == 16
     assert not disks.stores["a"].group_offsets("prices", "orders"), "the group has none"
     assert {path.name for path in hosts[0].rglob("*") if path.is_file()} >= {"offsets.json"}
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_listener_of_each_member_hears_all_messages(
+    ordered: bool, disks: Disks, tmp_path: Path, wait_until: Callable[[Callable[[], object]], None]
+) -> None:
+    store = disks.open("a")["a"]
+    for number in range(20):
+        store.put(Message("orders", b"%d" % number))  # of one queue
+    heard: dict[str, list[int]] = {"host-1": [], "host-2": []}
+    both = threading.Barrier(2)
+
+    def listener(host: str) -> Callable[[ReceivedMessage], None]:
+        def hear(message: ReceivedMessage) -> None:
+            if not heard[host]:
+                both.wait(30)  # neither keeps the other from the queue
+            heard[host].append(int(message.body))
+
+        return hear
+
+    consumers = [
+        Consumer(
+            *(store, "orders", "prices", listener(host)),
+            threads=1,
+            ordered=ordered,
+            broadcast_folder=tmp_path / host,
+        )
+        for host in heard
+    ]
+    with consumers[0], consumers[1]:
+        wait_until(lambda: all(len(each) == 20 for each in heard.values()))
+    assert all(sorted(each) == list(range(20)) for each in heard.values())
+    with Consumer(store, "orders", "prices", listener("host-1"), broadcast_folder=tmp_path / "host-1") as again:
+        assert sum(again.lag().values()) == 0
 
 
 def test_members_that_differ_do_not_get_in(disks: Disks, tmp_path: Path) -> None:
