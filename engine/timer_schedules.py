@@ -66,10 +66,12 @@ class TimerSchedules:
             return
         self._upkeep = upkeep
         self._around = StoreOfTimers(parts.log, parts.table, parts.report.last_writer, upkeep.catch_up, putter.deliver)
+        # First, and here: the thread may run already, for levels, and must not open them as well.
+        is_awaited = self._around.queue_bounds()[1] > 0 and self._opened().pending > 0
         self._service.on_parked[TIMER_TOPIC] = self.parked
         self._service.savers.append(self)
         self._service.deadlines.add(self)
-        if self._around.queue_bounds()[1] > 0 and self._opened().pending:
+        if is_awaited:
             self._service.start()
 
     def _opened(self) -> TimerStore:

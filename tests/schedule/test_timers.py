@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog.engine import timer_schedules
+from flightlog.schedule.timer_store import TimerStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
 
@@ -153,3 +156,36 @@ def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: SteppedCloc
             assert store._timers.run(clock.at_ms) == deliver_at_ms
             clock.advance(5000)
         assert [(tmp_path / name).stat().st_mtime_ns for name in names] == before
+
+
+def test_timers_are_opened_once_beside_levels_that_wait(
+    tmp_path: Path,
+    clock: SteppedClock,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_clean: Callable[[Path], None],
+    until: Until,
+) -> None:
+    start = clock.at_ms
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.put(timer(1, start + 10_000))
+        store.put(Message("t", b"0", delay_level=1))
+    made: list[TimerStore] = []
+    is_second = threading.Event()
+
+    class Slow(TimerStore):
+        """The first opening leaves the thread of the schedules, which runs already, time for one of its own."""
+
+        def open(self) -> None:
+            made.append(self)
+            if len(made) == 1:
+                is_second.wait(0.5)
+            else:
+                is_second.set()
+            super().open()
+
+    monkeypatch.setattr(timer_schedules, "TimerStore", Slow)
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        clock.advance(20_000)
+        until(lambda: sorted(numbers(store)) == [0, 1])
+    assert len(made) == 1
+    assert_clean(tmp_path)
