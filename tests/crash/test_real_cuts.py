@@ -33,6 +33,7 @@ def test_power_cuts(mode: FlushMode, campaigns: ModuleType, tmp_path: Path, scal
     print(campaign.summary())
     assert campaign.acknowledged > 10 * campaign.cuts
     assert campaign.poisoned > campaign.cuts // 3
+    assert campaign.delivered > campaign.cuts // 2
     assert len(campaign.sites) > len(campaigns.REACH) * 3 // 4  # few visits of the rarest come in the middle of things
 
 

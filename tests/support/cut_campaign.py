@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
+from flightlog.store.clock import SystemClock
 
 if TYPE_CHECKING:
     from tests.support.cut_known import Known
@@ -50,6 +51,8 @@ REACH = {
     "rename": 8,
     "topics": 30,
     "note": 20,
+    "levels": 10,
+    "timers": 10,
     "delete": 40,
     "retention": 40,
     "remove": 6,
@@ -83,6 +86,13 @@ def _load(name: str) -> ModuleType:
     return sys.modules[full_name]
 
 
+class ClockAhead(SystemClock):
+    """Behind all that the writers have put: everything is due."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + 60_000
+
+
 class Campaign:
     """Orders to one program of writers, and what came of them."""
 
@@ -99,6 +109,8 @@ class Campaign:
         """Writers whose sync failed after the cut, and which then refused everything."""
         self.killed_by_pages = 0
         """Writers that stored into a page of a mapping which the file system, shut down, did not give them any more."""
+        self.delivered = 0
+        """Messages that had waited, copies too."""
         self.unreached = 0
         """Writers that had done all their puts and closed their store before their end came."""
 
@@ -125,6 +137,7 @@ class Campaign:
                 except BaseException as e:
                     e.add_note(f"after {self.cuts} cuts, {self.kills} kills of seed {self._seed}: {order}")
                     raise
+            self._deliver(geometry, known)
             self.done += known.done
             self.checks += known.checks
 
@@ -171,11 +184,26 @@ class Campaign:
                 with flightlog.open_read_only(path) as view:
                     there = known.check(view)
             if order["is_recovered"]:
-                settings = StoreSettings(**order["geometry"], accept_future_store_time=True)
+                settings = _settings(order["geometry"], deliver_delayed=False)
                 with flightlog.open(path, settings) as store:
                     assert known.check(store) >= there
                     report = store.verify()
                     assert report.is_clean, [*map(str, report.findings)][:3]
+
+    def _deliver(self, geometry: dict[str, Any], known: Known) -> None:
+        """What still waits in the end comes."""
+        with self._disk as place:
+            path = place / "store"
+            if not (path / "commitlog").exists():
+                return
+            with flightlog.open(path, _settings(geometry), clock=ClockAhead()) as store:
+                _load("process").wait_until(lambda: not _waiting(store))
+                known.check(store)
+                known.later.check_all()
+                self.delivered += known.later.delivered_count
+            with flightlog.open_read_only(path) as view:
+                report = view.verify()
+            assert report.is_clean, [*map(str, report.findings)][:3]
 
     def _count(self, order: dict[str, Any], came: bool, end: int) -> None:
         if not came:
@@ -195,9 +223,22 @@ class Campaign:
         return (
             f"{self._mode.name}, seed {self._seed}: {self.cuts} cuts, {self.kills} kills, {self.poisoned} poisoned, "
             f"{self.killed_by_pages} of SIGBUS, {self.acknowledged} messages that had to be there, "
-            f"{self.checks} checks, {self.unreached} ended before; acknowledged {dict(sorted(self.done.items()))}; "
+            f"{self.checks} checks, {self.delivered} delivered, {self.unreached} ended before; "
+            f"acknowledged {dict(sorted(self.done.items()))}; "
             f"sites {dict(sorted(self.sites.items()))}"
         )
+
+
+def _settings(geometry: dict[str, Any], **more: Any) -> StoreSettings:
+    levels = _load("cut_later").LEVELS
+    return StoreSettings(**geometry, **more, accept_future_store_time=True, delay_levels=levels)
+
+
+def _waiting(store: flightlog.MessageStore) -> int:
+    statistics = store.statistics()
+    timers = statistics.timers
+    levels = sum(level.pending for level in statistics.delays)
+    return levels + (0 if timers is None else timers.pending + timers.untaken)
 
 
 @contextmanager

@@ -19,8 +19,13 @@ SHUT_DOWN = 0x8004587D
 """ext4's ioctl of this name (linux/fs.h: EXT4_IOC_SHUTDOWN)."""
 WITHOUT_THE_JOURNAL = (2).to_bytes(4, "little")
 
-NAMES = {"checkpoint": "checkpoint", "abort": "abort", "progress": "progress"}
-STATE_FILES = {"topics.json": "topics", "deleted-topics.json": "note"}
+NAMES = {"checkpoint": "checkpoint", "abort": "abort", "progress": "progress", "timerwheel": "timers"}
+STATE_FILES = {
+    "topics.json": "topics",
+    "deleted-topics.json": "note",
+    "delayOffset.json": "levels",
+    "timercheck": "timers",
+}
 FOLDERS = {
     "commitlog": "log",
     "batchconsumequeue": "batch queue",
@@ -28,6 +33,7 @@ FOLDERS = {
     "consumequeue": "queue",
     "index": "index",
     "flightlog": "seal",
+    "timerlog": "timers",
     "config": "topics",
 }
 """Part of a path -> what a change there belongs to; the first one that fits."""

@@ -109,7 +109,8 @@ class Putter(Worker):
 
     def do_something(self) -> None:
         put: Callable[[], None] = self._dice.choices(
-            (self._put, self._put_many, self._put_async, self._put_batch, self._append_columns), (50, 20, 10, 10, 10)
+            (self._put, self._put_many, self._put_async, self._put_batch, self._append_columns, self._put_later),
+            (50, 20, 10, 10, 10, 10),
         )[0]
         self._begin()
         put()
@@ -137,6 +138,15 @@ class Putter(Worker):
         count = self._dice.choice((1, 3, 10))
         messages = [self._message("batched", of=count) for _ in range(count)]
         self._note(messages, self._store.put_batch(messages), "put_batch")
+
+    def _put_later(self) -> None:
+        messages = [self._message("later", self._dice.randrange(2), waits=self._waits()) for _ in range(3)]
+        for message in messages:
+            if self._dice.random() < 0.5:
+                message.delay_level = self._dice.randint(1, 2)
+            else:
+                message.properties = {"TIMER_DELAY_MS": str(self._dice.choice((1000, 2000)))}
+        self._note(messages, self._store.put_many(messages), "put_many, for later")
 
     def _append_columns(self) -> None:
         messages = [self._message("columns", self._dice.randrange(2)) for _ in range(self._dice.choice((1, 10, 50)))]

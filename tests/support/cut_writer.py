@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog.store import segment
+from flightlog.store.clock import SystemClock
 from flightlog.store.errors import DiskError, StorePoisonedError
 from flightlog.store.segment import AppendSegment
 
@@ -53,7 +54,15 @@ def _load(name: str) -> ModuleType:
     return module
 
 
-fates, work = _load("cut_fate"), _load("cut_work")
+fates, work, cut_later = _load("cut_fate"), _load("cut_work"), _load("cut_later")
+
+
+class ClockAhead(SystemClock):
+    def __init__(self, ahead_ms: int) -> None:
+        self._ahead_ms = ahead_ms
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self._ahead_ms
 
 
 def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
@@ -70,11 +79,14 @@ def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
         allocate_step_size=16 << 10,
         prepare_ahead_size=order["prepare_ahead_size"],
         accept_future_store_time=True,
+        delay_levels=cut_later.LEVELS,
+        delay_save_interval_ms=10,
     )
+    clock = ClockAhead(order["round"] * cut_later.CLOCK_STEP_MS)
     if not order["site"]:
         _later(order["delay_ms"] / 1000, fate.come)
     try:
-        store = flightlog.open(place / "store", settings, disk=fates.FatedDisk(fate))
+        store = flightlog.open(place / "store", settings, disk=fates.FatedDisk(fate), clock=clock)
     except DiskError as e:
         if not fate.is_coming:
             work.say({"wrong": f"opening: {e!r}"})
