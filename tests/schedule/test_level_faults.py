@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.schedule.level_scheduler import FULL_DISK_RETRY_MS, PAUSE_MS
+from flightlog.schedule.level_scheduler import FULL_DISK_RETRY_MS, RETRY_MS
 from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ def test_a_store_whose_close_cannot_write_it_down_closes_cleanly_and_delivers_ag
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_full_disk_holds_deliveries_up_and_skips_none(
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_disk_that_fails_half_way_holds_deliveries_up_skips_none_and_repeats_none(
+    error: int,
     mode: FlushMode,
     tmp_path: Path,
     clock: SteppedClock,
@@ -117,22 +119,23 @@ def test_a_full_disk_holds_deliveries_up_and_skips_none(
     bodies: Bodies,
 ) -> None:
     path = tmp_path / "store"
+    retry_ms = FULL_DISK_RETRY_MS if error == errno.ENOSPC else RETRY_MS
     with flightlog.open(path, settings(mode), disk=disk, clock=clock) as store:
         run = by_hand(store)
         wanted = [b"%d" % i + bytes(800) for i in range(60)]
         store.put_many(Message("t", body, delay_level=1) for body in wanted)
         clock.advance(1000)
-        fault = disk.fail("allocate", "commitlog/", errno.ENOSPC)
+        fault = disk.fail("allocate", "commitlog/", error)
         for _ in range(5):
             run()
-            clock.advance(FULL_DISK_RETRY_MS)
+            clock.advance(retry_ms)
         found = bodies(store)
-        assert fault.hits and found == wanted[: len(found)] and len(found) < 60
+        assert fault.hits and 0 < len(found) < 60 and found == wanted[: len(found)]
         assert store.statistics().delays[0].pending == 60 - len(found)
         disk.heal()
         for _ in range(5):
             run()
-            clock.advance(max(FULL_DISK_RETRY_MS, PAUSE_MS))
+            clock.advance(retry_ms)
         assert bodies(store) == wanted, "each once, none skipped"
     assert_clean(path)
 
