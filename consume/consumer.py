@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
 from .back_off import SUSPENSION, BackOff
 from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
+from .group import Change
 from .process_queue import FlowLimits
 from .starting import StartFrom
 from .subscribing import Subscribing
@@ -35,7 +36,8 @@ class Consumer:
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
     that is more than 1. When it returns they are acknowledged; when it raises they come again after `back_off`, and
     the thread goes on. Which messages, from where and how many at a time say `topics`, `tags`, `start`, `member`,
-    `strategy`, `limits` and `broadcast_folder`, as for `store.subscribe`; `store` may also be several, as `Stores`.
+    `strategy`, `limits`, `broadcast_folder` and `on_change`, as for `store.subscribe`; `store` may also be several, as
+    `Stores`.
 
     `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
     queue: after a second (`back_off`) it comes again, before all that lie behind it.
@@ -61,6 +63,7 @@ class Consumer:
         ordered: bool = False,
         back_off: BackOff | None = None,
         broadcast_folder: str | os.PathLike[str] | None = None,
+        on_change: Callable[[Change], None] | None = None,
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -72,6 +75,7 @@ class Consumer:
         self._back_off = back_off or (SUSPENSION if ordered else BackOff())
         self._tags, self._start_from, self._member = tags, start, member
         self._strategy, self._limits, self._broadcast_folder = strategy, limits, broadcast_folder
+        self._on_change = on_change
         self._life = threading.Lock()
         self._parts: tuple[Subscription, Delivery, Workers] | None = None
 
@@ -92,6 +96,7 @@ class Consumer:
                 limits=self._limits,
                 ordered=self._ordered,
                 broadcast_folder=self._broadcast_folder,
+                on_change=self._on_change,
             )
             in_batches = self._batch_size > 1
             delivery = Delivery(subscription, self._listener, in_batches=in_batches, back_off=self._back_off)

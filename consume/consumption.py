@@ -35,7 +35,7 @@ from ..store.errors import (
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy, Averagely
 from .consumed_store import ConsumedStore, GroupProgress, Progress
-from .group import Group
+from .group import Change, Group
 from .local_progress import LocalProgress
 from .offset_table import name_of
 from .ordered_subscription import OrderedSubscription
@@ -73,12 +73,22 @@ class _Seat:
         held = self.subscription()
         return held is None or held.let_go(queue)
 
+    def tell(self, change: Change) -> None:
+        held = self.subscription()
+        if held is not None and held.on_change is not None:
+            held.on_change(change)
+
 
 class _Consumers(NamedTuple):
     """Of one group."""
 
     group: Group
     seats: list[_Seat]
+
+    def tell(self, change: Change) -> None:
+        for seat in self.seats:
+            if seat.name == change.member:
+                seat.tell(change)
 
 
 class Consumption:
@@ -174,6 +184,7 @@ class Consumption:
         ordered: bool,
         idle_s: float | None,
         broadcast_folder: str | os.PathLike[str] | None,
+        on_change: Callable[[Change], None] | None,
     ) -> Subscription:
         """See Subscribing.subscribe."""
         if idle_s is not None and not idle_s >= 0:
@@ -200,6 +211,7 @@ class Consumption:
             come_back=self._join,
             before_wait=self._before_wait,
         )
+        found.on_change = on_change
         self._join(found)
         return found
 
@@ -218,6 +230,7 @@ class Consumption:
             consumers = self._groups.get(name)
             if consumers is None:
                 consumers = _Consumers(self._service.group(name, topics, is_broadcasting=is_broadcasting), [])
+                consumers.group.listen(consumers.tell)
                 for store in self._stores.values():
                     consumers.group.add_source(store)
             _check_order(consumers, subscription)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from .allocate import AllocationStrategy
 from .consumption import Consumption
+from .group import Change
 from .process_queue import FlowLimits
 from .starting import StartFrom
 from .subscription import Subscription
@@ -33,6 +34,7 @@ class Subscribing(ABC):
         ordered: bool = False,
         idle_s: float | None = None,
         broadcast_folder: str | os.PathLike[str] | None = None,
+        on_change: Callable[[Change], None] | None = None,
     ) -> Subscription:
         """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
 
@@ -56,6 +58,10 @@ class Subscribing(ABC):
         `BROADCAST_FOLDER/GROUP/offsets.json`; the folder is that member's alone. All members of a group broadcast, or
         none does.
 
+        `on_change` is called with a `flightlog.consume.group.Change` (queues kept, added, dropped) after each round of
+        sharing out that has given this member queues or taken some, the first one too; by the thread of the round,
+        which waits for it. It should only take note.
+
         A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
         and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
 
@@ -73,4 +79,5 @@ class Subscribing(ABC):
             ordered=ordered,
             idle_s=idle_s,
             broadcast_folder=broadcast_folder,
+            on_change=on_change,
         )

@@ -21,6 +21,7 @@ from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
 from .awaiting import AsyncMessages
 from .consumed_store import Progress, StoresNow
+from .group import Change
 from .later import Later
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
@@ -42,6 +43,7 @@ class Subscription(AsyncMessages):
 
     is_alive = True
     is_ordered = False
+    on_change: Callable[[Change], None] | None = None
 
     def __init__(
         self,

@@ -15,6 +15,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.consume.allocate import AveragelyByCircle
+from flightlog.consume.group import Change
 from flightlog.consume.process_queue import FlowLimits
 from flightlog.consume.starting import StartFrom
 from flightlog.consume.subscription import Subscription
@@ -47,6 +48,25 @@ def assert_clean(path: Path) -> None:
     with flightlog.open_read_only(path) as view:
         report = view.verify()
     assert report.is_clean, "\n".join(map(str, report.findings))
+
+
+def test_a_member_hears_of_each_change_of_its_queues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    heard: list[Change] = []
+
+    def fails(change: Change) -> None:
+        raise ValueError("not interested")
+
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        put(store, 4)
+        first = store.subscribe("orders", "g", member="a", on_change=heard.append)
+        assert [(len(each.kept), len(each.added), len(each.dropped)) for each in heard] == [(0, 4, 0)]
+        second = store.subscribe("orders", "g", member="b", on_change=fails)
+        assert heard[1].member == "a" and heard[1].dropped == heard[0].added - heard[1].kept == set(second.queues)
+        assert "a listener was told of a change and failed: ValueError('not interested')" in caplog.text
+        second.close()
+        assert heard[2].added == heard[1].dropped and set(first.queues) == heard[2].kept | heard[2].added
+        assert len(heard) == 3 and len(numbers(first)) == 4
+    assert_clean(tmp_path)
 
 
 def test_a_group_goes_on_where_it_was(tmp_path: Path) -> None:
