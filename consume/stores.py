@@ -12,7 +12,8 @@ from .subscribing import Subscribing
 
 
 class Stores(Subscribing):
-    """Open stores by name, the names a producer has for them; closes none of them. Safe from many threads.
+    """Open stores by name, the names a producer has for them; closes none of them. A context manager; its thread runs
+    from the first member on until `close`. Safe from many threads.
 
         stores = flightlog.Stores({"disk-a": flightlog.open("a"), "disk-b": flightlog.open("b")})
         for message in stores.subscribe("orders", group="billing"):

@@ -12,6 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, Store, StoreSettings, Subscription
+from flightlog.consume.consumption import Consumption
+from flightlog.store.clock import Clock
 from flightlog.store.errors import DiskError
 
 if TYPE_CHECKING:
@@ -85,6 +87,21 @@ def disks(tmp_path: Path, support: Callable[[str], ModuleType]) -> Iterator[Disk
     found = Disks(tmp_path, support("disks").FaultyDisk)
     yield found
     found.close()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test reads as one is closed after it."""
+    made: list[Consumption] = []
+
+    def consumption(clock: Clock | None) -> Consumption:
+        made.append(Consumption(clock))
+        return made[-1]
+
+    monkeypatch.setattr("flightlog.consume.stores.Consumption", consumption)
+    yield
+    for each in made:
+        each.close()
 
 
 @pytest.fixture

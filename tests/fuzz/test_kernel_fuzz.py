@@ -135,8 +135,8 @@ WOUNDS = {
     "record_beyond_limit": (
         "lane",
         "lane_put.c",
-        "lane->limit - start < (int64_t)prepared.size + BLANK_SIZE",
-        "lane->limit - start < BLANK_SIZE",
+        "lane->limit - lane->end < (int64_t)prepared.size + BLANK_SIZE",
+        "lane->limit - lane->end < BLANK_SIZE",
     ),
     "body_where_it_goes": ("module", "module.c", "touches(at, (size_t)size, record->body)", "0"),
 }
