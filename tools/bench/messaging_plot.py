@@ -41,6 +41,7 @@ def _shares(axes: Any, part: Part) -> None:
     for label, ms in part.series.items():
         axes.step(ms, 100 * np.arange(1, len(ms) + 1) / len(ms), where="post", label=label)
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
     axes.set_xlabel("ms, logarithmic")
     axes.set_ylabel("% of the messages, no later than")
     if part.series:
@@ -52,12 +53,12 @@ def _throughputs(axes: Any, part: Part) -> None:
         axes.plot(*zip(*points, strict=True), marker="o", label=label)
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, position: f"{value:g}")
-    axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, position: f"{value:,.0f}")
     axes.set_xlabel("consumers")
-    axes.set_ylabel("messages a second, logarithmic")
+    axes.set_ylabel("messages a second")
+    axes.set_ylim(0, 1.4 * axes.get_ylim()[1])  # the words stand above the lines
     if part.series:
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="upper right")
 
 
 def _backlog(axes: Any, part: Part) -> None:
