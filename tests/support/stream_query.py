@@ -32,7 +32,8 @@ TOO_SLOW = "Python worker failed to connect back"
 besides may need longer. A query that failed so has done nothing."""
 MASTER = "local[1,4]"
 """One core, so that no two tasks are read at once; a task is tried four times, as on a cluster. The first tasks of two
-queries that begin in one moment can fail in a fresh JVM while Java reads them (`java.io.OptionalDataException`, seen on Spark 4.3 and Java 17)."""
+queries that begin in one moment can fail in a fresh JVM while Java reads them (`java.io.OptionalDataException`, seen on
+Spark 4.3 and Java 17)."""
 NARROW = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "2"}
 
 
