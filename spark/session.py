@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .java import find_java
+from .streams_at_once import let_streams_begin_at_once
 from .versions import require_spark
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ def session(
         with _launch_environment():
             spark = _configured(SparkSession.builder.appName(app_name).master(master), settings).getOrCreate()
     _register_where_spark_cannot_find_it(spark)
+    if isinstance(spark, SparkSession):  # not one of Spark Connect, whose JVM is elsewhere
+        let_streams_begin_at_once(spark)
     return spark
 
 

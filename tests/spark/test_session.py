@@ -145,6 +145,13 @@ def run(program: str, environ: os._Environ[str] | dict[str, str]) -> subprocess.
     return finished
 
 
+def path_of_an_installed_wheel(tmp_path: Path) -> str:
+    """What a wheel puts on `sys.path` is `pyspark_flightlog`; here a link does."""
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "pyspark_flightlog").symlink_to(ROOT / "spark" / "autoload")
+    return os.pathsep.join([str(tmp_path / "path"), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
 WRITE_A_STORE = """
     import os, sys
     import flightlog
@@ -202,13 +209,10 @@ def test_a_session_runs_on_either_java(
 
 @pytest.mark.ci
 def test_a_plain_session_finds_the_source_with_nothing_registered(tmp_path: Path) -> None:
-    """What an installed wheel puts on `sys.path` is `pyspark_flightlog`; here a link does."""
-    (tmp_path / "path").mkdir()
-    (tmp_path / "path" / "pyspark_flightlog").symlink_to(ROOT / "spark" / "autoload")
     environ = {
         **os.environ,
         "STORE": str(tmp_path / "store"),
-        "PYTHONPATH": os.pathsep.join([str(tmp_path / "path"), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "PYTHONPATH": path_of_an_installed_wheel(tmp_path),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "JAVA_HOME": str(find_java().home),
@@ -222,3 +226,31 @@ def test_a_plain_session_finds_the_source_with_nothing_registered(tmp_path: Path
     assert spark.sql("SELECT count(*) FROM seen").head()[0] == 100
     """
     run(WRITE_A_STORE + plain + READ_IT + sql, environ)
+
+
+STREAM_IT = """
+    def environment():
+        sources = spark._jsparkSession.sessionState().dataSourceManager()
+        return dict(sources.lookupDataSource("flightlog").dataSourceCls().envVars())
+    before = environment()
+    streams = [
+        spark.readStream.format("flightlog").option("startingOffsets", "earliest").load(os.environ["STORE"])
+        .writeStream.format("memory").queryName(f"stream{number}").trigger(availableNow=True).start()
+        for number in range(4)
+    ]
+    for stream in streams:
+        stream.awaitTermination()
+        assert spark.table(stream.name).count() == 100
+    assert environment().keys() == before.keys()
+    assert environment() != before, "this Spark does not share them any more"
+"""
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("is_found_by_spark", [False, True])
+def test_streams_may_begin_in_one_moment(tmp_path: Path, is_found_by_spark: bool) -> None:
+    """Spark shares a map between them and does not lock it; see streams_at_once.py. No key comes into it any more."""
+    environ = {**os.environ, "STORE": str(tmp_path / "store")}
+    if is_found_by_spark:
+        environ["PYTHONPATH"] = path_of_an_installed_wheel(tmp_path)
+    run(WRITE_A_STORE + SESSION + STREAM_IT, environ)

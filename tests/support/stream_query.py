@@ -30,18 +30,12 @@ COLUMNS = ("physicalOffset", "size", "topic", "partition", "offset", "value")
 TOO_SLOW = "Python worker failed to connect back"
 """Spark gives the Python process of a stream ten seconds to come up, and no setting for it: a machine that does a lot
 besides may need longer. A query that failed so has done nothing."""
-MASTER = "local[1,4]"
-"""One core, so that no two tasks are read at once; a task is tried four times, as on a cluster. The first tasks of two
-queries that begin in one moment can fail in a fresh JVM while Java reads them (`java.io.OptionalDataException`, seen on
-Spark 4.3 and Java 17)."""
 NARROW = {"spark.sql.shuffle.partitions": "1", "spark.default.parallelism": "2"}
 
 
 def main() -> None:
     told: dict[str, Any] = json.loads(sys.argv[1])
-    spark = flightlog.spark.session("stream", master=MASTER, conf=NARROW)
-    # One task by itself: what Java learns of the classes of tasks it learns in one thread (see MASTER).
-    spark.range(0, 1, 1, 1).collect()
+    spark = flightlog.spark.session("stream", master="local[2]", conf=NARROW)
     batches = 0
 
     def keeper(sink: Path) -> Callable[[Any, int], None]:
