@@ -35,4 +35,4 @@ def let_streams_begin_at_once(spark: SparkSession) -> None:
         for name, value in REPLACED_BY_STREAMS.items():
             environment.putIfAbsent(name, value)
     except Py4JError as error:  # none of these names is Spark's public API
-        log.warning("begin streams one after another: this Spark does not tell what they share (%s)", error)
+        log.warning("begin streams one after another: this Spark hides what they share", extra={"found": str(error)})
