@@ -280,7 +280,7 @@ class Subscription(AsyncMessages):
             count, tags = min(room, PULL_COUNT), self.topics.get(queue.topic)
             try:
                 found = store.get(queue.topic, queue.queue_id, has.position, count, tags=tags)
-            except Exception:
+            except Exception:  # whatever it is, it goes on to who asked; who asks again gets the other queues meanwhile
                 self._not_before[queue] = self._clock.monotonic_s() + PULL_RETRY_S
                 raise
             if found.messages:
