@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
@@ -70,12 +71,20 @@ class Consumer:
                 raise UsageError(f"{name}={value!r}: expected a whole number, 1 or more")
         check_listener(listener)
         self.group = group
-        self._store, self._topics, self._listener = store, topics, listener
-        self._thread_count, self._batch_size, self._ordered = threads, batch_size, ordered
+        self._listener, self._thread_count, self._batch_size = listener, threads, batch_size
         self._back_off = back_off or (SUSPENSION if ordered else BackOff())
-        self._tags, self._start_from, self._member = tags, start, member
-        self._strategy, self._limits, self._broadcast_folder = strategy, limits, broadcast_folder
-        self._on_change = on_change
+        self._subscribe = partial(
+            store.subscribe,
+            *(topics, group),
+            tags=tags,
+            start=start,
+            member=member,
+            strategy=strategy,
+            limits=limits,
+            ordered=ordered,
+            broadcast_folder=broadcast_folder,
+            on_change=on_change,
+        )
         self._life = threading.Lock()
         self._parts: tuple[Subscription, Delivery, Workers] | None = None
 
@@ -87,17 +96,7 @@ class Consumer:
         with self._life:
             if self._parts is not None:
                 raise UsageError(f"the consumer of group {self.group!r} was started before: make another one")
-            subscription = self._store.subscribe(
-                *(self._topics, self.group),
-                tags=self._tags,
-                start=self._start_from,
-                member=self._member,
-                strategy=self._strategy,
-                limits=self._limits,
-                ordered=self._ordered,
-                broadcast_folder=self._broadcast_folder,
-                on_change=self._on_change,
-            )
+            subscription = self._subscribe()
             in_batches = self._batch_size > 1
             delivery = Delivery(subscription, self._listener, in_batches=in_batches, back_off=self._back_off)
             workers = Workers(
