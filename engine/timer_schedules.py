@@ -119,8 +119,8 @@ class TimerSchedules:
     def state(self) -> TimerState | None:
         """None where there has been no timer."""
         timers = self._timers
-        if timers is None:
-            return None
+        if timers is None:  # the first are parked, and the thread has not come to them yet
+            return TimerState(self._parked_end, self._parked_end, 0, 0, 0) if self._parked_end else None
         return TimerState(
             timers.pending, timers.untaken, timers.lag_ms(self._clock.now_ms()), timers.delivered, timers.lost
         )

@@ -88,6 +88,19 @@ def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock
         until(lambda: numbers(store) == [1])
 
 
+def test_a_timer_that_was_just_put_is_told_before_the_thread_has_come_to_it(
+    tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None], until: Until
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store._schedules.stop()
+        store.put(timer(1, clock.at_ms + 1000))
+        assert store.statistics().timers == timer_schedules.TimerState(1, 1, 0, 0, 0)
+    assert_clean(tmp_path)
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        state = store.statistics().timers
+        assert state is not None and state.pending == 1
+
+
 def test_what_is_refused(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
     settings = StoreSettings.small(timer_max_delay_s=10, timer_slot_max_count=2)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
