@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flightlog.schedule.timer_request import TIMER_TOPIC, TimerAdmission, cancellation, slot_time_ms
@@ -70,6 +72,22 @@ def test_no_number(name: str, text: str) -> None:
     with pytest.raises(InvalidTimerError, match=name) as caught:
         admit(asking(**{name: text}))
     assert isinstance(caught.value, InvalidMessageError)
+
+
+@pytest.mark.parametrize("ms", [1.5, "5", None, True])
+def test_no_whole_number_of_milliseconds(ms: Any) -> None:
+    for call in (Message("orders", b"").deliver_at_ms, Message("orders", b"").deliver_after_ms):
+        with pytest.raises(InvalidTimerError, match="whole number of milliseconds"):
+            call(ms)
+
+
+def test_the_last_time_that_is_asked_for_counts() -> None:
+    message = asking(TIMER_DELAY_SEC="5", DELAY="2")
+    message.delay_level = 3
+    assert message.deliver_at_ms(NOW_MS + 70_000) is message
+    assert parked_at(message) == slot_time_ms(NOW_MS + 70_000)
+    assert parked_at(message.deliver_after_ms(9_000)) == slot_time_ms(NOW_MS + 9_000)
+    assert (message.properties, message.delay_level) == ({"TIMER_DELAY_MS": "9000"}, 0)
 
 
 def test_the_horizon() -> None:

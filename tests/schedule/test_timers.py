@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -99,6 +99,24 @@ def test_a_timer_that_was_just_put_is_told_before_the_thread_has_come_to_it(
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         state = store.statistics().timers
         assert state is not None and state.pending == 1
+
+
+@pytest.mark.parametrize("asked", [{}, {"delay_level": 3}, {"properties": {"TIMER_DELAY_SEC": "9", "a": "b"}}])
+def test_a_message_is_told_when_to_come(
+    tmp_path: Path, clock: SteppedClock, asked: dict[str, Any], assert_clean: Callable[[Path], None], until: Until
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        for number, after_ms in ((1, 4000), (0, 2000)):
+            message = Message("t", b"%d" % number, **asked)
+            store.put(message.deliver_after_ms(after_ms) if number else message.deliver_at_ms(clock.at_ms + after_ms))
+        clock.advance(2000)
+        until(lambda: numbers(store) == [0])
+        clock.advance(2000)
+        until(lambda: numbers(store) == [0, 1])
+        if "properties" in asked:
+            assert asked["properties"] == {"TIMER_DELAY_SEC": "9", "a": "b"}, "the caller's own"
+            assert all(message.properties["a"] == "b" for message in store.read("t"))
+    assert_clean(tmp_path)
 
 
 def test_what_is_refused(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
