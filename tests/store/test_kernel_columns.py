@@ -52,16 +52,16 @@ def log_of(source: random.Random, count: int) -> tuple[bytes, Integers, Integers
 @both
 def test_gather_copies_ranges_in_the_order_asked_for() -> None:
     source = random.Random(SEED)
-    data = source.randbytes(5000)
-    for mean in (3, 300):  # the twin takes another way for small ranges
-        starts = np.array([source.randrange(4000) for _ in range(500)])
+    data = source.randbytes(25_000)
+    for mean in (3, 300, 8000):  # the twin takes other ways for small ranges and for large ones
+        starts = np.array([source.randrange(9000) for _ in range(500)])
         sizes = np.array([source.randrange(2 * mean) for _ in range(500)])
         out = np.empty(sizes.sum(), np.uint8)
         assert native.gather(data, starts, sizes, out) == len(out)
         assert out.tobytes() == b"".join(data[i : i + n] for i, n in zip(starts, sizes, strict=True))
     assert native.gather(b"", int64(), int64(), bytearray()) == 0
     assert native.gather(b"", int64(0), int64(0), bytearray()) == 0
-    assert native.gather(data, int64(5000, 0), int64(0, 0), bytearray()) == 0
+    assert native.gather(data, int64(len(data), 0), int64(0, 0), bytearray()) == 0
 
 
 OUTSIDE = [
