@@ -92,7 +92,7 @@ class _Consumers(NamedTuple):
 
 
 class Consumption:
-    """Safe from many threads. Its thread runs from the first subscription on."""
+    """Safe from many threads. Its thread runs while there are members: who lets go of them needs no `close`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -124,7 +124,7 @@ class Consumption:
             if before is not None:
                 self._take_out(before)
             self._stores = {**self._stores, store.name: store}
-            store.poison_bells.append(self._service.hint)
+            store.poison_bells.append(self._service.hint.give)
             for consumers in self._groups.values():
                 consumers.group.add_source(store)
                 consumers.group.rebalance()
@@ -151,7 +151,7 @@ class Consumption:
             for seat in consumers.seats:
                 self._save_local(seat.progress)
         self._stores = {name: kept for name, kept in self._stores.items() if kept is not store}
-        store.poison_bells.remove(self._service.hint)
+        store.poison_bells.remove(self._service.hint.give)
         self._unsaved.discard(store.store.path)
         _save(store)
 
@@ -235,7 +235,7 @@ class Consumption:
                     consumers.group.add_source(store)
             _check_order(consumers, subscription)
             _check_folder(consumers, subscription)
-            seat = _Seat(subscription, self._service.hint)
+            seat = _Seat(subscription, self._service.hint.give)
             consumers.group.join(seat, topics, is_broadcasting=is_broadcasting)
             consumers.seats.append(seat)
             self._groups[name] = consumers
@@ -319,6 +319,9 @@ class Consumption:
                     text = "group %s: the threads of %s have ended: it has left, until it is asked for a message"
                     log.warning(text, held.group, held.name, extra={"group": held.group, "member": held.name})
         self._save_quietly()
+        with self._lock:
+            if not self._groups and not any(store.store.path in self._unsaved for store in self._stores.values()):
+                self._service.rest()
 
     def _save_quietly(self) -> None:
         """Write the offsets; what cannot be written now is tried again."""

@@ -27,6 +27,19 @@ class _Chore:
     due_s: float
 
 
+class Hint:
+    """That every group should have its next round at once. It knows nobody: who holds it keeps no service alive."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self.is_given = False
+
+    def give(self) -> None:
+        """Takes no lock: to be called from anywhere, also by what a garbage collection calls, or with any lock held."""
+        self.is_given = True
+        self._bell.ring()
+
+
 class RebalanceService:
     """The rounds of any number of groups, on one thread. `start` it, or call `run_due` oneself."""
 
@@ -35,10 +48,10 @@ class RebalanceService:
         self._lock = threading.Lock()
         self._due_s: dict[Group, float] = {}
         self._noticed: set[Group] = set()
-        self._is_hinted = False
         self._chores: list[_Chore] = []
         self._bell = Bell()
-        self._thread = ServiceThread("flightlog-rebalance", self._work, self._bell.ring)
+        self.hint = Hint(self._bell)
+        self._thread = self._new_thread()
 
     def group(self, name: str, subscription: Subscription, *, is_broadcasting: bool = False) -> Group:
         """A new group whose rounds run here; the first is due at once."""
@@ -68,17 +81,11 @@ class RebalanceService:
             self._noticed.add(group)
         self._bell.ring()
 
-    def hint(self) -> None:
-        """Have the next round of every group come at once. Takes no lock: to be called from anywhere, also by what a
-        garbage collection calls, or with any lock held."""
-        self._is_hinted = True
-        self._bell.ring()
-
     def run_due(self) -> dict[Group, Round]:
         """One round of each group that is due, and what it did."""
         now_s = self._clock.monotonic_s()
-        if is_hinted := self._is_hinted:
-            self._is_hinted = False  # a hint from here on is of something that a round may have missed
+        if is_hinted := self.hint.is_given:
+            self.hint.is_given = False  # a hint from here on is of something that a round may have missed
         with self._lock:
             due = [g for g, due_s in self._due_s.items() if is_hinted or due_s <= now_s or g in self._noticed]
             self._noticed.clear()  # as with hints
@@ -94,25 +101,36 @@ class RebalanceService:
     def next_due_s(self) -> float | None:
         """How long until a group is due; None: never."""
         with self._lock:
-            if self._is_hinted or self._noticed & self._due_s.keys():
+            if self.hint.is_given or self._noticed & self._due_s.keys():
                 return 0.0
             due_s = min([*self._due_s.values(), *(chore.due_s for chore in self._chores)], default=None)
         return None if due_s is None else max(0.0, due_s - self._clock.monotonic_s())
 
     # -- the thread
 
+    def _new_thread(self) -> ServiceThread:
+        return ServiceThread("flightlog-rebalance", self._work, self._bell.ring)
+
     def start(self) -> None:
+        """Unless it runs."""
         self._thread.start()
+
+    def rest(self) -> None:
+        """Have the thread end once its chores are done, until `start`. To be called by a chore."""
+        over, self._thread = self._thread, self._new_thread()
+        over.request_stop()
 
     def stop(self) -> None:
         """Return once no round is under way, and none comes. Not to be called by a member or a listener in a round."""
         self._thread.stop()
 
     def _work(self) -> None:
-        while not self._thread.is_stopping:
+        thread = self._thread
+        while not thread.is_stopping:
             self.run_due()
             self._do_chores()
-            self._bell.wait(self.next_due_s())
+            if not thread.is_stopping:  # else the bell may be there for the next one
+                self._bell.wait(self.next_due_s())
 
     def _do_chores(self) -> None:
         for chore in self._chores:

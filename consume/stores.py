@@ -13,7 +13,7 @@ from .subscribing import Subscribing
 
 class Stores(Subscribing):
     """Open stores by name, the names a producer has for them; closes none of them. A context manager; its thread runs
-    from the first member on until `close`. Safe from many threads.
+    while there are members. Safe from many threads.
 
         stores = flightlog.Stores({"disk-a": flightlog.open("a"), "disk-b": flightlog.open("b")})
         for message in stores.subscribe("orders", group="billing"):

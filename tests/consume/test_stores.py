@@ -5,10 +5,12 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+import flightlog
 from flightlog import Message, MessageQueue, StartFrom, Stores, StoreSettings, Subscription
 from flightlog.consume.consumption import SAVE_INTERVAL_S
 from flightlog.consume.subscription import PULL_RETRY_S
@@ -158,6 +160,58 @@ def test_a_member_that_nobody_holds_has_left(
     del second
     gc.collect()
     store.subscribe("orders", "g").close()  # no member is left, so it may be balanced elsewhere
+
+
+def test_the_thread_ends_with_the_last_member_and_comes_back_with_the_next(
+    disks: Disks, clock: HeldClock, bodies: Bodies, wait_until: WaitUntil
+) -> None:
+    before = set(threading.enumerate())
+
+    def is_balancing() -> bool:
+        return "flightlog-rebalance" in {thread.name for thread in set(threading.enumerate()) - before}
+
+    def has_ended() -> bool:
+        clock.now_s += SAVE_INTERVAL_S
+        return not is_balancing()
+
+    stores = Stores(disks.open("a"), clock=clock)
+    disks.put("a", *range(8))
+    for count in (8, 0):
+        member = stores.subscribe("orders", "g")
+        assert is_balancing() and len(bodies(member)) == count
+        del member
+        gc.collect()
+        wait_until(has_ended)
+    assert disks.stores["a"].group_offsets("g", "orders") == dict.fromkeys(range(4), 2)
+    member = stores.subscribe("orders", "g")
+    other = stores.subscribe("orders", "g")
+    del member
+    gc.collect()
+    wait_until(lambda: len(other.queues) == 4)
+
+
+def test_a_store_that_nobody_holds_any_more_is_closed_though_it_was_subscribed_to(
+    tmp_path: Path, clock: HeldClock, wait_until: WaitUntil
+) -> None:
+    store = flightlog.open(tmp_path, StoreSettings.small(), clock=clock)
+    store.put(Message("orders", b"1"))
+    for message in store.subscribe("orders", "g", idle_s=0):
+        message.ack()
+    del message
+    upkeep = store._upkeep
+
+    def has_ended() -> bool:  # in whichever thread finds it
+        clock.now_s += SAVE_INTERVAL_S
+        gc.collect()
+        return upkeep.is_over
+
+    with pytest.warns(ResourceWarning, match="never closed"):
+        del store
+        wait_until(has_ended)
+    with flightlog.open(tmp_path, StoreSettings.small()) as again:
+        assert again.group_offsets("g", "orders")[0] == 1
+    with flightlog.open_read_only(tmp_path) as view:
+        assert view.verify().is_clean
 
 
 def test_a_member_whose_thread_has_died_leaves_until_it_is_asked_again(disks: Disks, bodies: Bodies) -> None:
