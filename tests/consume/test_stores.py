@@ -179,6 +179,7 @@ def test_the_thread_ends_with_the_last_member_and_comes_back_with_the_next(
     for count in (8, 0):
         member = stores.subscribe("orders", "g")
         assert is_balancing() and len(bodies(member)) == count
+        clock.now_s += SAVE_INTERVAL_S
         del member
         gc.collect()
         wait_until(has_ended)
@@ -205,6 +206,8 @@ def test_a_store_that_nobody_holds_any_more_is_closed_though_it_was_subscribed_t
         gc.collect()
         return upkeep.is_over
 
+    clock.now_s += SAVE_INTERVAL_S
+    gc.collect()
     with pytest.warns(ResourceWarning, match="never closed"):
         del store
         wait_until(has_ended)
