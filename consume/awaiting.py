@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from .received import ReceivedMessage
 from .waiting import Waiting
 
 if TYPE_CHECKING:
     import asyncio
-
-Self = TypeVar("Self", bound="AsyncMessages")
 
 
 class LoopBell:
@@ -93,7 +91,7 @@ class AsyncMessages(ABC):
                 await bell.heard(left_s)
         return None
 
-    def __aiter__(self: Self) -> Self:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> ReceivedMessage:
@@ -102,7 +100,7 @@ class AsyncMessages(ABC):
             raise StopAsyncIteration
         return message
 
-    async def __aenter__(self: Self) -> Self:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(
