@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from ..engine.diverting import Divert
 from ..engine.message_store import MessageStore
-from ..store.clock import Clock, SystemClock
-from ..store.disk import Disk, RealDisk
+from ..store.clock import Clock
+from ..store.disk import Disk
 from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
 from .consumed_store import ConsumedStore, Owner
@@ -101,24 +100,5 @@ class Store(Subscribing, MessageStore):
             finally:
                 super().close()
 
-    def __enter__(self) -> Store:
-        return self
 
-
-def open_store(
-    path: str | os.PathLike[str],
-    settings: StoreSettings | None = None,
-    *,
-    disk: Disk | None = None,
-    clock: Clock | None = None,
-    divert: Divert | None = None,
-) -> Store:
-    """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if need
-    be.
-
-    `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
-    CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError,
-    ConfigFileError, DiskError. Durable when it returns: everything that was found, and that the store is now in use
-    (`abort`).
-    """
-    return Store(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
+open_store = Store.open

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from ..index.queue_table import QueueTable
 from ..store.clock import Clock, SystemClock
@@ -149,6 +150,26 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             *(path, report.end),
             extra={"path": str(path), "physical_offset": report.end, "last_writer": report.last_writer.name},
         )
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        settings: StoreSettings | None = None,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        divert: Divert | None = None,
+    ) -> Self:
+        """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if
+        need be.
+
+        `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
+        CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,
+        ClockBehindError, ConfigFileError, DiskError. Durable when it returns: everything that was found, and that the
+        store is now in use (`abort`).
+        """
+        return cls(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
 
     # -- what can be put stands in engine/put_calls.py
 
@@ -326,7 +347,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         if self._closed:
             raise StoreClosedError(f"{self.path}: the store was closed; open it again")
 
-    def __enter__(self) -> MessageStore:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -335,19 +356,4 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self.close()
 
 
-def open_store(
-    path: str | os.PathLike[str],
-    settings: StoreSettings | None = None,
-    *,
-    disk: Disk | None = None,
-    clock: Clock | None = None,
-    divert: Divert | None = None,
-) -> MessageStore:
-    """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if need
-    be.
-
-    `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
-    CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError,
-    DiskError. Durable when it returns: everything that was found, and that the store is now in use (`abort`).
-    """
-    return MessageStore(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
+open_store = MessageStore.open
