@@ -31,6 +31,7 @@ from flightlog.tools.bench.writers import (
     NOTHING,
     OWN,
     PEERS,
+    PURE,
     RAW_LOOP,
     REFERENCES,
     opened,
@@ -189,7 +190,29 @@ def test_the_closing_sentences() -> None:
         "8 threads bring it to 5x of an async put."
     )
     assert rival == "Beside the fastest peer this store writes: async, 2x lmdb; sync, 2x lmdb."
-    assert telling.sentences(OUTCOMES[:2]) == [], "nothing to compare"
+    cost, limit = telling.sentences(OUTCOMES[:6])
+    assert limit == "The device alone takes 40 µs to write such a record and confirm it: 80 % of what a sync put takes."
+    assert telling.sentences(OUTCOMES[1:2]) == [], "nothing to compare"
+
+
+def test_the_closing_sentences_without_a_sync() -> None:
+    pure = outcome(Load(PURE, False, 100), [8])
+    cost, limit = telling.sentences([*OUTCOMES[:3], pure])
+    assert cost == (
+        "A message costs you 2 µs here, put one by one, until it can be found by its queue and its key; "
+        "1 µs in batches of 256."
+    )
+    assert limit == ("To copy its bytes alone takes 0.1 µs: a put costs 20x that, and without the C kernel 80x.")
+    assert telling.sentences(OUTCOMES[:3])[1].endswith("20x that.")
+
+
+def test_the_closing_sentences_at_a_rate() -> None:
+    paced = [outcome(Load(OWN, sync, 100, rate=5000), [200], [3] * 999 + [70, 70]) for sync in (False, True)]
+    many = outcome(Load(OWN, True, 100, threads=8, rate=5000), [200], [3])
+    told = (
+        "flush, 5,000 messages a second: half of the puts have returned 3 µs after they were due, 99.9 % after 70 µs."
+    )
+    assert telling.sentences([*paced, many]) == [f"Async {told}", f"Sync {told}"]
 
 
 def test_a_run_is_kept_and_compared_with_one_of_the_same_machine(

@@ -19,13 +19,14 @@ from .bar_lines import Line
 from .bar_plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
 from .bar_plan import Contest as Plan
 from .case import Case
-from .contest import Contest, Entry, begin, first_calls
+from .contest import Contest, begin, first_calls
 from .drive import drive, no_collection
 from .load import Load, Outcome
 from .plan import make_cases
 from .rocketmq import RocketmqProcess
 from .rocketmq_cases import RIVALS, rocketmq_cases
 from .rows import make_rows
+from .trial import Entry
 from .workloads import record_size
 from .writers import NOTHING, OWN, RAW_LOOP, opened
 
@@ -81,14 +82,14 @@ class Measures:
 
     def _entry(self, contest: Contest, plan: Plan, load: Load) -> Entry:
         if plan.fill == BY_TIME:
-            return contest.weigh(load, self.sizes.peer_s)
+            return contest.try_out(load).entry(self.sizes.peer_s)
         size = self.sizes.size
         if plan.fill == BY_SYNC_SIZE:
             size = self.sizes.sync_size * (THREADS_MORE if load.threads > 1 else 1)
         calls = _calls(load, size)
         contest.run(load, max(calls // WARM_PART, load.threads))
         # As much before the clock starts: every store is as full, and knows what a burst of this load takes.
-        return Entry(load, calls, 0.0, calls if plan.fill == BY_SIZE else None)
+        return Entry(load, calls, first_calls=calls if plan.fill == BY_SIZE else None)
 
     def paced(self) -> list[Line]:
         """Single puts at a fixed rate, beside the same loop with nothing to call."""
@@ -96,7 +97,7 @@ class Measures:
         own, nothing = Load(OWN, False, KB, rate=RATE), Load(NOTHING, False, KB, rate=RATE)
         calls = _calls(own, self.sizes.size)
         contest.run(own, max(calls // WARM_PART, 1))
-        entries = [Entry(own, calls, 0.0, calls), Entry(nothing, calls, 0.0)]
+        entries = [Entry(own, calls, first_calls=calls), Entry(nothing, calls)]
         found, idle = contest.measure(entries, self.sizes.rounds, self.done, stamped=False)
         self.outcomes += found, idle
         lines = []

@@ -39,7 +39,6 @@ from .bar_plan import (
 )
 from .machine import Machine, this_machine
 from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
-from .versus import ROCKETMQ_ROUND_OVERHEAD_S
 from .workloads import record_size
 from .writers import PURE, peers_at_hand
 
@@ -225,7 +224,7 @@ def _announce(
                 rate = (ROCKETMQ_SYNC_RATE * more**2 if is_theirs else SYNC_RATE) * more
             if plan.fill == BY_SIZE:
                 written *= 2  # as much comes before the clock starts
-            seconds += written / rate * (KB / load.body_size) ** 0.7 + (ROCKETMQ_ROUND_OVERHEAD_S if is_theirs else 0.5)
+            seconds += written / rate * (KB / load.body_size) ** 0.7 + (rocketmq.ROUND_OVERHEAD_S if is_theirs else 0.5)
             filled = load.filled * record_size(load.body_size)
             seconds, size = seconds + filled / FILL_RATE, size + written + filled
     for subject, figures in cases.items():

@@ -1,13 +1,12 @@
-"""Runs loads beside each other: how many messages each may put, then round by round, so that what else the machine does
-hits all of them alike."""
+"""Runs loads beside each other, round by round, so that what else the machine does hits all of them alike."""
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from . import device
@@ -16,48 +15,21 @@ from .free_pages import touch_free_pages
 from .load import Load, Outcome, Round
 from .rocketmq import RocketmqProcess, is_rocketmq
 from .rows import make_rows
+from .trial import Entry, Trial, try_out
 from .workloads import record_size
 from .writers import opened
 from .writers.session import Session
 
-PILOT_CALLS = 8
-PILOT_S = 0.05
-SIZE_MAX = 400 << 20
-"""Bytes of records that one round writes at most."""
-CALLS_MIN = 20
 FIRST_MESSAGES = 256
 """Put into every fresh store before the clock starts, by the same call: the topic, its queues and the first segment are
 there then, and so is what a store prepares for the next puts while nobody puts."""
 FILL_THREADS = 64
 """Put the messages that a store is to be filled with."""
-FREE_PAGES_SIZE = 256 << 20
-"""Bytes of memory that a round may need beside twice its records: queues, index, pages ahead."""
-
-
+FREE_PAGES_MIN_SIZE, FREE_PAGES_MAX_SIZE = 64 << 20, 256 << 20
+"""Bytes of memory that a round may need beside twice its records, for queues, index and pages ahead: the more, the more
+it writes."""
 FIRST_UNITS_MAX = 1 << 16
 """So many different ones are put before the clock starts, again and again where it is to be more."""
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A load and how many calls each of its rounds makes."""
-
-    load: Load
-    calls: int
-    round_s: float
-    """Seconds that such a round takes by the pilot, opening and preparing left out."""
-    first_calls: int | None = None
-    """How many calls come before the clock; None: a few."""
-
-    @property
-    def count(self) -> int:
-        """Messages."""
-        return self.calls * self.load.batch
-
-    @property
-    def size(self) -> int:
-        """Bytes of records."""
-        return self.count * record_size(self.load.body_size)
 
 
 class Contest:
@@ -67,20 +39,9 @@ class Contest:
         self._folder = folder
         self._rocketmq = rocketmq
 
-    def weigh(self, load: Load, round_s: float) -> Entry:
-        """How many calls fill `round_s` seconds, by a pilot that also warms the writer up."""
-        if load.rate is not None:
-            return Entry(load, max(round(load.rate * round_s / load.batch), CALLS_MIN), round_s)
-        calls = PILOT_CALLS * load.threads
-        most = max(SIZE_MAX // (record_size(load.body_size) * load.batch), CALLS_MIN)
-        while True:
-            found = self.run(load, calls)
-            if found.put_s >= PILOT_S or calls >= most:
-                break
-            calls = min(calls * 4, most)
-        each_s = found.drained_s / calls
-        calls = max(min(round(round_s / each_s), most), CALLS_MIN * load.threads)
-        return Entry(load, calls, calls * each_s)
+    def try_out(self, load: Load) -> Trial:
+        """What a round of the load takes; also warms the writer up."""
+        return try_out(load, lambda calls: self.run(load, calls))
 
     def run(self, load: Load, calls: int, *, stamps: bool = False, first: int | None = None) -> Round:
         """One round in a folder of its own, which is gone afterwards, `first` calls before the clock starts."""
@@ -97,20 +58,28 @@ class Contest:
             shutil.rmtree(place)
 
     def measure(
-        self, entries: Sequence[Entry], rounds: int, done: Callable[[], None], *, stamped: bool = True
+        self,
+        entries: Sequence[Entry],
+        rounds: int,
+        done: Callable[[], None],
+        *,
+        stamped: bool = True,
+        until_s: float = math.inf,
     ) -> list[Outcome]:
-        """`rounds` rounds of all, and if `stamped` one more in which every call is timed on its own; `done` is called
-        after each."""
+        """`rounds` rounds of all, fewer where the clock (`monotonic`) would be past `until_s` by the end, and if
+        `stamped` one more in which every call is timed on its own; `done` is called after each run."""
         outcomes = [Outcome(entry.load, record_size(entry.load.body_size)) for entry in entries]
-        for number in range(rounds + stamped):
+        for _ in range(rounds):
+            started_s = time.monotonic()
             for entry, outcome in zip(entries, outcomes, strict=True):
-                is_last = number == rounds
-                found = self.run(entry.load, entry.calls, stamps=is_last, first=entry.first_calls)
-                if is_last:
-                    outcome.stamped = found
-                else:
-                    outcome.rounds.append(found)
+                outcome.rounds.append(self.run(entry.load, entry.calls, first=entry.first_calls))
                 done()
+            now_s = time.monotonic()
+            if now_s + (1 + stamped) * (now_s - started_s) > until_s:
+                break
+        for entry, outcome in zip(entries, outcomes, strict=True) if stamped else ():
+            outcome.stamped = self.run(entry.load, entry.calls, stamps=True, first=entry.first_calls)
+            done()
         return outcomes
 
 
@@ -154,4 +123,5 @@ def _run(place: Path, load: Load, calls: int, first: int, stamps: bool) -> Round
 
 
 def _memory_size(load: Load, calls: int) -> int:
-    return 2 * calls * load.batch * record_size(load.body_size) + FREE_PAGES_SIZE
+    size = calls * load.batch * record_size(load.body_size)
+    return 2 * size + min(FREE_PAGES_MIN_SIZE + size, FREE_PAGES_MAX_SIZE)

@@ -26,6 +26,8 @@ PROGRAM = Path(__file__).with_name("RocketmqBench.java")
 STORE_JAR = "rocketmq-store-*.jar"
 WARM_COUNT = 1_000_000
 QUICK_WARM_COUNT = 50_000
+ROUND_OVERHEAD_S = 4.0
+"""Its clean shutdown waits for seconds."""
 MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=8g")
 OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
 """Of Java's own: RocketMQ's transient pool reaches for them."""

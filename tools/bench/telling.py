@@ -86,17 +86,67 @@ def _row(outcome: Outcome, outcomes: Sequence[Outcome], is_paced: bool) -> list[
 
 
 def sentences(outcomes: Sequence[Outcome]) -> list[str]:
-    """Two in plain words: what sync costs and what brings it back, and who is faster."""
+    """Two in plain words: what a put costs, with a sync if there is one, and what brings the cost down; then who is
+    faster, or how near the limit that is. At a rate one for each flush mode: how late puts are."""
     size = max(outcome.load.body_size for outcome in outcomes)
-    here = [outcome for outcome in outcomes if outcome.load.body_size == size and outcome.load.rate is None]
+    here = [outcome for outcome in outcomes if outcome.load.body_size == size]
     own = [outcome for outcome in here if outcome.load.writer == OWN]
-    found = [_cost_of_sync(own), _best_rival(here, own)]
+    found = [_lateness(outcome) for outcome in own if outcome.load.rate is not None and outcome.load.threads == 1]
+    if not found:
+        found = [_cost_of_sync(own) or _cost_of_a_put(own), _best_rival(here, own) or _limit(here, own)]
     return [sentence for sentence in found if sentence]
 
 
+def _lateness(outcome: Outcome) -> str:
+    half_us, most_us = (figure_text(outcome.latency_ns(percentile) / 1e3) for percentile in (50, 99.9))
+    return (
+        f"{'Sync' if outcome.load.sync else 'Async'} flush, {outcome.load.rate:,} messages a second: half of the puts "
+        f"have returned {half_us} µs after they were due, 99.9 % after {most_us} µs."
+    )
+
+
+def _cost_of_a_put(own: Sequence[Outcome]) -> str:
+    plain = _one_by_one(own, sync=False)
+    helps = [o for o in own if o is not plain]
+    if plain is None or not helps:
+        return ""
+    told = [f"{figure_text(o.per_message_s * 1e6)} µs in {_kind(o)}" for o in helps]
+    return (
+        f"A message costs you {figure_text(plain.per_message_s * 1e6)} µs here, put one by one, until it can be found "
+        f"by its queue and its key; {', '.join(told)}."
+    )
+
+
+def _limit(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
+    """How near a put is to what the device or the memory does at best."""
+    waiting, loop = _one_by_one(own, sync=True), next((o for o in here if _is(o, RAW_LOOP, True)), None)
+    if waiting is not None and loop is not None:
+        return (
+            f"The device alone takes {figure_text(loop.per_message_s * 1e6)} µs to write such a record and confirm it: "
+            f"{figure_text(100 * loop.per_message_s / waiting.per_message_s)} % of what a sync put takes."
+        )
+    plain, copied = _one_by_one(own, sync=False), next((o for o in here if o.load.writer == MEMCPY), None)
+    if plain is None or copied is None:
+        return ""
+    times = figure_text(plain.per_message_s / copied.per_message_s)
+    text = f"To copy its bytes alone takes {figure_text(copied.per_message_s * 1e6)} µs: a put costs {times}x that"
+    pure = next((o for o in here if _is(o, PURE, False)), None)
+    if pure is not None:
+        text += f", and without the C kernel {figure_text(pure.per_message_s / copied.per_message_s)}x"
+    return f"{text}."
+
+
+def _one_by_one(own: Sequence[Outcome], *, sync: bool) -> Outcome | None:
+    return next((o for o in own if _is(o, OWN, sync)), None)
+
+
+def _is(outcome: Outcome, writer: str, sync: bool) -> bool:
+    load = outcome.load
+    return (load.writer, load.sync, load.batch, load.threads) == (writer, sync, 1, 1)
+
+
 def _cost_of_sync(own: Sequence[Outcome]) -> str:
-    plain = next((o for o in own if not o.load.sync and o.load.batch == 1), None)
-    waiting = next((o for o in own if o.load.sync and o.load.batch == 1 and o.load.threads == 1), None)
+    plain, waiting = _one_by_one(own, sync=False), _one_by_one(own, sync=True)
     if plain is None or waiting is None:
         return ""
     times = waiting.per_message_s / plain.per_message_s
@@ -114,7 +164,11 @@ def _cost_of_sync(own: Sequence[Outcome]) -> str:
 def _means(outcome: Outcome) -> str:
     if outcome.load.threads > 1:
         return f"{outcome.load.threads} threads bring it"
-    return f"{'columns' if outcome.load.columns else 'batches'} of {outcome.load.batch:,} bring it"
+    return f"{_kind(outcome)} bring it"
+
+
+def _kind(outcome: Outcome) -> str:
+    return f"{'columns' if outcome.load.columns else 'batches'} of {outcome.load.batch:,}"
 
 
 def _best_rival(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -16,19 +18,20 @@ from ..bar import Bar
 from ..output import Output
 from ..words import seconds_text, size_text
 from . import device, plots, saving, telling
-from .contest import Contest, Entry
+from .contest import Contest
 from .load import Load, Outcome
 from .load_plan import append_loads, flush_loads, read_versus
 from .machine import Machine, this_machine
 from .plan import BODY_SIZES
-from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, is_rocketmq
+from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, RocketmqProcess, is_rocketmq
+from .trial import TRIALS, Plan, plan_of, plan_within
+from .writers import OWN, PURE, REFERENCES
 
 BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
 ROUNDS, QUICK_ROUNDS = 5, 2
-ROUND_MIN_S = 0.03
-OWN_ROUND_OVERHEAD_S = 0.1
-ROCKETMQ_ROUND_OVERHEAD_S = 4.0
-"""Its clean shutdown waits for seconds."""
+PEER_LOAD_S, QUICK_PEER_LOAD_S = 2.0, 0.8
+"""What a load of a peer may take beside that."""
+QUICK_BODY_SIZES = (1024,)
 THREADS = (8, 64)
 ROOM_MIN = 2 << 30
 """Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
@@ -38,7 +41,8 @@ ROOM_MIN = 2 << 30
 class VersusOptions:
     """What the command line says."""
 
-    body_sizes: Sequence[int] = BODY_SIZES
+    body_sizes: Sequence[int] = ()
+    """None: BODY_SIZES, or that of a quick run."""
     threads: Sequence[int] = THREADS
     versus: Sequence[str] = ()
     rate: int | None = None
@@ -106,11 +110,12 @@ def _check(options: VersusOptions) -> None:
 
 
 def _loads(options: VersusOptions, peers: Sequence[str], machine: Machine, folder: Path) -> list[Load]:
+    body_sizes = options.body_sizes or (QUICK_BODY_SIZES if options.quick else BODY_SIZES)
     _say(str(machine))
     for warning in machine.warnings:
         _say(f"warning: {warning}")
     if not options.flush:
-        return append_loads(options.body_sizes, peers, options.rate)
+        return append_loads(body_sizes, peers, options.rate)
     if machine.is_in_memory:
         raise UsageError(
             f"{folder.parent} is on {machine.file_system}, where a sync syncs nothing: "
@@ -122,7 +127,7 @@ def _loads(options: VersusOptions, peers: Sequence[str], machine: Machine, folde
             f"warning: this device confirms a write in {sync_s * 1e6:.1f} µs, which no disk does: it keeps its cache "
             "over a power cut, or it does not sync at all"
         )
-    return flush_loads(options.body_sizes, options.threads, peers, options.rate)
+    return flush_loads(body_sizes, options.threads, peers, options.rate)
 
 
 def _measure(
@@ -134,38 +139,48 @@ def _measure(
             f"{folder.parent}: {size_text(free)} free, expected {size_text(ROOM_MIN)}. Name another --folder"
         )
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    budget_s = options.budget_s or (QUICK_BUDGET_S if options.quick else BUDGET_S)
-    round_s = max(budget_s / (len(loads) * (rounds + 1)) - OWN_ROUND_OVERHEAD_S, ROUND_MIN_S)
+    budget_s = options.budget_s or _budget_s(loads, rounds, quick=options.quick)
     with ExitStack() as running:
         rocketmq = None
         if jars is not None:
             with Bar("warming RocketMQ up"):
                 warm_count = QUICK_WARM_COUNT if options.quick else WARM_COUNT
                 rocketmq = running.enter_context(RocketmqProcess(jars, folder, warm_count))
+        until_s = time.monotonic() + budget_s
         contest = Contest(folder, rocketmq)
+        _say(f"{len(loads)} loads, about {seconds_text(budget_s)} in all; trying out how many messages that is")
         with Bar("trying out", len(loads)) as bar:
-            entries = []
+            trials = []
             for load in loads:
-                entries.append(contest.weigh(load, round_s))
+                trials.append(contest.try_out(load))
                 bar.done += 1
-        _say(_announcement(entries, rounds, folder))
-        with Bar("measuring", len(entries) * (rounds + 1)) as bar:
+        choose = plan_within if options.rounds is None else plan_of
+        plan = choose(trials, rounds, until_s - time.monotonic())
+        _say(_announcement(plan, folder))
+        with Bar("measuring", len(loads) * (plan.rounds + 1)) as bar:
 
             def done() -> None:
                 bar.done += 1
 
-            return contest.measure(entries, rounds, done)
+            outcomes = contest.measure(plan.entries, plan.rounds, done, until_s=math.inf if options.rounds else until_s)
+    if len(outcomes[0].rounds) < plan.rounds:
+        _say(f"{len(outcomes[0].rounds)} rounds in place of {plan.rounds}: they took longer than they did at first")
+    return outcomes
 
 
-def _announcement(entries: Sequence[Entry], rounds: int, folder: Path) -> str:
-    overhead_s = sum(
-        ROCKETMQ_ROUND_OVERHEAD_S if is_rocketmq(entry.load) else OWN_ROUND_OVERHEAD_S for entry in entries
-    )
-    whole_s = (rounds + 1) * (sum(entry.round_s for entry in entries) + overhead_s)
-    size = (rounds + 1) * sum(entry.size for entry in entries)
+def _budget_s(loads: Sequence[Load], rounds: int, *, quick: bool) -> float:
+    """Seconds that all of it may take: more where peers are asked for, as their loads come on top."""
+    peers = [load for load in loads if load.writer not in (OWN, PURE, *REFERENCES)]
+    of_peers_s = len(peers) * (QUICK_PEER_LOAD_S if quick else PEER_LOAD_S)
+    of_rocketmq_s = sum(map(is_rocketmq, peers)) * (rounds + 1 + TRIALS) * ROUND_OVERHEAD_S
+    return (QUICK_BUDGET_S if quick else BUDGET_S) + of_peers_s + of_rocketmq_s
+
+
+def _announcement(plan: Plan, folder: Path) -> str:
+    rounds = f"{plan.rounds} round{'s' * (plan.rounds > 1)} and one for latencies"
     return (
-        f"{len(entries)} loads, {rounds} rounds and one for latencies: about {seconds_text(whole_s)}, "
-        f"writing about {size_text(size)} below {folder.parent}"
+        f"{rounds}: about {seconds_text(max(plan.seconds, 1))} more, writing about {size_text(plan.size)} "
+        f"below {folder.parent}"
     )
 
 

@@ -14,7 +14,6 @@ from ..bench.delay import RATES, DelayOptions
 from ..bench.delay import run as run_delay
 from ..bench.messaging import PARTS, MessagingOptions
 from ..bench.messaging import run as run_messaging
-from ..bench.plan import BODY_SIZES
 from ..bench.readers_run import ReadersOptions
 from ..bench.readers_run import run as run_readers
 from ..bench.run import SUBJECTS, Options, run
@@ -38,7 +37,7 @@ Folder = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of the table.")]
 BodySizes = Annotated[
-    list[int] | None, typer.Option("--body-size", help="Bytes; may be repeated.", show_default="100 1024")
+    list[int] | None, typer.Option("--body-size", help="Bytes; may be repeated.", show_default="100 1024; quick 1024")
 ]
 Versus = Annotated[
     list[str] | None,
@@ -102,7 +101,7 @@ def flush(
     raise typer.Exit(
         run_versus(
             VersusOptions(
-                body_sizes=body_size or BODY_SIZES,
+                body_sizes=body_size or (),
                 threads=THREADS if threads is None else threads,
                 rate=rate,
                 versus=versus or (),
@@ -139,7 +138,7 @@ def append(
     raise typer.Exit(
         run_versus(
             VersusOptions(
-                body_sizes=body_size or BODY_SIZES,
+                body_sizes=body_size or (),
                 rate=rate,
                 versus=versus or (),
                 quick=quick,
