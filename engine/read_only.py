@@ -16,6 +16,7 @@ from types import TracebackType
 
 from ..index.dispatch_rules import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
+from ..store.clock import SystemClock
 from ..store.deleted_topics import DeletedTopics, read_deleted
 from ..store.disk import Disk, RealDisk
 from ..store.errors import (
@@ -48,6 +49,7 @@ from .survey import Damage, Survey, survey
 from .topics import add_found, read_topics
 from .verifying import verify_store
 from .view_keys import ViewKeys
+from .waiting_levels import waiting_levels
 
 log = logging.getLogger("flightlog.read_only")
 
@@ -320,8 +322,9 @@ class ReadOnlyStore(ReadableStore):
     def statistics(self) -> StoreStatistics:
         """What it holds, and how far each part was behind when its writer last said so; see engine/statistics.py."""
         self._check_usable()
-        parts = self._reader, self._table, self._evidence
-        return view_statistics(self._disk, self.path, *parts, self._survey.end)
+        reader, table = self._reader, self._table
+        delays = waiting_levels(self._disk, self.path, self._settings, reader, table, SystemClock())
+        return view_statistics(self._disk, self.path, reader, table, self._evidence, self._survey.end, delays)
 
     def _check_usable(self) -> None:
         if self._closed:

@@ -1,8 +1,9 @@
 """What a store says of itself: how much it holds, how far each part lags behind, how fast it is.
 
 Asking costs a look at the table of queues and three listings of folders; nothing of the log or of a queue is read but
-the fixed fields of one record. A store that is open for writing also tells what it has measured since it was opened. Of
-its calls of `put` one in 16 is timed.
+the fixed fields of one record, and by a view, where messages wait for delay levels, an entry of each and the file that
+says how far they are. A store that is open for writing also tells what it has measured since it was opened. Of its
+calls of `put` one in 16 is timed.
 """
 
 from __future__ import annotations
@@ -132,9 +133,10 @@ class StoreStatistics:
     """None for a read-only view, as `syncs`."""
     syncs: SyncStatistics | None
     delays: tuple[LevelState, ...] = ()
-    """The delay levels, in order; none for a read-only view, and for a store that does not deliver."""
+    """The delay levels, in order; none for a store that does not deliver. A read-only view tells what waits by what the
+    writer has saved of its deliveries last, and how long the first of that has been due by now."""
     timers: TimerState | None = None
-    """None the same, and for a store that never had a timer."""
+    """None for a read-only view, for a store that does not deliver, and for one that never had a timer."""
 
 
 def live_statistics(
@@ -175,7 +177,13 @@ def live_statistics(
 
 
 def view_statistics(
-    disk: Disk, path: Path, reader: LogReader, table: QueueTable, evidence: Evidence, end: int
+    disk: Disk,
+    path: Path,
+    reader: LogReader,
+    table: QueueTable,
+    evidence: Evidence,
+    end: int,
+    delays: tuple[LevelState, ...],
 ) -> StoreStatistics:
     """Of a read-only view: lags as the progress page has them, if flightlog wrote last. Raises DiskError."""
     progress = evidence.progress if evidence.is_ours else None
@@ -189,7 +197,8 @@ def view_statistics(
             max(progress.appended - progress.queues_flushed, 0),
         )
     topics = _topics(table)
-    return StoreStatistics(path, _sizes(disk, path, reader, end, topics), topics, lag, None, False, None, None)
+    sizes = _sizes(disk, path, reader, end, topics)
+    return StoreStatistics(path, sizes, topics, lag, None, False, None, None, delays)
 
 
 def _sizes(disk: Disk, path: Path, reader: LogReader, end: int, topics: Iterable[TopicStatistics]) -> SizeStatistics:

@@ -160,3 +160,36 @@ def test_a_killed_store_delivers_again_what_it_had_not_written_down(
         assert [body for body, _ in found] == [b"%d" % i for i in (0, 1, 2, 3, 4, 5, 4, 5)]
         assert dict(found) == {b"%d" % i: f"U{i}" for i in range(6)}, "the uniq key tells them apart"
     assert_clean(killed)
+
+
+def test_a_view_tells_what_waits_and_how_late_it_is(
+    tmp_path: Path,
+    clock: SteppedClock,
+    assert_clean: AssertClean,
+    run_all: RunAll,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def states() -> list[tuple[int, int, int, bool]]:
+        with flightlog.open_read_only(tmp_path, SETTINGS) as view:
+            found = view.statistics().delays
+        return [(state.level, state.delay_ms, state.pending, state.lag_ms > 0) for state in found]
+
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        store.put_many(Message("t", b"", delay_level=1) for _ in range(3))
+        clock.advance(1000)
+        run_all(store)
+        store.put_many(Message("t", b"", delay_level=1 + place % 2) for place in range(5))
+    assert states() == [(1, 1000, 3, True), (2, 5000, 2, True), (3, 10_000, 0, False)], "of this machine's clock"
+    day = StoreSettings.small(delay_levels="1d")
+    with flightlog.open(tmp_path / "later", day) as store:
+        store.put(Message("t", b"", delay_level=1))
+    with flightlog.open_read_only(tmp_path / "later", day) as view:
+        [state] = view.statistics().delays
+    assert (state.pending, state.lag_ms) == (1, 0)
+    assert_clean(tmp_path / "later")
+    file = tmp_path / "config" / "delayOffset.json"
+    for path in (file, file.with_name(f"{file.name}.bak")):
+        path.write_text("no JSON")
+    with caplog.at_level(logging.WARNING, "flightlog.schedule"):
+        assert states() == []
+    assert "delayOffset.json" in caplog.text

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import flightlog
+
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished
 
@@ -91,6 +93,15 @@ def test_rocketmq_stores(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
             ends[line["topic"], line["queueId"]] = line["queueOffset"] + 1
         assert bounds(found) == {key: (0, end) for key, end in ends.items()}
     assert found["scanned_size"] > 0
+
+
+def test_what_waits_for_delay_levels_is_told(cli: Cli, tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, flightlog.StoreSettings.small()) as store:
+        store.put_many(flightlog.Message("orders", b"", delay_level=18) for _ in range(2000))
+    waiting = [state for state in info(cli, tmp_path)["delays"] if state["pending"]]
+    assert [(state["level"], state["delay_ms"], state["pending"]) for state in waiting] == [(18, 7_200_000, 2000)]
+    [row] = [line for line in cli("info", tmp_path).out.splitlines() if "7200" in line]
+    assert row.split() == ["18", "7200", "2,000", "0.0"]
 
 
 def test_bounds_of_a_store_whose_first_messages_expired(cli: Cli, golden: Callable[[str], Path]) -> None:

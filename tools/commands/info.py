@@ -55,6 +55,18 @@ def _show(found: StoreInfo, output: Output) -> None:
             for queue in found.queues
         ],
     )
+    waiting = [state for state in found.statistics.delays if state.pending]
+    if waiting:
+        output.table(
+            "Delay levels, as the writer last saved them",
+            [
+                Column("level", True),
+                Column("delay, s", True),
+                Column("messages that wait", True),
+                Column("late, s", True),
+            ],
+            [[f"{s.level}", f"{s.delay_ms / 1e3:g}", f"{s.pending:,}", f"{s.lag_ms / 1e3:,.1f}"] for s in waiting],
+        )
     output.table(
         "Segments of the commit log",
         [Column("file"), Column("used", True), Column("on disk", True), Column("records", True)],
@@ -213,5 +225,6 @@ def as_object(found: StoreInfo) -> dict[str, Any]:
         "progress": None if progress is None else vars(progress),
         "sizes": asdict(found.statistics.sizes),
         "lag": asdict(found.statistics.lag),
+        "delays": [asdict(state) for state in found.statistics.delays],
         "notes": found.notes,
     }
