@@ -110,10 +110,10 @@ class KeyQuery:
         if not wanted.topic_raw or not wanted.value:
             return None
         try:
-            message, properties = self._reader.plain_message(physical_offset, wanted.topic_raw, end)
+            message = self._reader.plain_message(physical_offset, wanted.topic_raw, end)
         except CorruptRecordError:
             return None  # the file is no more
-        return message if message is not None and wanted.is_plainly_in(properties) else None
+        return message if message is not None and wanted.is_plainly_in(message.properties_raw) else None
 
     def _match(self, physical_offset: int, wanted: _Key, on_corrupt: OnCorrupt, end: int) -> StoredMessage | None:
         """The record there if it has the key and ends by `end`."""

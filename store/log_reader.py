@@ -28,7 +28,6 @@ from .record import (
     STORE_TIMESTAMP_BELOW,
     FrameRow,
     born_host_size,
-    record_size,
 )
 from .scan import PIECE_SIZE, ReadPiece, SegmentScan
 from .segment import Segment
@@ -48,10 +47,11 @@ WALK_END_TEXT = {
 BAD_CRC = "a body that differs from its CRC"
 BAD_CRC_PROPERTY = "a record that differs from its CRC property, or has none"
 FILE_IS_GONE = "no file any more"
-NO_MESSAGE: tuple[None, bytes] = None, b""
 UNIT = struct.Struct(">qiq")
 OFFSET = struct.Struct("=q")
 """An entry of a queue, and its offset, as `native.messages` takes them."""
+PLACE = struct.Struct(">i8xi4xq")
+"""Of a record's head: its size, queue id and queue offset."""
 
 
 class LogReader:
@@ -203,29 +203,23 @@ class LogReader:
             *(mapping, units, queue_offsets, topic_raw, segment.base, queue_id, max_size), StoredMessage
         )
 
-    def plain_message(
-        self, physical_offset: int, topic_raw: bytes, end: int
-    ) -> tuple[StoredMessage, bytes] | tuple[None, bytes]:
-        """The message that starts at `physical_offset`, and its properties, if it is plainly one of this topic and ends
-        by `end`: sound, no inner batch, nothing odd about it. None: `message_at` says what is there, at more cost."""
+    def plain_message(self, physical_offset: int, topic_raw: bytes, end: int) -> StoredMessage | None:
+        """The message that starts at `physical_offset`, if it is plainly one of this topic and ends by `end`: sound, no
+        inner batch, nothing odd about it. None: `message_at` says what is there, at more cost."""
         self._check_open()
         segment = self.segment_at(physical_offset)
         if segment is None or self.check_crc_property or not self.disk.maps_files:
-            return NO_MESSAGE
+            return None
         mapping, position = self._mapping(segment, physical_offset), physical_offset - segment.base
-        if position + HEAD.size > len(mapping):
-            return NO_MESSAGE
+        if position + PLACE.size > len(mapping):
+            return None
         room = end - physical_offset
-        size, magic, _, queue_id, _, queue_offset, _, sys_flag, _ = HEAD.unpack_from(mapping, position)
+        size, queue_id, queue_offset = PLACE.unpack_from(mapping, position)
         found = native.messages(
             *(mapping, UNIT.pack(physical_offset, size, 0), OFFSET.pack(queue_offset), topic_raw, segment.base),
             *(queue_id, room if room < MAX_RECORD_SIZE else MAX_RECORD_SIZE, StoredMessage),
         )
-        if not found:
-            return NO_MESSAGE
-        message = found[0]
-        before = record_size(len(topic_raw), len(message.body), 0, sys_flag, magic)
-        return message, mapping[position + before : position + size]
+        return found[0] if found else None
 
     def will_read(self, start: int, stop: int) -> None:
         """Physical [start, stop) will be read soon: have it fetched from the disk meanwhile, as far as it lies in

@@ -141,14 +141,14 @@ static PyObject *read_entries(const struct input *inputs, size_t count, int64_t 
 static PyObject *read_wanted(const struct input *inputs, size_t count, int64_t physical_base, int64_t max_size,
                              struct wanted *wanted) {
     PyObject *result = NULL;
-    wanted->body_name = PyUnicode_InternFromString("body");
-    wanted->rest_name = PyUnicode_InternFromString("_rest");
+    wanted->body_name = wanted->has_fields ? NULL : PyUnicode_InternFromString("body");
+    wanted->rest_name = wanted->has_fields ? NULL : PyUnicode_InternFromString("_rest");
     wanted->topic_text =
         PyUnicode_DecodeUTF8((const char *)wanted->topic.data, (Py_ssize_t)wanted->topic.size, "replace");
     wanted->hosts.list = NULL;
     uint8_t *memory = PyMem_Malloc(count * 2 * 8);
     if (memory == NULL) PyErr_NoMemory();
-    else if (wanted->body_name != NULL && wanted->rest_name != NULL && wanted->topic_text != NULL) {
+    else if (PyErr_Occurred() == NULL) {
         result = read_entries(inputs, count, physical_base, max_size, wanted, memory);
     }
     PyMem_Free(memory);
