@@ -266,7 +266,7 @@ PyObject *py_entry_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
 PyObject *py_decode_properties(PyObject *Py_UNUSED(module), PyObject *raw) {
     struct input input;
     if (to_bytes(raw, &input) < 0) return NULL;
-    PyObject *found = pairs_of(input.bytes);
+    PyObject *found = pairs_of(input.bytes, NULL);
     release(&input, 1);
     return found;
 }

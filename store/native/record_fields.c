@@ -11,25 +11,48 @@
 #include "property_text.h"
 #include "record.h"
 
+/* In what messages share: the two hosts, then the name and the value of each property, as far as anybody has asked. */
+enum { BORN, STORE, SHARED_TEXTS, SHARED_MOST = SHARED_TEXTS + 2 * 16 };
+
+static int is_same(struct bytes bytes, const uint8_t *data, size_t size) {
+    return bytes.size == size && memcmp(bytes.data, data, size) == 0;
+}
+
 /* ---- property texts ---- */
 
 static PyObject *text_of(struct bytes raw) {
     return PyUnicode_DecodeUTF8((const char *)raw.data, (Py_ssize_t)raw.size, "replace");
 }
 
-static int add_pair(PyObject *found, struct bytes name, struct bytes value) {
-    PyObject *key = text_of(name), *text = text_of(value);
-    const int result = key != NULL && text != NULL ? PyDict_SetItem(found, key, text) : -1;
-    Py_XDECREF(key);
-    Py_XDECREF(text);
-    return result;
+/*
+ * The text that stands at this place in what messages share, if it is the same: the names of their properties are, and
+ * many values. Else a new one, which stands there from now on.
+ */
+static PyObject *shared_text(PyObject *shared, Py_ssize_t place, struct bytes raw) {
+    if (shared == NULL || place >= SHARED_MOST) return text_of(raw);
+    PyObject *known = place < PyList_Size(shared) ? PyList_GetItem(shared, place) : NULL;
+    if (known != NULL) {
+        Py_ssize_t size;
+        const char *const text = PyUnicode_AsUTF8AndSize(known, &size);
+        if (text == NULL) return NULL;
+        if (is_same(raw, (const uint8_t *)text, (size_t)size)) return Py_NewRef(known);
+    }
+    PyObject *made = text_of(raw);
+    if (made == NULL) return NULL;
+    const int result = known != NULL ? PyList_SetItem(shared, place, Py_NewRef(made)) : PyList_Append(shared, made);
+    if (result < 0) Py_CLEAR(made);
+    return made;
 }
 
-PyObject *pairs_of(struct bytes raw) {
+PyObject *pairs_of(struct bytes raw, PyObject *shared) {
     PyObject *found = PyDict_New();
     struct bytes name, value;
-    while (found != NULL && next_pair(&raw, &name, &value)) {
-        if (add_pair(found, name, value) < 0) Py_CLEAR(found);
+    for (Py_ssize_t place = SHARED_TEXTS; found != NULL && next_pair(&raw, &name, &value); place += 2) {
+        PyObject *key = shared_text(shared, place, name);
+        PyObject *text = key != NULL ? shared_text(shared, place + 1, value) : NULL;
+        if (text == NULL || PyDict_SetItem(found, key, text) < 0) Py_CLEAR(found);
+        Py_XDECREF(key);
+        Py_XDECREF(text);
     }
     return found;
 }
@@ -84,8 +107,6 @@ static PyObject *get_store_host_raw(struct record_fields *self, void *Py_UNUSED(
     return keep(&self->store_host_raw, bytes_object(self->store_host_there));
 }
 
-enum { BORN, STORE };
-
 static struct bytes born_host_there(const struct record_fields *self) {
     const uint8_t *const head = (const uint8_t *)PyBytes_AsString(self->rest);
     return (struct bytes){head + BORN_HOST_AT, (size_t)(self->store_host_there.data - head) - STORE_HOST_AT};
@@ -98,14 +119,14 @@ static PyObject *host_of(struct record_fields *self, int which, PyObject *raw) {
     PyObject *host = decode != NULL ? PyObject_CallFunctionObjArgs(decode, raw, NULL) : NULL;
     Py_XDECREF(decode);
     Py_DECREF(raw);
-    if (host != NULL && self->hosts != NULL && PyList_SetItem(self->hosts, which, Py_NewRef(host)) < 0) {
+    if (host != NULL && self->shared != NULL && PyList_SetItem(self->shared, which, Py_NewRef(host)) < 0) {
         Py_CLEAR(host);
     }
     return host;
 }
 
 static PyObject *shared_host(const struct record_fields *self, int which) {
-    PyObject *host = self->hosts != NULL ? PyList_GetItem(self->hosts, which) : NULL;
+    PyObject *host = self->shared != NULL ? PyList_GetItem(self->shared, which) : NULL;
     return host != NULL && host != Py_None ? Py_NewRef(host) : NULL;
 }
 
@@ -148,7 +169,7 @@ static PyObject *get_properties(struct record_fields *self, void *Py_UNUSED(clos
     struct input raw;
     PyObject *owner;
     if (hold_properties(self, &raw, &owner) < 0) return NULL;
-    PyObject *found = pairs_of(raw.bytes);
+    PyObject *found = pairs_of(raw.bytes, self->shared);
     release(&raw, 1);
     Py_DECREF(owner);
     return keep(&self->properties, found);
@@ -202,12 +223,8 @@ static PyObject *get_rest(struct record_fields *self, void *Py_UNUSED(closure)) 
 static void forget(struct record_fields *self) {
     PyObject **const objects[] = {&self->rest, &self->body, &self->topic, &self->batch_index, &self->properties_raw,
                                   &self->properties, &self->store_host_raw, &self->born_host, &self->store_host,
-                                  &self->hosts};
+                                  &self->shared};
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) Py_CLEAR(*objects[i]);
-}
-
-static int is_same(struct bytes bytes, const uint8_t *data, size_t size) {
-    return bytes.size == size && memcmp(bytes.data, data, size) == 0;
 }
 
 /* The list for messages with these hosts: that of the message before, or a new one, which is remembered. */
@@ -225,7 +242,7 @@ static int share_hosts(struct record_fields *self, struct known_hosts *known) {
         memcpy(known->born, born.data, known->born_size = born.size);
         memcpy(known->store, store.data, known->store_size = store.size);
     }
-    self->hosts = Py_NewRef(known->list);
+    self->shared = Py_NewRef(known->list);
     return 0;
 }
 

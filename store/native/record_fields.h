@@ -18,7 +18,7 @@ struct record_fields {
     PyObject *rest; /* bytes: a whole record without its body */
     PyObject *body, *topic, *batch_index;
     PyObject *properties_raw, *properties, *store_host_raw, *born_host, *store_host;
-    PyObject *hosts; /* list of born and store host, None where nobody has asked: shared by messages that have the same */
+    PyObject *shared; /* list: what messages of one fetch that have the same hosts have in common; see record_fields.c */
     struct bytes properties_there, store_host_there; /* in `rest` */
     long long size, magic, body_crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp_ms,
         store_timestamp_ms, reconsume_times, prepared_transaction_offset;
@@ -41,7 +41,7 @@ struct known_hosts {
 int fill_record_fields(struct record_fields *self, PyObject *rest, const struct fields *fields, PyObject *topic,
                        struct known_hosts *known);
 
-/* Name to value, as a new dict. */
-PyObject *pairs_of(struct bytes raw);
+/* Name to value, as a new dict. `shared` is what messages share, or NULL. */
+PyObject *pairs_of(struct bytes raw, PyObject *shared);
 
 #endif
