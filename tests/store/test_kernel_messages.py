@@ -43,7 +43,7 @@ class Log:
                 *(buffer, 0, source.choice([MAGIC_V1, MAGIC_V2]), QUEUE_ID, -5, FIRST + place, BASE + len(out)),
                 *(flags | changes.get("flags", 0), 5, born, 6),
                 *(store, 7, -8, source.randbytes(source.choice([0, 1, 90, 2000]))),
-                *(TOPIC, source.choice([b"", b"TAGS\x01a\x02", b"\xff\x01b\x02"])),
+                *(TOPIC, source.choice(changes.get("properties", [b"", b"TAGS\x01a\x02", b"\xff\x01b\x02"]))),
             )
             self.units += UNIT.pack(BASE + len(out), size, place)
             out += buffer[:size]
@@ -85,6 +85,24 @@ def test_the_messages_are_those_of_a_walk(count: int) -> None:
     shuffled = np.frombuffer(log.units, np.uint8).reshape(-1, UNIT.size)[order].tobytes()
     assert log.messages(units=shuffled, queue_offsets=log.queue_offsets[order]) == [expected[i] for i in order]
     assert count < 2 or len(log.messages(units=shuffled)) < count
+
+
+@both
+def test_properties_that_messages_share_are_still_their_own() -> None:
+    many = b"".join(b"name-%d\x01value-%d\x02" % (i, i) for i in range(40))
+    texts = [b"", b"a\x01b\x02", b"a\x01c\x02", b"b\x01b\x02", b"a\x01b\x02c\x01d\x02", b"c\x01d\x02a\x01b\x02", many]
+    texts += [many.replace(b"5", b"x"), b"\xff\x01b\x02", b"a\x01\xff\x02", "\ufffd\x01ä\x02".encode()]
+    texts += [b"a\x01" + b"v" * 700 + b"\x02", b"a\x01b", b"a\x01b\x02a\x01c\x02"]
+    source = random.Random(SEED)
+    log = Log(source, 300, properties=texts)
+    expected = [twin.decode_properties(message.properties_raw) for message in log.messages()]
+    assert len({tuple(properties) for properties in expected}) > 5
+    for order in (range(300), source.sample(range(300), 300)):
+        found = log.messages()
+        for i in order:
+            assert list(found[i].properties.items()) == list(expected[i].items())
+            found[i].properties.clear()  # nobody else's
+        assert [message.properties for message in found] == [{}] * 300
 
 
 @both
