@@ -15,11 +15,10 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import os
 import random
+import runpy
 import shutil
-import sys
 import tarfile
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -231,15 +230,5 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def support() -> Callable[[str], ModuleType]:
     """`support("disks")` is the module tests/support/disks.py: no folder of the tests is on the path."""
-
-    def load(name: str) -> ModuleType:
-        full_name = f"flightlog_tests_support_{name}"
-        if full_name not in sys.modules:
-            spec = importlib.util.spec_from_file_location(full_name, ROOT / "tests" / "support" / f"{name}.py")
-            assert spec is not None and spec.loader is not None
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[full_name] = module  # dataclasses look their module up while it is executed
-            spec.loader.exec_module(module)
-        return sys.modules[full_name]
-
+    load: Callable[[str], ModuleType] = runpy.run_path(str(ROOT / "tests" / "support" / "loading.py"))["load"]
     return load

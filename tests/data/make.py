@@ -7,8 +7,8 @@ takes its place.
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import runpy
 import shutil
 import sys
 import tarfile
@@ -77,12 +77,8 @@ AFTER_SESSION: dict[tuple[str, int], Callable[[Path], None]] = {
 
 
 def rocketmq() -> RocketMq:
-    spec = importlib.util.spec_from_file_location("flightlog_interop_harness", DATA.parent / "interop" / "harness.py")
-    assert spec is not None and spec.loader is not None
-    harness = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = harness
-    spec.loader.exec_module(harness)
-    found: RocketMq = harness.RocketMq()
+    load = runpy.run_path(str(DATA.parent / "support" / "loading.py"))["load"]
+    found: RocketMq = load("harness", DATA.parent / "interop").RocketMq()
     return found
 
 

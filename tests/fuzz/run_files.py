@@ -7,8 +7,8 @@ Its sound inputs are put into the first folder. `run.py` and `make fuzz` call th
 
 from __future__ import annotations
 
-import importlib.util
 import logging
+import runpy
 import sys
 from pathlib import Path
 
@@ -18,12 +18,8 @@ import atheris
 def main() -> None:
     name, *arguments = sys.argv[1:]
     with atheris.instrument_imports(include=["flightlog"]):
-        path = Path(__file__).parents[1] / "support" / "fuzzing.py"
-        spec = importlib.util.spec_from_file_location("flightlog_tests_support_fuzzing", path)
-        assert spec is not None and spec.loader is not None
-        fuzzing = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(fuzzing)
-        target = fuzzing.load_target(name)
+        load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
+        target = load("fuzzing").load_target(name)
     logging.disable()
     folder = next((Path(each) for each in arguments if Path(each).is_dir()), None)
     if folder is not None:

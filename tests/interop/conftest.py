@@ -13,8 +13,7 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
-import sys
+import runpy
 import tarfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -38,18 +37,9 @@ PARKED = flightlog.StoreSettings(deliver_delayed=False)
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SEEDED = {"asked", "interop_seed"}
-
-
-def _load(name: str) -> ModuleType:
-    """A module beside this file: tests run with --import-mode=importlib, where nobody's folder is on the path."""
-    full_name = f"flightlog_interop_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module  # dataclasses look their module up while it is executed
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
+LOAD = runpy.run_path(str(DATA.with_name("support") / "loading.py"))["load"]
+_load: Callable[[str], ModuleType] = functools.partial(LOAD, folder=Path(__file__).parent)
+"""A module beside this file: tests run with --import-mode=importlib, where nobody's folder is on the path."""
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,9 @@ they came to.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
+import runpy
 import signal
 import subprocess
 import sys
@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
@@ -29,6 +28,8 @@ from flightlog.store.clock import SystemClock
 
 if TYPE_CHECKING:
     from tests.support.cut_known import Known
+
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 WRITER = Path(__file__).with_name("cut_writer.py")
 IMAGE_SIZE = 256 << 20
@@ -74,18 +75,6 @@ AHEAD_SIZE = 16 << 10
 EXTENDED = GEOMETRY | {"queue_extension": True, "queue_extension_file_size": 4096}
 
 
-def _load(name: str) -> ModuleType:
-    """A module beside this file, once, under the name that the fixture `support` gives it."""
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
-
 class ClockAhead(SystemClock):
     """Behind all that the writers have put: everything is due."""
 
@@ -97,7 +86,7 @@ class Campaign:
     """Orders to one program of writers, and what came of them."""
 
     def __init__(self, folder: Path, mode: FlushMode, seed: int, *, lies: bool = False) -> None:
-        self._disk = _load("mounts").Ext4(folder, IMAGE_SIZE)
+        self._disk = load("mounts").Ext4(folder, IMAGE_SIZE)
         self._mode, self._seed, self._lies = mode, seed, lies
         self._deck: list[str] = []
         """Sites that are still to come before the first one comes again."""
@@ -126,7 +115,7 @@ class Campaign:
     def _run(self, cuts: int, dice: random.Random) -> None:
         while self.cuts + self.kills < cuts:
             self._disk.make()
-            known: Known = _load("cut_known").Known()
+            known: Known = load("cut_known").Known()
             geometry = dice.choice((GEOMETRY, EXTENDED))
             for number in range(CUTS_AN_IMAGE):
                 if self.cuts + self.kills >= cuts:
@@ -175,7 +164,7 @@ class Campaign:
         with self._disk as place:
             path = place / "store"
             if order["end"] == "cut":
-                _load("mounts").boot_anew(path)
+                load("mounts").boot_anew(path)
             if not (path / "commitlog").exists():
                 assert not known.must
                 return
@@ -197,7 +186,7 @@ class Campaign:
             if not (path / "commitlog").exists():
                 return
             with flightlog.open(path, _settings(geometry), clock=ClockAhead()) as store:
-                _load("process").wait_until(lambda: not _waiting(store))
+                load("process").wait_until(lambda: not _waiting(store))
                 known.check(store)
                 known.later.check_all()
                 self.delivered += known.later.delivered_count
@@ -230,7 +219,7 @@ class Campaign:
 
 
 def _settings(geometry: dict[str, Any], **more: Any) -> StoreSettings:
-    levels = _load("cut_later").LEVELS
+    levels = load("cut_later").LEVELS
     return StoreSettings(**geometry, **more, accept_future_store_time=True, delay_levels=levels)
 
 

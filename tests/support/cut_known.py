@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
+import runpy
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
@@ -16,17 +15,8 @@ import flightlog
 if TYPE_CHECKING:
     from tests.support.cut_later import Later
 
-
-def _load(name: str) -> ModuleType:
-    """A module beside this file."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-cut_later = _load("cut_later")
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+cut_later = load("cut_later")
 
 DIGEST_SIZE = 20
 HEAD = re.compile(rb"(\d+) (\d+) (\d+) (\d+) ")

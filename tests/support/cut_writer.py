@@ -18,15 +18,14 @@ it is done. Then `{"came": false}` if the writer had done all its work before it
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import runpy
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
@@ -38,23 +37,14 @@ from flightlog.store.segment import AppendSegment
 if TYPE_CHECKING:
     from tests.support.cut_fate import Fate
 
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+fates, work, cut_later = load("cut_fate"), load("cut_work"), load("cut_later")
+
 PUTTERS = 3
 MESSAGES_A_PUTTER = 200
 TURNS_OF_THE_STEWARD = 12
 TURNS_OF_A_CLOSE = 20
 """Of everybody, before the store is closed."""
-
-
-def _load(name: str) -> ModuleType:
-    """A module beside this file."""
-    spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fates, work, cut_later = _load("cut_fate"), _load("cut_work"), _load("cut_later")
 
 
 class ClockAhead(SystemClock):

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import faulthandler
 import hashlib
-import importlib.util
 import logging
 import random
 import resource
+import runpy
 import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -39,6 +38,8 @@ from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.inner_batch import unwrapped
 from flightlog.store.record import stored_message
 
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+
 MORE_MEMORY = 512 << 20
 """Bytes that the process may come to hold beyond those that it takes to have everything loaded."""
 HANG_S = 300
@@ -55,19 +56,8 @@ class InventedError(AssertionError):
     """A message that was never stored."""
 
 
-def _load(name: str) -> ModuleType:
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
-
 def limited_disk() -> Any:
-    return _load("limited_disk").LimitedDisk(MAX_READS, MAX_READ_SIZE, MAX_ONE_READ)
+    return load("limited_disk").LimitedDisk(MAX_READS, MAX_READ_SIZE, MAX_ONE_READ)
 
 
 def stored_in(root: Path) -> dict[Place, bytes]:
@@ -224,7 +214,7 @@ def try_case(store: Path, stored: dict[Place, bytes], folder: Path, seed: int, n
     root = folder / "case"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(store, root)
-    done = _load("store_damage").do_damage(root, random.Random(f"{seed} {number} {store.name}"))
+    done = load("store_damage").do_damage(root, random.Random(f"{seed} {number} {store.name}"))
     case = Case(root, stored)
     try:
         case.run()

@@ -6,19 +6,17 @@ a wrong, missing or repeated one ends the program with an error.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import random
+import runpy
 import sys
 import time
 from pathlib import Path
 
 import flightlog
 
-SPEC = importlib.util.spec_from_file_location("followed_writer", Path(__file__).with_name("followed_writer.py"))
-assert SPEC is not None and SPEC.loader is not None
-writer = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(writer)
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+writer = load("followed_writer")
 TOPIC: str = writer.TOPIC
 QUEUES: int = writer.QUEUES
 STALLED_S = 120

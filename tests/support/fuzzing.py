@@ -6,27 +6,16 @@ sound inputs to begin with. Whatever makes `one` raise is kept as a file in test
 
 from __future__ import annotations
 
-import importlib.util
 import random
-import sys
+import runpy
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+load: Callable[..., ModuleType] = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+
 FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
 SUPPORT = ("scratch", "limited_disk", "plain_index", "sound_records", "damage")
-
-
-def load(name: str, folder: Path | None = None) -> ModuleType:
-    """A module of tests/support/, or of another folder, once, under the name that the fixture `support` gives it."""
-    folder = folder or Path(__file__).parent
-    full_name = f"flightlog_tests_{folder.name}_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, folder / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
 
 
 def target_names() -> list[str]:

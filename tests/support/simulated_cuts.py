@@ -17,9 +17,9 @@ A CutError says which cut of which history it was, and the fewest losses that st
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import logging
 import random
+import runpy
 import sys
 import time
 import traceback
@@ -27,7 +27,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 from flightlog.store import native
@@ -38,6 +37,8 @@ if TYPE_CHECKING:
     from tests.support.histories import History, Parts
     from tests.support.recording import Moment
     from tests.support.reopening import Reopening
+
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 OTHERS_A_SYNC = 0.3
 """How many other moments are cut for every sync."""
@@ -54,18 +55,6 @@ class CutError(AssertionError):
     """A store that did not keep its word after a cut, or could not be opened."""
 
 
-def _load(name: str) -> ModuleType:
-    """A module beside this file, once, under the name that the fixture `support` gives it."""
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
-
 class Cut(NamedTuple):
     """One image of a history."""
 
@@ -76,7 +65,7 @@ class Cut(NamedTuple):
     """Else the process was killed, and nothing is lost."""
 
     def tree(self) -> dict[str, bytes | None]:
-        cutting = _load("cutting")
+        cutting = load("cutting")
         tree: dict[str, bytes | None] = cutting.tree_after(self.moment, self.losses)
         if self.was_cut:
             cutting.boot_anew(tree)
@@ -100,10 +89,10 @@ class Campaign:
         store does (waiting_histories.py)."""
         self._root, self._seed, self._next, self._step = folder / "store", seed, first, step
         self._say = say
-        self._history_class = _load("waiting_histories").WaitingHistory if waiting else _load("histories").History
-        self._reopening_class = _load("waiting_reopening").WaitingReopening if waiting else _load("reopening").Reopening
+        self._history_class = load("waiting_histories").WaitingHistory if waiting else load("histories").History
+        self._reopening_class = load("waiting_reopening").WaitingReopening if waiting else load("reopening").Reopening
         self._root.mkdir(parents=True, exist_ok=True)
-        self._parts: Parts = _load("histories").Parts(*map(_load, PARTS))
+        self._parts: Parts = load("histories").Parts(*map(load, PARTS))
         self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.lane_puts = 0
         self.sites: Counter[str] = Counter()
         """Kind of file and operation that was about to be done -> cuts."""

@@ -13,13 +13,11 @@ one.
 
 from __future__ import annotations
 
-import importlib.util
 import random
+import runpy
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
@@ -28,25 +26,14 @@ from flightlog.store.disk import MappedPart, RealFile
 from flightlog.store.progress import progress_path
 from flightlog.store.segment import segment_name
 
-
-def _load(name: str) -> ModuleType:
-    """A module beside this file, once, under the name that the fixture `support` gives it."""
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 if TYPE_CHECKING:
     from tests.support.openings import HeldClock
     from tests.support.power import Died, PowerDisk, PowerFile
 else:
-    HeldClock = _load("openings").HeldClock
-    Died, PowerDisk, PowerFile = (getattr(_load("power"), name) for name in ("Died", "PowerDisk", "PowerFile"))
+    HeldClock = load("openings").HeldClock
+    Died, PowerDisk, PowerFile = (getattr(load("power"), name) for name in ("Died", "PowerDisk", "PowerFile"))
 
 NEVER_MS = 3_600_000
 SEGMENT_SIZE = 16 << 10

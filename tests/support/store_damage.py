@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import random
+import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-spec = importlib.util.spec_from_file_location("flightlog_tests_support_damage", Path(__file__).with_name("damage.py"))
-assert spec is not None and spec.loader is not None
-damage = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(damage)
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+damage = load("damage")
 
 HOLES = (1, 20, 4096, 1 << 16, 1 << 33)
 """How much longer a file may become."""

@@ -12,25 +12,13 @@ then the record that it was, and the one that it became, both wait behind it.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import runpy
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-
-def _load(name: str) -> ModuleType:
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 if TYPE_CHECKING:
     import random
@@ -39,7 +27,7 @@ if TYPE_CHECKING:
     from tests.support import account
     from tests.support.account import Account, Found, Key, Mark, Place, Store
 else:
-    account = _load("account")
+    account = load("account")
     Account, Found, Mark, Place = account.Account, account.Found, account.Mark, account.Place
 
 LEVEL_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"

@@ -8,14 +8,12 @@ is far ahead is parked again after half a minute.
 from __future__ import annotations
 
 import errno
-import importlib.util
-import sys
+import runpy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -26,17 +24,7 @@ from flightlog.schedule import deadlines
 from flightlog.schedule.timer_store import NOTHING_GIVEN, TimerStore
 from flightlog.store.errors import StorePoisonedError
 
-
-def _load(name: str) -> ModuleType:
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 if TYPE_CHECKING:
     import random
@@ -47,10 +35,10 @@ if TYPE_CHECKING:
     from tests.support.numbered_puts import NumberedPuts
     from tests.support.waiting_account import Cancellation, WaitingAccount, WaitingFound
 else:
-    waiting_account = _load("waiting_account")
+    waiting_account = load("waiting_account")
     Cancellation = waiting_account.Cancellation
-    FAULTS, History = _load("histories").FAULTS, _load("histories").History
-    NumberedPuts = _load("numbered_puts").NumberedPuts
+    FAULTS, History = load("histories").FAULTS, load("histories").History
+    NumberedPuts = load("numbered_puts").NumberedPuts
 
 SMALL_TIMERS: dict[str, Any] = {"roll_window_s": 30, "file_size": 52 * 20 + 30, "slot_count": 256}
 TIMER_MAX_DELAY_S = 1000

@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
+import runpy
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
 
-
-def _load(name: str) -> ModuleType:
-    full_name = f"flightlog_tests_support_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, Path(__file__).with_name(f"{name}.py"))
-        assert spec is not None and spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[full_name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[full_name]
-
+load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 if TYPE_CHECKING:
     import random
@@ -32,8 +20,8 @@ if TYPE_CHECKING:
     from tests.support.memory_disk import MemoryDisk
     from tests.support.reopening import Reopening
 else:
-    Reopening = _load("reopening").Reopening
-    waiting_account, waiting_histories = _load("waiting_account"), _load("waiting_histories")
+    Reopening = load("reopening").Reopening
+    waiting_account, waiting_histories = load("waiting_account"), load("waiting_histories")
 
 LEAP_MS = 8000
 ROUNDS_MAX = 2000
