@@ -30,9 +30,8 @@ def ending(
     save: Sequence[Callable[[], None]],
     upkeep: Upkeep,
 ) -> Callable[[], None]:
-    """The end of a store without its handle; `save` writes how far deliveries are, and lets go of what
-    that takes. If a KeyboardInterrupt ends it, it
-    can be called again."""
+    """The end of a store without its handle; `save` writes how far deliveries are, and lets go of what that takes. If a
+    KeyboardInterrupt ends it, it can be called again."""
 
     def end() -> None:
         for service in services:
