@@ -11,7 +11,7 @@ from ...store.settings import FlushMode
 from ..words import figure_text
 from .delay_load import LEVEL, TIMER, Lateness
 from .machine import Machine
-from .plots import LABEL_BOX, OWN_COLOURS, PEER_COLOURS, SETTINGS
+from .plots import LABEL_BOX, OWN_COLOURS, PEER_COLOURS, drawing
 from .writers import OWN
 
 TITLES = {LEVEL: "Delay levels", TIMER: "Timers, from their whole second on"}
@@ -23,17 +23,9 @@ SHARES = 0.5, 0.9, 0.99, 0.999, 0.9999
 
 def draw(found: Sequence[Lateness], machine: Machine, bar_ms: float, path: Path) -> None:
     """One figure. A rate has one colour, a flush mode one style; the bar is that of delay levels."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     kinds = list(dict.fromkeys(one.kind for one in found))
     rates = sorted({one.rate for one in found})
-    with matplotlib.rc_context(SETTINGS):
-        drawing, panels = pyplot.subplots(
-            *(1, len(kinds)), figsize=(1.0 + 6.0 * len(kinds), 5.2), squeeze=False, sharey=True, layout="constrained"
-        )
+    with drawing(path, machine, 1, len(kinds), figsize=(1.0 + 6.0 * len(kinds), 5.2), sharey=True) as panels:
         for kind, axes in zip(kinds, panels[0], strict=True):
             for one in (one for one in found if one.kind == kind):
                 late = np.sort(one.late_ms)
@@ -69,7 +61,3 @@ def draw(found: Sequence[Lateness], machine: Machine, bar_ms: float, path: Path)
             axes.spines[["top", "right"]].set_visible(False)
             axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(0.0, -0.13), fontsize=8, ncols=2)
         panels[0][0].set_ylabel("messages that came no later")
-        drawing.supxlabel(str(machine), x=0.01, ha="left", fontsize=8, color="#555555")
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        drawing.savefig(path, dpi=110, metadata=metadata)
-        pyplot.close(drawing)

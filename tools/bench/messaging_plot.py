@@ -10,30 +10,19 @@ import numpy as np
 
 from .machine import Machine
 from .messaging_part import Part
-from .plots import SETTINGS
+from .plots import drawing
 
 
 def draw(parts: Sequence[Part], machine: Machine, path: Path) -> None:
     """A picture for each part that has one."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
     drawn = [part for part in parts if part.name in PICTURES]
-    with matplotlib.rc_context(SETTINGS):
-        drawing, axes = pyplot.subplots(
-            *(1, max(len(drawn), 1)), figsize=(5.5 * max(len(drawn), 1), 4.5), squeeze=False, layout="constrained"
-        )
+    count = max(len(drawn), 1)
+    with drawing(path, machine, 1, count, figsize=(5.5 * count, 4.5)) as axes:
         for place, part in zip(axes[0], drawn, strict=False):
             PICTURES[part.name](place, part)
             place.grid(alpha=0.3)
             place.spines[["top", "right"]].set_visible(False)
             place.set_title(part.title, loc="left", fontsize=9)
-        drawing.supxlabel(str(machine), x=0.01, ha="left", fontsize=8, color="#555555")
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        drawing.savefig(path, dpi=110, metadata=metadata)
-        pyplot.close(drawing)
 
 
 def _shares(axes: Any, part: Part) -> None:

@@ -5,7 +5,8 @@ A writer has one colour in both. References are lines: what no bar can pass, or 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,35 +41,36 @@ def check_plot(path: Path) -> None:
         raise UsageError(f"--plot {path}: there is no folder {path.parent}")
 
 
-def draw(outcomes: Sequence[Outcome], machine: Machine, path: Path) -> None:
-    """One figure, a row for each body size."""
+@contextmanager
+def drawing(path: Path, machine: Machine, rows: int, columns: int, **options: Any) -> Iterator[Any]:
+    """One figure, written to `path` when the block has drawn its panels, which are an array of rows and columns."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    with matplotlib.rc_context(SETTINGS):
+        figure, panels = pyplot.subplots(rows, columns, squeeze=False, layout="constrained", **options)
+        yield panels
+        figure.supxlabel(str(machine), x=0.01, ha="left", fontsize=8, color="#555555")
+        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+        figure.savefig(path, dpi=110, metadata=metadata)
+        pyplot.close(figure)
+
+
+def draw(outcomes: Sequence[Outcome], machine: Machine, path: Path) -> None:
+    """One figure, a row for each body size."""
     sizes = sorted({outcome.load.body_size for outcome in outcomes})
     bars = max(sum(outcome.load.body_size == size for outcome in outcomes) for size in sizes)
     height = max(4.5, 2.0 + BAR_HEIGHT_INCHES * bars)
     colours = _colours(outcomes)
-    with matplotlib.rc_context(SETTINGS):
-        drawing, axes = pyplot.subplots(
-            *(len(sizes), 2),
-            figsize=(15, height * len(sizes)),
-            squeeze=False,
-            width_ratios=(3, 2),
-            layout="constrained",
-        )
+    with drawing(path, machine, len(sizes), 2, figsize=(15, height * len(sizes)), width_ratios=(3, 2)) as axes:
         for (left, right), size in zip(axes, sizes, strict=True):
             here = [outcome for outcome in outcomes if outcome.load.body_size == size]
             _throughput(left, here, colours)
             _latencies(right, here, colours)
             left.set_title(f"Throughput until drained, bodies of {size:,} bytes", loc="left")
             right.set_title(f"Time of one call, bodies of {size:,} bytes", loc="left")
-        drawing.supxlabel(str(machine), x=0.01, ha="left", fontsize=8, color="#555555")
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
-        drawing.savefig(path, dpi=110, metadata=metadata)
-        pyplot.close(drawing)
 
 
 def _colours(outcomes: Sequence[Outcome]) -> dict[str, str]:
