@@ -25,9 +25,10 @@ from ...store.message import Message
 from ...store.settings import FlushMode, StoreSettings
 from .messaging_part import Part
 from .sqlite_queue import SqliteQueue
+from .writers import OWN
 
 TOPIC, GROUP, QUEUES, BODY_SIZE = "bench", "bench", 16, 100
-SQLITE, OWN = "SQLite table", "flightlog"
+SQLITE = "SQLite table"
 STAMP_SIZE = 8
 PADDING = bytes(BODY_SIZE - STAMP_SIZE)
 LIMIT_S = 120.0
@@ -45,6 +46,20 @@ def new_store(folder: Path, mode: FlushMode = FlushMode.ASYNC) -> Store:
 def await_all(is_done: threading.Event, what: Callable[[], str]) -> None:
     if not is_done.wait(LIMIT_S):
         raise UsageError(f"{what()} after {LIMIT_S:g} s: this machine is too slow or too busy to measure it")
+
+
+def body_of(number: int) -> bytes:
+    """A message that says this number."""
+    return number.to_bytes(STAMP_SIZE, "big") + PADDING
+
+
+def number_of(body: bytes) -> int:
+    return int.from_bytes(body[:STAMP_SIZE], "big")
+
+
+def stamped() -> bytes:
+    """A message that says when it was made."""
+    return body_of(time.perf_counter_ns())
 
 
 def pace(count: int, rate: int, work: Callable[[], object]) -> None:
@@ -82,7 +97,7 @@ def _latencies(folder: Path, mode: FlushMode, rate: int, count: int) -> np.ndarr
     latencies_ns, is_done = list[int](), threading.Event()
 
     def listen(message: ReceivedMessage) -> None:
-        latencies_ns.append(time.perf_counter_ns() - int.from_bytes(message.body[:STAMP_SIZE], "big"))
+        latencies_ns.append(time.perf_counter_ns() - number_of(message.body))
         if len(latencies_ns) == count:
             is_done.set()
 
@@ -102,17 +117,13 @@ def _sqlite_latencies(path: Path, is_sync: bool, rate: int, count: int) -> np.nd
         def consume() -> None:
             for _ in range(count):
                 with queue.taken() as body:
-                    latencies_ns.append(time.perf_counter_ns() - int.from_bytes(body[:STAMP_SIZE], "big"))
+                    latencies_ns.append(time.perf_counter_ns() - number_of(body))
 
         consumer = threading.Thread(target=consume)
         consumer.start()
         pace(count, rate, lambda: queue.put(stamped()))
         consumer.join()
     return np.array(latencies_ns)
-
-
-def stamped() -> bytes:
-    return time.perf_counter_ns().to_bytes(STAMP_SIZE, "big") + PADDING
 
 
 # -- throughput
@@ -138,7 +149,7 @@ def throughput(folder: Path, consumers: tuple[int, ...], count: int) -> Part:
 def fill(store: Store, count: int) -> None:
     for first in range(0, count, 1000):
         numbers = range(first, min(first + 1000, count))
-        store.put_many([Message(TOPIC, n.to_bytes(STAMP_SIZE, "big") + PADDING, queue_id=n % QUEUES) for n in numbers])
+        store.put_many([Message(TOPIC, body_of(n), queue_id=n % QUEUES) for n in numbers])
 
 
 def _work_off(folder: Path, members: int, count: int, batch_size: int) -> float:
@@ -176,7 +187,7 @@ def _work_off(folder: Path, members: int, count: int, batch_size: int) -> float:
 
 def _sqlite_work_off(path: Path, members: int, count: int) -> float:
     with SqliteQueue(path, is_sync=False) as queue:
-        queue.put_many([n.to_bytes(STAMP_SIZE, "big") + PADDING for n in range(count)])
+        queue.put_many([body_of(n) for n in range(count)])
         shares = [len(range(member, count, members)) for member in range(members)]
         is_begun = threading.Event()
 
@@ -215,19 +226,14 @@ def burst(folder: Path, seconds: float) -> Part:
 
     def listen(messages: list[ReceivedMessage]) -> None:
         due_s[0] = max(due_s[0] + len(messages) / BURST_CONSUMED_RATE, time.perf_counter() - 1 / TICKS_A_SECOND)
-        taken.extend(int.from_bytes(message.body[:STAMP_SIZE], "big") for message in messages)
+        taken.extend(number_of(message.body) for message in messages)
         if len(taken) >= count:
             is_done.set()
         time.sleep(max(0.0, due_s[0] - time.perf_counter()))
 
     with new_store(folder) as store, burst_consumer(store, listen, batch_size) as consumer:
-        backlog, put_ns, numbers, began_s = (
-            list[tuple[float, int]](),
-            list[int](),
-            itertools.count(),
-            time.perf_counter(),
-        )
-        has_ended = threading.Event()
+        backlog, put_ns = list[tuple[float, int]](), list[int]()
+        numbers, has_ended, began_s = itertools.count(), threading.Event(), time.perf_counter()
 
         def sample() -> None:
             while not has_ended.wait(SAMPLE_S):
@@ -236,8 +242,7 @@ def burst(folder: Path, seconds: float) -> Part:
         def put_some() -> None:
             for number in itertools.islice(numbers, each):
                 before_ns = time.perf_counter_ns()
-                body = number.to_bytes(STAMP_SIZE, "big") + PADDING
-                store.put(Message(TOPIC, body, queue_id=number % QUEUES))
+                store.put(Message(TOPIC, body_of(number), queue_id=number % QUEUES))
                 put_ns.append(time.perf_counter_ns() - before_ns)
 
         sampler = threading.Thread(target=sample)

@@ -17,7 +17,7 @@ from ...consume.consumer import Consumer
 from ...consume.received import ReceivedMessage
 from ...store.errors import UsageError
 from ...store.message import Message
-from .messaging_flow import GROUP, LIMIT_S, PADDING, QUEUES, STAMP_SIZE, TOPIC, new_store, pace
+from .messaging_flow import GROUP, LIMIT_S, QUEUES, TOPIC, body_of, new_store, number_of, pace
 from .messaging_part import Part
 
 STRATEGIES: Sequence[AllocationStrategy] = (Averagely(), AveragelyByCircle(), ConsistentHash())
@@ -72,7 +72,7 @@ def _one(folder: Path, strategy: AllocationStrategy, seconds: float) -> list[dic
 
         def member(name: str) -> Consumer:
             def listen(message: ReceivedMessage) -> None:
-                number = int.from_bytes(message.body[:STAMP_SIZE], "big")
+                number = number_of(message.body)
                 life.came.append((time.perf_counter(), name, message.queue_id, number))
                 time.sleep(WORK_S)
 
@@ -85,8 +85,7 @@ def _one(folder: Path, strategy: AllocationStrategy, seconds: float) -> list[dic
 
             def put() -> None:
                 number = next(numbers)
-                body = number.to_bytes(STAMP_SIZE, "big") + PADDING
-                store.put(Message(TOPIC, body, queue_id=number % QUEUES))
+                store.put(Message(TOPIC, body_of(number), queue_id=number % QUEUES))
 
             pace(count, RATE, put)
 

@@ -15,7 +15,7 @@ from ...engine.message_store import open_store
 from ...store.errors import StoreClosedError
 from ...store.message import GetResult, Message
 from ...store.settings import StoreSettings
-from .messaging_flow import LIMIT_S, pace, stamped
+from .messaging_flow import LIMIT_S, number_of, pace, stamped
 from .messaging_part import Part
 
 PULLS, QUEUES_A_TOPIC = 10_000, 10
@@ -51,7 +51,7 @@ class Pullers:
             self._pull(number, found.next_queue_offset)
         except StoreClosedError:
             return
-        self.latencies_ns += (now_ns - int.from_bytes(message.body[:8], "big") for message in found.messages)
+        self.latencies_ns += (now_ns - number_of(message.body) for message in found.messages)
         self.renewed += not found.messages
 
     def cpu_share(self, seconds: float) -> tuple[float, float]:
