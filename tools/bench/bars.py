@@ -83,8 +83,7 @@ def run(options: BarsOptions) -> int:
         raise UsageError("the bars are those of the C kernel, which is not there; install with a C compiler")
     if options.rocketmq is not None:
         check_jars(options.rocketmq)
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    saving.check_folder(options.folder)
     saving.check_files({"--save": options.save})
     folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
     try:

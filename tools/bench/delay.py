@@ -38,7 +38,7 @@ from .machine import this_machine
 from .pending_timers import BATCH, Step
 from .pending_timers import measure as measure_pending
 from .plots import check_plot
-from .saving import check_files, save_csv, save_json
+from .saving import check_files, check_folder, save_csv, save_json
 
 RATES = 1_000, 10_000
 """Messages that fall due a second."""
@@ -122,8 +122,7 @@ def _check(options: DelayOptions, seconds: float) -> None:
         raise UsageError(f"--seconds {seconds:g}: expected a number above 0")
     if options.pending is not None and (options.pending < BATCH or options.pending % BATCH):
         raise UsageError(f"--pending {options.pending}: expected a multiple of {BATCH:,}")
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    check_folder(options.folder)
     check_files({"--save": options.save, "--csv": options.csv})
     if options.plot is not None:
         check_plot(options.plot)

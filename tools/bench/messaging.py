@@ -22,7 +22,7 @@ from .messaging_part import Part
 from .messaging_plot import draw
 from .messaging_pulls import PULLS, pulls
 from .plots import check_plot
-from .saving import check_files, save_csv, save_json
+from .saving import check_files, check_folder, save_csv, save_json
 
 PARTS = "latency", "throughput", "burst", "rebalance", "pulls"
 BESIDE_S = 1.0
@@ -77,8 +77,7 @@ def run(options: MessagingOptions) -> int:
     for name in options.only:
         if name not in PARTS:
             raise UsageError(f"--only {name}: expected some of {', '.join(PARTS)}")
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    check_folder(options.folder)
     check_files({"--save": options.save, "--csv": options.csv})
     if options.plot is not None:
         check_plot(options.plot)

@@ -18,6 +18,7 @@ from ..output import Column, Output
 from ..words import figure_text, seconds_text, size_text
 from .machine import this_machine
 from .readers import PROCESSES, THREADS, Readers, ReadersRound, backlog
+from .saving import check_folder
 from .workloads import record_size
 
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -61,8 +62,7 @@ def run(options: ReadersOptions) -> int:
             raise UsageError(f"{name} {value}: expected at least 1")
     if seconds <= 0:
         raise UsageError(f"--seconds {seconds:g}: expected more than 0")
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    check_folder(options.folder)
     folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
     try:
         machine = this_machine(folder)

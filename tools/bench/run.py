@@ -69,8 +69,7 @@ def run(options: Options) -> int:
         raise UsageError(f"--rounds {rounds}: expected at least 1")
     if options.messages is not None and options.messages < 1:
         raise UsageError(f"--messages {options.messages}: expected at least 1")
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    saving.check_folder(options.folder)
     saving.check_files({"--save": options.save, "--csv": options.csv})
     jars = _jars(options)
     folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))

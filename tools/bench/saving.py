@@ -75,6 +75,12 @@ def check_files(files: Mapping[str, Path | None]) -> None:
             raise UsageError(f"{name} {path}: there is no folder {path.parent}")
 
 
+def check_folder(folder: Path | None) -> None:
+    """Raises UsageError for a `--folder` to work in that is not there."""
+    if folder is not None and not folder.is_dir():
+        raise UsageError(f"--folder {folder}: no such folder")
+
+
 def load_earlier(path: Path, machine: Machine) -> dict[tuple[Any, ...], float]:
     """Seconds a message by load, of a run that `--save` kept. Raises UsageError for what is none, or is of another
     machine: figures of two machines say nothing about a change."""

@@ -187,8 +187,7 @@ def _plan(options: ScanOptions) -> _Plan:
     rounds = options.rounds if options.rounds is not None else QUICK_ROUNDS if options.quick else ROUNDS
     if rounds < 1:
         raise UsageError(f"--rounds {rounds}: expected at least 1")
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    saving.check_folder(options.folder)
     return _Plan(
         tuple(query for query in SCANS if not wanted or query.name in wanted),
         tuple(query for query in SELECTIONS if not wanted or query.name in wanted),

@@ -102,8 +102,7 @@ def _check(options: VersusOptions) -> None:
                 raise UsageError(f"{name} {value}: expected at least 1")
     if options.budget_s is not None and options.budget_s <= 0:
         raise UsageError(f"--seconds {options.budget_s:g}: expected more than 0")
-    if options.folder is not None and not options.folder.is_dir():
-        raise UsageError(f"--folder {options.folder}: no such folder")
+    saving.check_folder(options.folder)
     saving.check_files({"--save": options.save, "--csv": options.csv})
     if options.plot is not None:
         plots.check_plot(options.plot)
