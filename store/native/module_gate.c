@@ -21,6 +21,7 @@
 struct waiter {
     PyThread_type_lock bell; /* taken until it is rung */
     int64_t goal;
+    uint64_t arrival;
     int is_listed, is_heir;
     struct waiter *before, *next;
 };
@@ -30,6 +31,7 @@ struct gate {
     long long passed;
     Py_ssize_t waiting;
     struct waiter *first, *last; /* who waits and is not rung yet, as they came */
+    uint64_t arrivals;
     struct waiter *idle;         /* to be used again: a bell may still be in the hands of who rang it */
     char is_led;                 /* or somebody is rung who is to lead next */
     int owed;                    /* rings that those are to give who go to sleep next */
@@ -47,7 +49,8 @@ static int64_t now_us(void) {
 
 /* ---- the line ---- */
 
-static struct waiter *enter(struct gate *gate, int64_t goal) {
+/* Into the line, before those who came later: who was in it already keeps its place. */
+static struct waiter *enter(struct gate *gate, int64_t goal, uint64_t arrival) {
     struct waiter *waiter = gate->idle;
     if (waiter != NULL) {
         gate->idle = waiter->next;
@@ -63,13 +66,19 @@ static struct waiter *enter(struct gate *gate, int64_t goal) {
         PyThread_acquire_lock(waiter->bell, NOWAIT_LOCK);
     }
     waiter->goal = goal;
+    waiter->arrival = arrival;
     waiter->is_listed = 1;
     waiter->is_heir = 0;
     waiter->before = gate->last;
     waiter->next = NULL;
-    if (gate->last != NULL) gate->last->next = waiter;
+    while (waiter->before != NULL && waiter->before->arrival > arrival) {
+        waiter->next = waiter->before;
+        waiter->before = waiter->before->before;
+    }
+    if (waiter->before != NULL) waiter->before->next = waiter;
     else gate->first = waiter;
-    gate->last = waiter;
+    if (waiter->next != NULL) waiter->next->before = waiter;
+    else gate->last = waiter;
     gate->waiting++;
     return waiter;
 }
@@ -151,9 +160,12 @@ static int lead(struct gate *gate, PyObject *call) {
     return 0;
 }
 
-/* Waits to be rung, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised. */
-static int sleep_until_rung(struct gate *gate, int64_t goal, int64_t left_us) {
-    struct waiter *waiter = enter(gate, goal);
+/*
+ * Waits to be rung, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised.
+ * What handles a signal may wait here, too: so nobody counts on this thread meanwhile.
+ */
+static int sleep_until_rung(struct gate *gate, int64_t goal, uint64_t arrival, int64_t left_us) {
+    struct waiter *waiter = enter(gate, goal, arrival);
     if (waiter == NULL) return -1;
     struct waiter *next = NULL;
     if (gate->owed > 0) {
@@ -170,21 +182,21 @@ static int sleep_until_rung(struct gate *gate, int64_t goal, int64_t left_us) {
         if (waiter->is_listed) {
             leave(gate, waiter);
             is_rung = 0;
+            is_signalled = PyErr_CheckSignals() < 0;
         } else {
             PyThread_acquire_lock(waiter->bell, WAIT_LOCK); /* who has taken it out of the line rings it now */
         }
-        is_signalled = PyErr_CheckSignals() < 0;
     }
     const int is_to_lead = is_rung && waiter->is_heir;
     waiter->next = gate->idle;
     gate->idle = waiter;
     if (is_rung && !is_to_lead) gate->owed++;
-    if (is_to_lead && is_signalled) hand_on(gate);
     return is_signalled ? -1 : is_to_lead;
 }
 
 /* 1: passed, or has led if it was to do no more; 0: it took too long; -1: an error. */
 static int until(struct gate *gate, int64_t goal, int is_to_lead, PyObject *call, int64_t deadline_us) {
+    const uint64_t arrival = gate->arrivals++;
     int leads = 0;
     while (leads || !is_served(gate, goal)) {
         if (leads || !gate->is_led) {
@@ -199,7 +211,7 @@ static int until(struct gate *gate, int64_t goal, int is_to_lead, PyObject *call
             if (until_us <= 0) return 0;
             if (until_us < left_us) left_us = until_us;
         }
-        leads = sleep_until_rung(gate, goal, left_us);
+        leads = sleep_until_rung(gate, goal, arrival, left_us);
         if (leads < 0) return -1;
     }
     return 1;

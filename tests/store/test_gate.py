@@ -79,8 +79,8 @@ def log(kernel: str, monkeypatch: pytest.MonkeyPatch) -> Log:
     return Log()
 
 
-def wait_in_turn(log: Log, goals: dict[str, int], wait_until: WaitUntil) -> None:
-    for number, (name, goal) in enumerate(goals.items()):
+def wait_in_turn(log: Log, goals: dict[str, int], wait_until: WaitUntil, behind: int = 0) -> None:
+    for number, (name, goal) in enumerate(goals.items(), behind):
         log.wait(name, goal)
         wait_until(lambda count=number + 1: log.gate.waiting == count)  # type: ignore[misc]
 
@@ -111,6 +111,19 @@ def test_a_sync_wakes_whom_it_serves_and_one_who_leads_next(log: Log, wait_until
     log.join()
     assert log.answers == dict.fromkeys(("first", "second", "served", "third", "fourth"), True)
     assert len(log.syncs) == 3
+
+
+def test_who_looks_by_itself_whether_it_is_served_keeps_its_place(log: Log, wait_until: WaitUntil) -> None:
+    names = [f"waiter {number}" for number in range(9)]
+    log.wait("first", 1)
+    wait_until(lambda: log.syncs == ["first"])
+    for number, name in enumerate(names):
+        wait_in_turn(log, {name: number + 2}, wait_until, behind=number)
+        time.sleep(0.003)  # so that they look at different times, some of them before others have come
+    for number in range(len(names) + 1):
+        wait_until(lambda number=number: log.syncs == ["first", *names][: number + 1])  # type: ignore[misc]
+        log.let_sync(number + 1)
+    log.join()
 
 
 @pytest.mark.parametrize("is_followed", [False, True])
