@@ -74,6 +74,10 @@ class InterruptAt:
             self._last[frame] = _names(frame.f_code).get(frame.f_lasti, "")
             if before.startswith(LOOKS_AFTER):
                 self._point(frame)
+        elif event == "exception":
+            # A call that raised is followed by no look. At the PUSH_EXC_INFO that is, the interpreter could not take an
+            # exception either: the handler around it would restore what was never put aside (a crash in 3.11).
+            self._last[frame] = ""
         elif event == "return":
             self._last.pop(frame, None)
         return self._trace
