@@ -191,8 +191,7 @@ class Measures:
         """Threads and processes that read a backlog, beside its writer."""
         sizes = self.sizes
         messages = sizes.size // record_size(KB)
-        with self._place() as place:
-            found = readers_run.measure(place, KB, messages, sizes.readers, sizes.reader_s, sizes.rounds, self.done)
+        found = readers_run.measure(self.folder, KB, messages, sizes.readers, sizes.reader_s, sizes.rounds, self.done)
         lines = []
         for kind, rounds in found.items():
             text = f"{sizes.readers} readers ({kind}) beside a writer"

@@ -235,7 +235,7 @@ def _announce(
     seconds, size = seconds * sizes.rounds, size * sizes.rounds
     if "readers" in groups:
         seconds += len(readers_run.KINDS) * readers_run.PARTS * 2 * sizes.reader_s * sizes.rounds
-        size += readers_run.room_needed(KB, 0, sizes.reader_s, sizes.rounds)
+        size += sizes.rounds * readers_run.room_needed(KB, sizes.size // KB, sizes.reader_s)
     if "device" in groups:
         seconds += 2 * sizes.device_steps * sizes.device_step_size / SYNC_RATE
         size += 2 * sizes.device_steps * sizes.device_step_size
@@ -247,7 +247,7 @@ def _announce(
     _say(f"about {time}, writing about {size_text(int(size))} below {folder.parent}")
     room = COPIES_MAX * max(sizes.size, sizes.recovery_size) + (2 << 30)
     if "readers" in groups:
-        room = max(room, readers_run.room_needed(KB, sizes.size // KB, sizes.reader_s, sizes.rounds))
+        room = max(room, readers_run.room_needed(KB, sizes.size // KB, sizes.reader_s))
     readers_run.check_room(folder, room)
 
 

@@ -27,6 +27,8 @@ NINES = np.array([0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
 CURVES_MAX = 10
 """More lines than that nobody can tell from each other."""
 BAR_HEIGHT_INCHES = 0.27
+LEGEND_BELOW_INCHES = 0.5
+WIDE_RANGE = 50
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 """Keeps lines of references from running through a figure."""
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "flightlog", "font.size": 9}
@@ -105,12 +107,12 @@ def _throughput(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str])
     axes.set_ylim(-0.7, row - 1.3)
     axes.set_xscale("log")
     axes.set_xlim(min(rates) / 2, max(rates) * 4)
-    axes.xaxis.set_major_formatter(_plain)
+    _plain_numbers(axes.xaxis, axes.get_xlim())
     axes.set_xlabel("messages per second, logarithmic")
     axes.grid(axis="x", alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.09), ncols=2)
+        _legend_below(axes)
 
 
 def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) -> None:
@@ -134,13 +136,32 @@ def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) 
     axes.set_xlabel("of the calls take no longer than")
     axes.set_ylabel("µs, logarithmic")
     axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(_plain)
+    _plain_numbers(axes.yaxis, axes.get_ylim())
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if drawn:
-        axes.legend(fontsize=8, frameon=False, loc="upper left", bbox_to_anchor=(0, -0.09), ncols=2)
+        _legend_below(axes)
+
+
+def _legend_below(axes: Any) -> None:
+    """Below the label of the axis, however high the axes are."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = axes.transAxes + ScaledTranslation(0, -LEGEND_BELOW_INCHES, axes.figure.dpi_scale_trans)
+    place = {"loc": "upper left", "bbox_to_anchor": (0, 0), "bbox_transform": below}
+    axes.legend(fontsize=8, frameon=False, ncols=2, borderaxespad=0, **place)
+
+
+def _plain_numbers(axis: Any, limits: tuple[float, float]) -> None:
+    """No powers of ten; twos and fives as well where there is hardly a ten or a hundred."""
+    axis.set_major_formatter(_plain)
+    axis.set_minor_formatter(_plain_two_or_five if limits[1] < WIDE_RANGE * limits[0] else "")
 
 
 def _plain(value: float, position: int | None = None) -> str:
     """1,000 in place of a power of ten."""
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+
+
+def _plain_two_or_five(value: float, position: int | None = None) -> str:
+    return _plain(value) if f"{value:e}"[0] in "25" else ""

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory, mkdtemp
 
 from ...store.errors import UsageError
 from ..bar import Bar
 from ..output import Column, Output
 from ..words import figure_text, seconds_text, size_text
 from .machine import this_machine
-from .readers import PROCESSES, THREADS, Readers, ReadersRound, backlog
+from .readers import PROCESSES, THREADS, WRITER_PART, Readers, ReadersRound, backlog
 from .saving import check_folder
 from .workloads import record_size
 
@@ -63,17 +63,17 @@ def run(options: ReadersOptions) -> int:
     if seconds <= 0:
         raise UsageError(f"--seconds {seconds:g}: expected more than 0")
     check_folder(options.folder)
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
+    folder = Path(mkdtemp(prefix="flightlog-bench-", dir=options.folder))
     try:
         machine = this_machine(folder)
-        size = room_needed(options.body_size, messages, seconds, rounds)
+        room = room_needed(options.body_size, messages, seconds)
         time = seconds_text(len(KINDS) * rounds * PARTS * seconds)
         _say(str(machine))
         _say(
             f"{len(KINDS)} kinds of readers, {rounds} rounds: about {time} and what the disk needs in between, "
-            f"writing up to {size_text(size)} below {folder.parent}"
+            f"writing up to {size_text(rounds * room)} below {folder.parent}"
         )
-        check_room(folder, size)
+        check_room(folder, room)
         with Bar("measuring", len(KINDS) * rounds) as bar:
 
             def done() -> None:
@@ -90,9 +90,10 @@ def run(options: ReadersOptions) -> int:
     return 0
 
 
-def room_needed(body_size: int, messages: int, seconds: float, rounds: int) -> int:
-    """Bytes that the log grows to at most, about."""
-    return messages * record_size(body_size) + int(len(KINDS) * rounds * (PARTS - 1) * seconds * WRITTEN_A_SECOND)
+def room_needed(body_size: int, messages: int, seconds: float) -> int:
+    """Bytes that the log of a round grows to at most, about: each has a store of its own."""
+    written_s = len(KINDS) * (1 + WRITER_PART) * seconds
+    return messages * record_size(body_size) + int(written_s * WRITTEN_A_SECOND)
 
 
 def check_room(folder: Path, size: int) -> None:
@@ -105,13 +106,17 @@ def check_room(folder: Path, size: int) -> None:
 def measure(
     folder: Path, body_size: int, messages: int, readers: int, seconds: float, rounds: int, done: Callable[[], None]
 ) -> dict[str, list[ReadersRound]]:
-    """By kind of reader; the kinds take turns."""
+    """By kind of reader; the kinds take turns. What the writers of a round put is gone before the next one."""
     found: dict[str, list[ReadersRound]] = {kind: [] for kind in KINDS}
-    with backlog(folder, body_size, messages) as (store, made), ExitStack() as children:
-        each = {kind: Readers(store, made, kind, readers) for kind in KINDS}
-        for one in each.values():
-            one.start(children)
-        for _ in range(rounds):
+    for _ in range(rounds):
+        with (
+            TemporaryDirectory(dir=folder) as place,
+            backlog(Path(place), body_size, messages) as (store, made),
+            ExitStack() as children,
+        ):
+            each = {kind: Readers(store, made, kind, readers) for kind in KINDS}
+            for one in each.values():
+                one.start(children)
             for kind, one in each.items():
                 found[kind].append(one.measure(seconds))
                 done()
