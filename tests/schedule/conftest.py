@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import flightlog
 
 if TYPE_CHECKING:
     from flightlog import MessageStore
+    from tests.support.clocks import SteppedClock
     from tests.support.timed_store import SetClock, TimedStore
 
     Opened = Callable[..., TimedStore]
@@ -23,30 +23,10 @@ if TYPE_CHECKING:
     Until = Callable[[Callable[[], object]], None]
 
 
-@dataclass
-class SteppedClock:
-    """Time that passes when a test says so (`advance`), and a clock that a test may set (`set`)."""
-
-    at_ms: int = 1_700_000_000_000
-    passed_ms: int = 0
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-    def monotonic_s(self) -> float:
-        return self.passed_ms / 1000
-
-    def advance(self, ms: int) -> None:
-        self.at_ms += ms
-        self.passed_ms += ms
-
-    def set(self, at_ms: int) -> None:
-        self.at_ms = at_ms
-
-
 @pytest.fixture
-def clock() -> SteppedClock:
-    return SteppedClock()
+def clock(support: Callable[[str], ModuleType]) -> SteppedClock:
+    found: SteppedClock = support("clocks").SteppedClock()
+    return found
 
 
 @pytest.fixture(scope="session")

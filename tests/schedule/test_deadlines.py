@@ -12,7 +12,7 @@ from flightlog.schedule.deadlines import MAX_WAIT_S, RETRY_MS, Deadlines
 from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock
+    from tests.support.clocks import SteppedClock
 
 
 class Noted:
@@ -95,7 +95,7 @@ def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: SteppedClock,
     deadlines.add(waiting)
     deadlines.add(idle)
     assert deadlines.run_due() == MAX_WAIT_S
-    clock.set(start + step_ms)
+    clock.at_ms = start + step_ms
     assert deadlines.run_due() == pytest.approx(0.06)
     assert waiting.ran == idle.ran == [start, start + step_ms]
     clock.advance(60)
@@ -107,7 +107,7 @@ def test_a_clock_that_is_slewed_was_not_set(clock: SteppedClock, deadlines: Dead
     task = Noted(clock.at_ms + 7_200_000)
     deadlines.add(task)
     deadlines.run_due()
-    clock.set(clock.at_ms - 200)
+    clock.at_ms -= 200
     deadlines.run_due()
     assert len(task.ran) == 1
 

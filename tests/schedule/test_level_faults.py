@@ -17,7 +17,8 @@ from flightlog.schedule.level_scheduler import FULL_DISK_RETRY_MS, RETRY_MS
 from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Bodies, ByHand, SteppedClock
+    from tests.schedule.conftest import Bodies, ByHand
+    from tests.support.clocks import SteppedClock
     from tests.support.disks import FaultyDisk
 
 AssertClean = Callable[[Path], None]

@@ -3,14 +3,12 @@ is lost, nothing comes early, and twice only what a death took the note of."""
 
 from __future__ import annotations
 
-import importlib.util
 import random
+import runpy
 import shutil
-import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -21,21 +19,9 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 
 LEVELS_MS = 1000, 5000, 3_600_000
-ROOT = Path(__file__).resolve().parents[2]
 
-
-def load(name: str, path: Path) -> ModuleType:
-    full_name = f"flightlog_tests_machine_{name}"
-    if full_name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(full_name, path)
-        assert spec is not None and spec.loader is not None
-        sys.modules[full_name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[full_name])
-    return sys.modules[full_name]
-
-
-power = load("power", ROOT / "tests" / "support" / "power.py")
-clocks = load("clocks", ROOT / "tests" / "schedule" / "conftest.py")
+load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
+power, clocks = load("power"), load("clocks")
 
 
 class DelayMachine(RuleBasedStateMachine):
@@ -94,7 +80,7 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule(ms=st.sampled_from((-7_200_000, -3000, 3000, 7_200_000)))
     def the_clock_is_set(self, ms: int) -> None:
-        self.clock.set(self.clock.at_ms + ms)
+        self.clock.at_ms += ms
 
     @rule()
     def deliver(self) -> None:
@@ -149,7 +135,7 @@ class DelayMachine(RuleBasedStateMachine):
             return
         try:
             # Now and once more where the clock was set back: store times never run backwards.
-            self.clock.set(max([self.clock.at_ms, *self.due_ms.values()]))
+            self.clock.at_ms = max([self.clock.at_ms, *self.due_ms.values()])
             while (wait_s := self.store._schedules.deadlines.run_due()) is not None:
                 self.clock.advance(max(int(wait_s * 1000), 1))
             self.judge()

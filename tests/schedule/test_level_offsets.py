@@ -18,7 +18,8 @@ from flightlog.store.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Bodies, RunAll, SteppedClock, Until
+    from tests.schedule.conftest import Bodies, RunAll, Until
+    from tests.support.clocks import SteppedClock
 
 AssertClean = Callable[[Path], None]
 

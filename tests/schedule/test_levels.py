@@ -20,7 +20,8 @@ from flightlog.schedule.level_scheduler import PAUSE_MS
 from flightlog.store.host import Host
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Bodies, ByHand, RunAll, SteppedClock, Until
+    from tests.schedule.conftest import Bodies, ByHand, RunAll, Until
+    from tests.support.clocks import SteppedClock
 
 AssertClean = Callable[[Path], None]
 
@@ -47,7 +48,7 @@ def test_golden_messages_are_delivered_once_with_rocketmqs_properties(
     lines = [json.loads(line) for line in (root / "manifest.jsonl").read_text().splitlines()]
     parked = [m for m in lines if m.get("topic") == SCHEDULE_TOPIC and m["status"] == "PUT_OK"]
     assert len(parked) == 50
-    clock.set(max(m["storeTimestamp"] for m in lines if "storeTimestamp" in m))
+    clock.at_ms = max(m["storeTimestamp"] for m in lines if "storeTimestamp" in m)
     delays = {level: s * 1000 for level, s in enumerate((1, 5, 10, 30, *range(60, 660, 60), 1200, 1800, 3600, 7200), 1)}
     due = {m["commitLogOffset"]: m["storeTimestamp"] + delays[m["queueId"] + 1] for m in parked}
     with flightlog.open(root / "store", clock=clock) as store:
@@ -225,7 +226,7 @@ def test_a_clock_that_is_set_back_delivers_nothing_early_or_twice(
         clock.advance(1000)
         run()
         due_ms = clock.at_ms + 4000
-        clock.set(clock.at_ms - 3_600_000)
+        clock.at_ms -= 3_600_000
         run()
         store.put(Message("t", b"put meanwhile", delay_level=2))
         while clock.at_ms + 60_000 < due_ms:
@@ -248,7 +249,7 @@ def test_a_clock_that_is_set_forward_delivers_what_is_due(
         run = by_hand(store)
         store.put(Message("t", b"x", delay_level=3))
         run()
-        clock.set(clock.at_ms + 10_000)
+        clock.at_ms += 10_000
         run()
         assert bodies(store) == [b"x"]
 

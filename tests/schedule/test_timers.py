@@ -20,7 +20,8 @@ from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import SteppedClock, Until
+    from tests.schedule.conftest import Until
+    from tests.support.clocks import SteppedClock
 
 SETTINGS = StoreSettings.small()
 

@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-from flightlog.store.clock import SystemClock
 
 if TYPE_CHECKING:
     from tests.support.cut_known import Known
@@ -72,14 +71,9 @@ GEOMETRY: dict[str, Any] = {
 }
 AHEAD_SIZE = 16 << 10
 """As much as a segment of this size has prepared at most."""
+AHEAD_MS = 60_000
+"""So much later than all that the writers have put, everything is due."""
 EXTENDED = GEOMETRY | {"queue_extension": True, "queue_extension_file_size": 4096}
-
-
-class ClockAhead(SystemClock):
-    """Behind all that the writers have put: everything is due."""
-
-    def now_ms(self) -> int:
-        return super().now_ms() + 60_000
 
 
 class Campaign:
@@ -185,7 +179,8 @@ class Campaign:
             path = place / "store"
             if not (path / "commitlog").exists():
                 return
-            with flightlog.open(path, _settings(geometry), clock=ClockAhead()) as store:
+            clock = load("clocks").ClockAhead(AHEAD_MS)
+            with flightlog.open(path, _settings(geometry), clock=clock) as store:
                 load("process").wait_until(lambda: not _waiting(store))
                 known.check(store)
                 known.later.check_all()

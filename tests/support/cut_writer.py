@@ -30,7 +30,6 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog.store import segment
-from flightlog.store.clock import SystemClock
 from flightlog.store.errors import DiskError, StorePoisonedError
 from flightlog.store.segment import AppendSegment
 
@@ -45,14 +44,6 @@ MESSAGES_A_PUTTER = 200
 TURNS_OF_THE_STEWARD = 12
 TURNS_OF_A_CLOSE = 20
 """Of everybody, before the store is closed."""
-
-
-class ClockAhead(SystemClock):
-    def __init__(self, ahead_ms: int) -> None:
-        self._ahead_ms = ahead_ms
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self._ahead_ms
 
 
 def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
@@ -72,7 +63,7 @@ def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
         delay_levels=cut_later.LEVELS,
         delay_save_interval_ms=10,
     )
-    clock = ClockAhead(order["round"] * cut_later.CLOCK_STEP_MS)
+    clock = load("clocks").ClockAhead(order["round"] * cut_later.CLOCK_STEP_MS)
     if not order["site"]:
         _later(order["delay_ms"] / 1000, fate.come)
     try:

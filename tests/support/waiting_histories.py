@@ -11,7 +11,7 @@ import errno
 import runpy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import random
 
     from flightlog import StoreSettings
-    from tests.support import waiting_account
+    from tests.support import clocks, waiting_account
     from tests.support.histories import FAULTS, History, Parts
     from tests.support.numbered_puts import NumberedPuts
     from tests.support.waiting_account import Cancellation, WaitingAccount, WaitingFound
 else:
-    waiting_account = load("waiting_account")
+    clocks, waiting_account = load("clocks"), load("waiting_account")
     Cancellation = waiting_account.Cancellation
     FAULTS, History = load("histories").FAULTS, load("histories").History
     NumberedPuts = load("numbered_puts").NumberedPuts
@@ -50,24 +50,6 @@ WAITING_FAULTS = (
     *(("create", "commitlog", errno.ENOSPC), ("allocate", "commitlog", errno.ENOSPC)),
 )
 ROUNDS_MAX = 10_000
-
-
-@dataclass
-class PassingClock:
-    """Time that passes, and a clock that may be set besides."""
-
-    at_ms: int = 1_900_000_000_000
-    passed_ms: int = 0
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-    def monotonic_s(self) -> float:
-        return self.passed_ms / 1000
-
-    def advance(self, ms: int) -> None:
-        self.at_ms += ms
-        self.passed_ms += ms
 
 
 class WaitingPuts(NumberedPuts):
@@ -97,7 +79,7 @@ class WaitingHistory(History):
         super().__init__(seed, root, replace(parts, account=waiting_account))
         self.account: WaitingAccount = waiting_account.WaitingAccount()
         self.recorder._mark = self.account.mark
-        self.clock: Any = PassingClock()
+        self.clock: Any = clocks.SteppedClock(self.clock.at_ms)
         self.account.clock_ms = self._latest_ms = self.clock.at_ms
         self._puts = WaitingPuts(self._dice, self.account, lambda: self._open_store, self._say)
         self._puts.now_ms = self.clock.now_ms

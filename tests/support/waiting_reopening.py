@@ -14,14 +14,14 @@ load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 if TYPE_CHECKING:
     import random
 
-    from tests.support import waiting_account, waiting_histories
+    from tests.support import clocks, waiting_account, waiting_histories
     from tests.support.account import Found, Mark
     from tests.support.histories import History, Parts
     from tests.support.memory_disk import MemoryDisk
     from tests.support.reopening import Reopening
 else:
     Reopening = load("reopening").Reopening
-    waiting_account, waiting_histories = load("waiting_account"), load("waiting_histories")
+    clocks, waiting_account, waiting_histories = map(load, ("clocks", "waiting_account", "waiting_histories"))
 
 LEAP_MS = 8000
 ROUNDS_MAX = 2000
@@ -37,7 +37,7 @@ class WaitingReopening(Reopening):
 
     def _clock(self, mark: Mark) -> Any:
         assert isinstance(mark, waiting_account.WaitingMark)
-        return waiting_histories.PassingClock(mark.clock_ms)
+        return clocks.SteppedClock(mark.clock_ms)
 
     def _go_on(
         self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random
