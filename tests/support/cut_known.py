@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flightlog
+from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.timer_request import TIMER_TOPIC
 
 if TYPE_CHECKING:
     from tests.support.cut_later import Later
@@ -154,7 +156,7 @@ class Known:
         return found, doomed
 
     def _ask_for_keys(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore, found: Found) -> None:
-        places = sorted(place for place in found if place[0] not in (cut_later.LEVEL_TOPIC, cut_later.TIMER_TOPIC))
+        places = sorted(place for place in found if place[0] not in (SCHEDULE_TOPIC, TIMER_TOPIC))
         for topic, queue_id, offset in places[:: len(places) // ASKED_KEYS + 1]:
             message = next(store.read(topic, queue_id, offset))
             there = [m.queue_offset for m in store.query(topic, message.keys[0]).messages if m.queue_id == queue_id]

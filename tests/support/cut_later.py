@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.timer_request import TIMER_TOPIC
+
 if TYPE_CHECKING:
     from flightlog import StoredMessage
 
-LEVEL_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
-LEVELS = "1s 2s"
 LEVELS_MS = (1000, 2000)
+LEVELS = " ".join(f"{ms // 1000}s" for ms in LEVELS_MS)
 CLOCK_STEP_MS = 1500
 """A writer's clock is as much ahead of that of the one before: so what one of them has put, the next ones deliver."""
 
@@ -30,7 +32,7 @@ class Later:
     def is_delivered(self, message: StoredMessage, head: bytes) -> bool:
         """Whether this is not what was put, but what came of it."""
         properties = message.properties
-        if message.topic == LEVEL_TOPIC:
+        if message.topic == SCHEDULE_TOPIC:
             self._due_ms[head] = message.store_timestamp_ms + LEVELS_MS[message.queue_id]
         elif message.topic == TIMER_TOPIC:
             self._due_ms[head] = int(properties["TIMER_OUT_MS"]) + 1000  # when that second is over

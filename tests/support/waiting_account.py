@@ -18,6 +18,9 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.timer_request import TIMER_TOPIC
+
 load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 
 if TYPE_CHECKING:
@@ -30,9 +33,8 @@ else:
     account = load("account")
     Account, Found, Mark, Place = account.Account, account.Found, account.Mark, account.Place
 
-LEVEL_TOPIC, TIMER_TOPIC = "SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"
 LEVELS_MS = (1000, 3000, 20_000)
-LEVELS = "1s 3s 20s"
+LEVELS = " ".join(f"{ms // 1000}s" for ms in LEVELS_MS)
 
 
 class Cancellation(NamedTuple):
@@ -115,7 +117,7 @@ def read_all(store: Store, offered: list[Message], min_physical_offset: int) -> 
     """Every message of every queue: each as it was offered, queues without holes; each that waits once, in order."""
     found = WaitingFound(min_physical_offset)
     queues = store.queues()
-    for key in sorted(queues, key=lambda key: key[0] not in (LEVEL_TOPIC, TIMER_TOPIC)):
+    for key in sorted(queues, key=lambda key: key[0] not in (SCHEDULE_TOPIC, TIMER_TOPIC)):
         (expected, end), last_number = queues[key], -1
         for message in store.read(*key, expected):
             assert message.queue_offset == expected, f"{key}: {message.queue_offset} where {expected} is expected"
@@ -130,14 +132,14 @@ def read_all(store: Store, offered: list[Message], min_physical_offset: int) -> 
             if key[0] == TIMER_TOPIC and "TIMER_ROLL_TIMES" in properties:
                 found.rolled[number] += 1
                 continue
-            if key[0] not in (LEVEL_TOPIC, TIMER_TOPIC) and "REAL_TOPIC" in properties:
+            if key[0] not in (SCHEDULE_TOPIC, TIMER_TOPIC) and "REAL_TOPIC" in properties:
                 _note_delivered(found, message, number)
                 continue
             assert last_number < number, f"{key}: message {number} lies behind {last_number}"
             assert number not in found.places, f"message {number} is there twice"
             last_number = number
             found.places[number] = Place(number, key, message.queue_offset, message.physical_offset)
-            if key[0] == LEVEL_TOPIC:
+            if key[0] == SCHEDULE_TOPIC:
                 found.due_ms[number] = message.store_timestamp_ms + LEVELS_MS[key[1]]
             elif key[0] == TIMER_TOPIC:
                 found.due_ms[number] = int(properties["TIMER_DELIVER_MS"])

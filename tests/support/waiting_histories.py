@@ -21,6 +21,8 @@ from flightlog import Message, MessageStore
 from flightlog.engine import timer_schedules
 from flightlog.engine.schedule_service import ScheduleService
 from flightlog.schedule import deadlines
+from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.timer_request import TIMER_TOPIC
 from flightlog.schedule.timer_store import NOTHING_GIVEN, TimerStore
 from flightlog.store.errors import StorePoisonedError
 
@@ -163,8 +165,7 @@ class WaitingHistory(History):
         waiting = [
             (place.number, int(message.properties["TIMER_DELIVER_MS"]))
             for place in account.acknowledged
-            if place.key[0] == waiting_account.TIMER_TOPIC
-            and (message := account.offered[place.number]).properties is not None
+            if place.key[0] == TIMER_TOPIC and (message := account.offered[place.number]).properties is not None
         ]
         waiting = [(number, due_ms) for number, due_ms in waiting if due_ms > now_ms and number not in self._seen]
         if not waiting:
@@ -210,7 +211,7 @@ class WaitingHistory(History):
         levels = {
             number
             for number, (_, (topic, queue_id), offset, _) in self._found.places.items()
-            if topic == waiting_account.LEVEL_TOPIC and offset < offsets[queue_id]
+            if topic == SCHEDULE_TOPIC and offset < offsets[queue_id]
         }
         timers = self._open_store._timers._timers
         if timers is not None and timers._given != NOTHING_GIVEN:
