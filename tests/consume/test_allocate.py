@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,19 +22,12 @@ from flightlog.consume.consistent_hash import ConsistentHash
 from flightlog.store.errors import InvalidAllocationError
 from flightlog.store.message_queue import MessageQueue
 
+load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
+ByName = load("rooms").ByName
+
 GROUP = "g"
 SHARING = (Averagely(), AveragelyByCircle(), ConsistentHash(), ConsistentHash(3))
 """Strategies that give every queue to somebody."""
-
-
-class ByName:
-    """A room is what a name says before its first dash."""
-
-    def room_of_queue(self, queue: MessageQueue) -> str:
-        return queue.broker_name.split("-")[0]
-
-    def room_of_member(self, member: str) -> str:
-        return member.split("-")[0]
 
 
 def queues_of(count: int, broker_name: str = "broker-a", topic: str = "TopicTest") -> list[MessageQueue]:

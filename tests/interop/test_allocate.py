@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import runpy
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,18 +27,13 @@ from flightlog.store.message_queue import MessageQueue
 if TYPE_CHECKING:
     from tests.interop.harness import RocketMq
 
+load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
+ByName = load("rooms").ByName
+
 QUESTIONS = 6_000
 LIMIT_S = 300
 ROOMS = ("north", "south", "west", "öst")
 TOPICS = ("orders", "%RETRY%g", "订单", "\U0001f680", "\uffee")
-
-
-class ByName:
-    def room_of_queue(self, queue: MessageQueue) -> str:
-        return queue.broker_name.split("-")[0]
-
-    def room_of_member(self, member: str) -> str:
-        return member.split("-")[0]
 
 
 def ask(rocketmq: RocketMq, interop: ModuleType, folder: Path, lines: Sequence[Sequence[object]]) -> list[Any]:
