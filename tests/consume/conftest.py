@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -17,20 +16,8 @@ from flightlog.store.clock import Clock
 from flightlog.store.errors import DiskError
 
 if TYPE_CHECKING:
+    from tests.support.clocks import HeldClock
     from tests.support.disks import FaultyDisk
-
-
-@dataclass
-class HeldClock:
-    """For what balances: no timer ever comes, so that whatever happens was told at once."""
-
-    now_s: float = 1000.0
-
-    def now_ms(self) -> int:
-        return round(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 class Disks:
@@ -105,8 +92,10 @@ def no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def clock() -> HeldClock:
-    return HeldClock()
+def clock(support: Callable[[str], ModuleType]) -> HeldClock:
+    """For what balances: no timer ever comes, so that whatever happens was told at once."""
+    found: HeldClock = support("clocks").HeldClock()
+    return found
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ class World:
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.now_s = store, 1_000.0
-        self.asked = 0
         monkeypatch.setattr(store._clock, "monotonic_s", lambda: self.now_s)
         monkeypatch.setattr(RebalanceService, "start", lambda service: None)
 

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flightlog.consume.queue_locks import EXPIRY_S, QueueLocks
 from flightlog.store.message_queue import MessageQueue
+
+if TYPE_CHECKING:
+    from tests.support.clocks import HeldClock
 
 QUEUE, OTHER = MessageQueue("t", "store", 0), MessageQueue("t", "store", 1)
 
 
-class HeldClock:
-    now_s = 5.0
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
-
-
-def test_a_lock_is_one_owners_until_it_lets_go() -> None:
-    locks = QueueLocks(HeldClock())
+def test_a_lock_is_one_owners_until_it_lets_go(clock: HeldClock) -> None:
+    locks = QueueLocks(clock)
     assert locks.lock("g", QUEUE, "a") and locks.lock("g", QUEUE, "a")
     assert not locks.lock("g", QUEUE, "b")
     assert locks.lock("g", OTHER, "b") and locks.lock("h", QUEUE, "b"), "another queue, another group"
@@ -30,8 +25,7 @@ def test_a_lock_is_one_owners_until_it_lets_go() -> None:
     assert locks.lock("g", QUEUE, "b")
 
 
-def test_a_lock_that_is_not_renewed_expires() -> None:
-    clock = HeldClock()
+def test_a_lock_that_is_not_renewed_expires(clock: HeldClock) -> None:
     locks = QueueLocks(clock)
     assert locks.lock("g", QUEUE, "a") and locks.lock("g", OTHER, "b")
     clock.now_s += EXPIRY_S - 1

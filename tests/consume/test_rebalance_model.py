@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import os
 import random
+import runpy
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,6 +27,8 @@ from flightlog.store.message_queue import MessageQueue
 if TYPE_CHECKING:
     from tests.conftest import Scale
 
+load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
+
 STEPS = 40
 TOPICS = ("orders", "payments")
 ROUNDS_TO_SETTLE = 4
@@ -33,17 +37,6 @@ STRATEGIES: tuple[AllocationStrategy, ...] = (
     *(Averagely(), AveragelyByCircle(), ConsistentHash(), AllTopics(), AllTopics(AveragelyByCircle())),
     *(Designated(SOME_MEMBERS, WhenGone.EVERYBODY), AllTopics(Designated(SOME_MEMBERS, WhenGone.EVERYBODY))),
 )
-
-
-@dataclass
-class HeldClock:
-    now_s: float = 100.0
-
-    def now_ms(self) -> int:
-        return int(self.now_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.now_s
 
 
 class LossyService(RebalanceService):
@@ -146,7 +139,7 @@ class Onlooker:
 
 class World:
     def __init__(self, rng: random.Random) -> None:
-        self.rng, self.clock = rng, HeldClock()
+        self.rng, self.clock = rng, load("clocks").HeldClock()
         self.service = LossyService(self.clock)
         self.moody = Moody(rng.choice(STRATEGIES))
         self.group = self.service.group("g", {"orders": "*"})

@@ -23,7 +23,8 @@ from flightlog.store.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.consume.conftest import Disks, HeldClock
+    from tests.consume.conftest import Disks
+    from tests.support.clocks import HeldClock
 
 Bodies = Callable[[Subscription], list[bytes]]
 WaitUntil = Callable[[Callable[[], object]], None]

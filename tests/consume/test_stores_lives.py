@@ -14,7 +14,8 @@ from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
     from tests.conftest import Scale
-    from tests.consume.conftest import Disks, HeldClock
+    from tests.consume.conftest import Disks
+    from tests.support.clocks import HeldClock
 
 STEPS = 60
 NAMES = ("a", "b", "c")

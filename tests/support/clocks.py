@@ -25,6 +25,19 @@ class SteppedClock:
         self.passed_ms += ms
 
 
+@dataclass
+class HeldClock:
+    """Both stand still until a test moves them together."""
+
+    now_s: float = 1000.0
+
+    def now_ms(self) -> int:
+        return round(self.now_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.now_s
+
+
 class ClockAhead(SystemClock):
     def __init__(self, ahead_ms: int) -> None:
         self._ahead_ms = ahead_ms
