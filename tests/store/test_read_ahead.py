@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.store import read_ahead as module
 from flightlog.store.disk import RealDisk
-from flightlog.store.read_ahead import STEP, is_in_memory
+from flightlog.store.read_ahead import FAR, STEP, is_in_memory, window_of
 
 
 @pytest.fixture
@@ -37,12 +37,46 @@ def test_every_byte_is_asked_for_once_unless_the_last_is_there(
         return in_memory
 
     monkeypatch.setattr(module, "is_in_memory", look)
+    monkeypatch.setattr(module, "window_of", lambda device: FAR - 1)
     file = RealDisk().open(path)
     file.will_read(100, 2 * STEP + 7)
     file.close()
     wanted = [(100, STEP), (100 + STEP, STEP), (100 + 2 * STEP, 7)]
     assert asked == ([] if in_memory else [(at, size, os.POSIX_FADV_WILLNEED) for at, size in wanted])
     assert looked == [100 + 2 * STEP + 6]
+
+
+def test_nothing_is_asked_of_a_device_that_the_system_reads_far_ahead_of(
+    path: Path, asked: list[tuple[int, int, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    devices: list[int] = []
+
+    def far(device: int) -> int:
+        devices.append(device)
+        return FAR
+
+    monkeypatch.setattr(module, "window_of", far)
+    monkeypatch.setattr(module, "is_in_memory", lambda *_: False)
+    file = RealDisk().open(path)
+    file.will_read(0, STEP)
+    file.close()
+    assert not asked and devices == [path.stat().st_dev]
+
+
+def test_the_window_is_that_of_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the system shows its devices: a partition is a folder in that of its disk, and found through a link."""
+    disk, numbers = tmp_path / "devices" / "disk", tmp_path / "numbers"
+    (disk / "queue").mkdir(parents=True)
+    (disk / "queue" / "read_ahead_kb").write_text("4096\n")
+    (disk / "partition").mkdir()
+    (tmp_path / "devices" / "odd" / "queue").mkdir(parents=True)
+    (tmp_path / "devices" / "odd" / "queue" / "read_ahead_kb").write_text("far\n")
+    numbers.mkdir()
+    for name, target in (("7:1", disk), ("7:2", disk / "partition"), ("7:3", tmp_path / "devices" / "odd")):
+        (numbers / name).symlink_to(target)
+    monkeypatch.setattr(module, "DEVICES", numbers)
+    windows = [window_of.__wrapped__(os.makedev(7, number)) for number in (1, 2, 3, 4)]
+    assert windows == [4 << 20, 4 << 20, 0, 0]
 
 
 def test_what_is_no_byte_of_the_file_is_not_in_memory(path: Path) -> None:
