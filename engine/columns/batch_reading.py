@@ -55,13 +55,14 @@ class Piece:
     Invariants: row i and body i are of the same message; rows of one span lie in one segment.
     """
 
-    def __init__(self, units: Units, has_bodies: bool) -> None:
-        self._rows: Rows = np.empty(len(units), FRAME_DTYPE)
+    def __init__(self, sizes: NDArray[np.int64], has_bodies: bool) -> None:
+        """Has room for messages whose records are of these sizes."""
+        self._rows: Rows = np.empty(len(sizes), FRAME_DTYPE)
         self.count = 0
         self.spans: list[tuple[memoryview, int, int]] = []
         """(segment, first row, the row behind the last)."""
         # Arrow keeps memory for the next batch. Pages that nothing is written to cost nothing.
-        self._bodies = pa.allocate_buffer(_records_size(units)) if has_bodies else None
+        self._bodies = pa.allocate_buffer(int(sizes[sizes <= MAX_RECORD_SIZE].sum())) if has_bodies else None
         self._bodies_size = 0
 
     def room(self) -> tuple[Rows, Any]:
@@ -138,8 +139,9 @@ class BatchReader:
                 self.skipped += behind - index
                 self.next_queue_offset = index = behind
                 continue
-            fit = _fitting(units, size_left, at_least_one=is_first)
-            piece = Piece(units[:fit], has_bodies)
+            sizes = np.where(valid_mask(units), units["size"].astype(np.int64), 0)  # what points at no record has none
+            fit = max(int(np.searchsorted(np.cumsum(sizes), size_left, side="right")), int(is_first))
+            piece = Piece(sizes[:fit], has_bodies)
             ahead.look(units[:fit] if fit else units)
             for behind, found in self._found(units[:fit], index, piece):
                 if isinstance(found, (CorruptRecordError, CorruptQueueError)):
@@ -214,15 +216,3 @@ class BatchReader:
         if bodies is not None:
             bodies[: len(message.body)] = message.body
         return piece.add(view, 1, 0 if bodies is None else len(message.body))
-
-
-def _fitting(units: Units, max_size: int, *, at_least_one: bool) -> int:
-    """How many of the entries' records have room in `max_size` bytes. What points at no record takes none."""
-    sizes = np.cumsum(np.where(valid_mask(units), units["size"].astype(np.int64), 0))
-    return max(int(np.searchsorted(sizes, max_size, side="right")), int(at_least_one))
-
-
-def _records_size(units: Units) -> int:
-    """Bytes of the records that the entries point at, as far as these can be any."""
-    sizes = np.where(valid_mask(units), units["size"].astype(np.int64), 0)
-    return int(sizes[sizes <= MAX_RECORD_SIZE].sum())
