@@ -1,7 +1,8 @@
 """What is measured beside plain reading of the same files.
 
     plain read, cold    the log's files from the device, by read calls of 1 MiB
-    read, cold          open a view and read every message, body copied and checked, from the device
+    read, cold          open a view and read every message, body copied and checked, from the device; the queues
+                        abreast, as a consumer of all of them does: the log is read in order, and once
     plain read          the log's files from the page cache, by read calls of 1 MiB
     seals               the same bytes against the seals of their segments; the last one, which has none, read plainly
     verify              the whole store against itself, from the page cache: seals, records, queues, key index
@@ -11,9 +12,11 @@ The store to verify has at least four segments; all but the last are sealed.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 from ...engine.message_store import open_store
@@ -47,9 +50,15 @@ def read_cold(folder: Path, body_size: int, count: int) -> Iterator[Work]:
     def work() -> None:
         found = 0
         with open_read_only(store) as view:
-            for queue_id in range(QUEUES):
-                for message in view.read(TOPIC, queue_id):
+            readers = deque(view.read(TOPIC, queue_id) for queue_id in range(QUEUES))
+            while readers:
+                messages = list(islice(readers[0], BATCH))
+                for message in messages:
                     found += len(message.body)
+                if messages:
+                    readers.rotate(-1)
+                else:
+                    readers.popleft()
         if found != body_size * count:
             raise RuntimeError(f"read {found} bytes of bodies, expected {body_size * count}")
 
