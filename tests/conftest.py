@@ -3,6 +3,7 @@
 - `scale`: the sizes of a run; `--full` or FLIGHTLOG_FULL=1 asks for the real ones and for the tests marked `full`.
 - `golden`, `golden_copy`: stores that Apache RocketMQ itself wrote, unpacked from FLIGHTLOG_GOLDEN.
 - `copy_store`: any store copied, holes kept.
+- `assert_clean`: how every test that wrote a store ends.
 - `kernel`: the test runs once over the C kernel and once over its pure twin.
 - `support`: the modules in tests/support/; the programs there are run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
@@ -24,10 +25,15 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from flightlog.engine.findings import VerifyReport
+
+    AssertClean = Callable[[Path], VerifyReport]
 
 ROOT = Path(__file__).resolve().parents[1]
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
@@ -225,6 +231,20 @@ def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
     native.use(name)
     yield name
     native.use(before)
+
+
+@pytest.fixture(scope="session")
+def assert_clean() -> AssertClean:
+    """Verify a store that nobody has open, and return the report for more questions."""
+    import flightlog
+
+    def check(path: Path) -> VerifyReport:
+        with flightlog.open_read_only(path) as view:
+            report = view.verify()
+        assert report.is_clean, "\n".join(map(str, report.findings))
+        return report
+
+    return check
 
 
 @pytest.fixture(scope="session")

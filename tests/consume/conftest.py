@@ -16,6 +16,7 @@ from flightlog.store.clock import Clock
 from flightlog.store.errors import DiskError
 
 if TYPE_CHECKING:
+    from tests.conftest import AssertClean
     from tests.support.clocks import HeldClock
     from tests.support.disks import FaultyDisk
 
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 class Disks:
     """Stores by name, each on a disk that fails when told. Closed and verified at the end."""
 
-    def __init__(self, root: Path, disk_type: type[FaultyDisk]) -> None:
-        self._root, self._disk_type = root, disk_type
+    def __init__(self, root: Path, disk_type: type[FaultyDisk], assert_clean: AssertClean) -> None:
+        self._root, self._disk_type, self._assert_clean = root, disk_type, assert_clean
         self.stores: dict[str, Store] = {}
         self.disks: dict[str, FaultyDisk] = {}
 
@@ -50,16 +51,14 @@ class Disks:
 
     def below(self, folder: str) -> Disks:
         """Others, in a folder here."""
-        return Disks(self._root / folder, self._disk_type)
+        return Disks(self._root / folder, self._disk_type, self._assert_clean)
 
     def close(self) -> None:
         for name in self.stores:
             self.close_one(name)
             with flightlog.open(self._root / name):  # recovers it where need be
                 pass
-            with flightlog.open_read_only(self._root / name) as view:
-                report = view.verify()
-            assert report.is_clean, "\n".join(map(str, report.findings))
+            self._assert_clean(self._root / name)
 
     def close_one(self, name: str) -> None:
         self.disks[name].heal()
@@ -70,8 +69,8 @@ class Disks:
 
 
 @pytest.fixture
-def disks(tmp_path: Path, support: Callable[[str], ModuleType]) -> Iterator[Disks]:
-    found = Disks(tmp_path, support("disks").FaultyDisk)
+def disks(tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean) -> Iterator[Disks]:
+    found = Disks(tmp_path, support("disks").FaultyDisk, assert_clean)
     yield found
     found.close()
 
@@ -120,7 +119,7 @@ def wait_until(support: Callable[[str], ModuleType]) -> Callable[[Callable[[], o
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Callable[[], Store]]:
+def opened(tmp_path: Path, assert_clean: AssertClean) -> Iterator[Callable[[], Store]]:
     """Opens the store of this test; it is closed in the end, if the test has not done so, and must be clean."""
     stores: list[Store] = []
 
@@ -131,6 +130,4 @@ def opened(tmp_path: Path) -> Iterator[Callable[[], Store]]:
     yield opener
     for store in stores:
         store.close()
-    with flightlog.open_read_only(tmp_path / "store") as view:
-        report = view.verify()
-    assert report.is_clean, "\n".join(map(str, report.findings))
+    assert_clean(tmp_path / "store")

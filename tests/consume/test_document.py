@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
+
+if TYPE_CHECKING:
+    from tests.conftest import AssertClean
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "messaging.md"
 [SECTION] = re.findall(r"^## Sharing the queues out\n(.*?)(?=^## |\Z)", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
@@ -22,7 +26,11 @@ def test_each_part_but_two_has_an_example() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_prints_what_is_told(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    assert_clean: AssertClean,
 ) -> None:
     part = SECTION[SECTION.index(f"### {name}\n") :]
     found = re.match(r"### [^\n]+\n\n```python\n(.*?)^```\n\n```text\n(.*?)^```", part, re.MULTILINE | re.DOTALL)
@@ -41,6 +49,4 @@ def test_an_example_prints_what_is_told(
     for store in opened:
         store.close()
     for store in opened:
-        with flightlog.open_read_only(store.path) as view:
-            report = view.verify()
-        assert report.is_clean, "\n".join(map(str, report.findings))
+        assert_clean(store.path)

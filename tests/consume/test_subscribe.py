@@ -24,6 +24,7 @@ from flightlog.store.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
+    from tests.conftest import AssertClean
 
 SETTINGS = StoreSettings.small()
 LIMIT_S = 60.0
@@ -44,13 +45,9 @@ def numbers(subscription: Subscription, *, acks: bool = True) -> list[int]:
     return sorted(found)
 
 
-def assert_clean(path: Path) -> None:
-    with flightlog.open_read_only(path) as view:
-        report = view.verify()
-    assert report.is_clean, "\n".join(map(str, report.findings))
-
-
-def test_a_member_hears_of_each_change_of_its_queues(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_member_hears_of_each_change_of_its_queues(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, assert_clean: AssertClean
+) -> None:
     heard: list[Change] = []
 
     def fails(change: Change) -> None:
@@ -69,7 +66,7 @@ def test_a_member_hears_of_each_change_of_its_queues(tmp_path: Path, caplog: pyt
     assert_clean(tmp_path)
 
 
-def test_a_group_goes_on_where_it_was(tmp_path: Path) -> None:
+def test_a_group_goes_on_where_it_was(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         put(store, 20)
         found = []
@@ -152,7 +149,9 @@ def test_a_waiting_member_is_woken_by_a_put(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", list(flightlog.FlushMode))
-def test_a_pull_that_waits_costs_no_round_of_the_flush_service(tmp_path: Path, mode: flightlog.FlushMode) -> None:
+def test_a_pull_that_waits_costs_no_round_of_the_flush_service(
+    tmp_path: Path, mode: flightlog.FlushMode, assert_clean: AssertClean
+) -> None:
     """With rounds that never come, only the arrival itself can have woken it."""
     settings = StoreSettings.small(flush_mode=mode, flush_interval_ms=3_600_000)
     with flightlog.open(tmp_path, settings) as store:
@@ -286,7 +285,7 @@ def test_pause_seek_and_skip(tmp_path: Path) -> None:
             subscription.seek(MessageQueue("t", "store", 9), 0)
 
 
-def test_a_deleted_topic_begins_anew(tmp_path: Path) -> None:
+def test_a_deleted_topic_begins_anew(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         for number in range(3):
             store.put(Message("t", b"%d" % number))
@@ -345,7 +344,7 @@ def test_members_that_differ_and_calls_that_are_wrong(tmp_path: Path) -> None:
 
 
 def test_the_example_of_the_document_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], assert_clean: AssertClean
 ) -> None:
     document = (Path(__file__).resolve().parents[2] / "docs" / "messaging.md").read_text()
     [example] = re.findall(r"^## Consumers.*?^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
@@ -356,7 +355,7 @@ def test_the_example_of_the_document_runs(
 
 
 def test_after_a_kill_no_offset_is_ahead_of_its_acknowledgements(
-    tmp_path: Path, support: Callable[[str], ModuleType]
+    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
 ) -> None:
     for number in range(3):
         path = tmp_path / str(number)

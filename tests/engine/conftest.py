@@ -4,7 +4,6 @@
 - `golden_set`: what RocketMQ wrote into a golden store, and what it read from it, as Python objects.
 - `fingerprint`, `watch_opens`: proof that a folder was not touched.
 - `copy_as_killed`: what a killed writer would have left behind, while the real one lives on.
-- `assert_clean`: how every test that wrote a store ends.
 - `numbered`, `closed`, `killed`: stores of ours whose messages say which they are.
 """
 
@@ -275,20 +274,6 @@ def copy_as_killed(support: Callable[[str], ModuleType]) -> Callable[[Path, Path
 
     copy: Callable[[Path, Path], Path] = support("killed_copy").copy_as_killed
     return copy
-
-
-@pytest.fixture(scope="session")
-def assert_clean() -> AssertClean:
-    """Verify a store that nobody has open, and return the report for more questions."""
-    import flightlog
-
-    def check(path: Path) -> VerifyReport:
-        with flightlog.open_read_only(path) as view:
-            report = view.verify()
-        assert report.is_clean, "\n".join(map(str, report.findings))
-        return report
-
-    return check
 
 
 class Numbered:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,17 +12,14 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.bell import Bell
 
+if TYPE_CHECKING:
+    from tests.conftest import AssertClean
+
 LIMIT_S = 60.0
 
 
-def assert_clean(path: Path) -> None:
-    with flightlog.open_read_only(path) as view:
-        report = view.verify()
-    assert report.is_clean, "\n".join(map(str, report.findings))
-
-
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Path) -> None:
+def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
         store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(3)])
         store.get("t", 0, 0)
@@ -39,7 +37,7 @@ def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Pat
     assert_clean(tmp_path)
 
 
-def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path) -> None:
+def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         bells = [Bell(), Bell()]
         for bell in bells:
@@ -53,7 +51,7 @@ def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_a_poisoned_store_rings_everybody(tmp_path: Path) -> None:
+def test_a_poisoned_store_rings_everybody(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         bell = Bell()
         store._arrivals.expect(bell, set())
@@ -64,7 +62,7 @@ def test_a_poisoned_store_rings_everybody(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path) -> None:
+def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(2)])
         store.get("t", 0, 0)
@@ -82,7 +80,9 @@ def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_many_who_wait_for_their_own_queue_miss_nothing(mode: FlushMode, tmp_path: Path) -> None:
+def test_many_who_wait_for_their_own_queue_miss_nothing(
+    mode: FlushMode, tmp_path: Path, assert_clean: AssertClean
+) -> None:
     """Each looks after it asked to be rung, and then waits without a limit; others read at the same time."""
     queues, count = 5, 120
     found: dict[int, int] = {}

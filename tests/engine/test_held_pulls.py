@@ -10,6 +10,7 @@ import threading
 from collections.abc import Container
 from concurrent.futures import CancelledError, Future, wait
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,21 +21,18 @@ from flightlog.engine.bell import Bell
 from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageError
 from flightlog.store.queue_offsets import QueueKey
 
+if TYPE_CHECKING:
+    from tests.conftest import AssertClean
+
 LIMIT_S = 60.0
 LONG_S = 30.0
-
-
-def assert_clean(path: Path) -> None:
-    with flightlog.open_read_only(path) as view:
-        report = view.verify()
-    assert report.is_clean, "\n".join(map(str, report.findings))
 
 
 def bodies(answer: Future[GetResult]) -> list[bytes]:
     return [message.body for message in answer.result(LIMIT_S).messages]
 
 
-def test_what_there_is_is_answered_at_once(tmp_path: Path) -> None:
+def test_what_there_is_is_answered_at_once(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put_many([Message("t", b"%d" % number) for number in range(5)])
         answer = store.pull("t", 0, 1, 3)
@@ -52,7 +50,7 @@ def test_what_there_is_is_answered_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_a_put_answers_those_of_its_queue_alone(mode: FlushMode, tmp_path: Path) -> None:
+def test_a_put_answers_those_of_its_queue_alone(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
         waiting = {queue_id: store.pull("t", queue_id, 0, wait_s=LONG_S) for queue_id in range(4)}
         other = store.pull("other", 0, 0, wait_s=LONG_S)
@@ -68,7 +66,7 @@ def test_a_put_answers_those_of_its_queue_alone(mode: FlushMode, tmp_path: Path)
     assert_clean(tmp_path)
 
 
-def test_a_time_that_is_over_is_answered_as_get_does(tmp_path: Path) -> None:
+def test_a_time_that_is_over_is_answered_as_get_does(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put(Message("t", b"0", tags="odd"))
         late, early = store.pull("t", 0, 1, wait_s=LONG_S), [store.pull("t", 0, 1, wait_s=0.1) for _ in range(3)]
@@ -80,7 +78,7 @@ def test_a_time_that_is_over_is_answered_as_get_does(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_messages_that_the_tags_leave_out_wake_nobody(tmp_path: Path) -> None:
+def test_messages_that_the_tags_leave_out_wake_nobody(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put(Message("t", b"0", tags="no"))
         answers = [store.pull("t", 0, 0, tags="yes", wait_s=LONG_S), store.pull("t", 0, 0, tags="yes", wait_s=1.0)]
@@ -94,7 +92,7 @@ def test_messages_that_the_tags_leave_out_wake_nobody(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_many_that_wait_for_one_queue_all_get_the_message(tmp_path: Path) -> None:
+def test_many_that_wait_for_one_queue_all_get_the_message(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         waiting = [store.pull("t", 0, 0, wait_s=LONG_S) for _ in range(3000)]
         before = threading.active_count()
@@ -107,7 +105,7 @@ def test_many_that_wait_for_one_queue_all_get_the_message(tmp_path: Path) -> Non
     assert_clean(tmp_path)
 
 
-def test_what_is_cancelled_waits_no_longer(tmp_path: Path) -> None:
+def test_what_is_cancelled_waits_no_longer(tmp_path: Path, assert_clean: AssertClean) -> None:
     async def lose_patience() -> None:
         with pytest.raises(asyncio.TimeoutError):
             await asyncio.wait_for(asyncio.wrap_future(store.pull("t", 0, 0, wait_s=LONG_S)), 0.01)
@@ -133,7 +131,7 @@ def test_what_is_cancelled_waits_no_longer(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_close_answers_everybody(tmp_path: Path) -> None:
+def test_close_answers_everybody(tmp_path: Path, assert_clean: AssertClean) -> None:
     store = flightlog.open(tmp_path, StoreSettings.small())
     waiting = [store.pull("t", number % 7, 0, wait_s=LONG_S) for number in range(50)]
     refused: list[BaseException] = []
@@ -155,7 +153,7 @@ def test_close_answers_everybody(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_a_callback_may_close_the_store(tmp_path: Path) -> None:
+def test_a_callback_may_close_the_store(tmp_path: Path, assert_clean: AssertClean) -> None:
     store = flightlog.open(tmp_path, StoreSettings.small())
     first, rest = store.pull("t", 0, 0), [store.pull("t", 0, 0, wait_s=LONG_S) for _ in range(5)]
     closed = Bell()
@@ -173,7 +171,9 @@ def test_a_callback_may_close_the_store(tmp_path: Path) -> None:
     assert_clean(tmp_path)
 
 
-def test_a_callback_that_raises_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_harms_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, assert_clean: AssertClean
+) -> None:
     def leave(answer: Future[GetResult]) -> None:
         raise SystemExit("of a callback")
 
@@ -191,7 +191,9 @@ def test_a_callback_that_raises_harms_nobody(tmp_path: Path, caplog: pytest.LogC
     assert_clean(tmp_path)
 
 
-def test_an_error_of_a_later_look_is_the_futures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_later_look_is_the_futures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
     def fail(ask: object) -> GetResult:
         raise CorruptRecordError(tmp_path, 0, "damage", "none")
 
@@ -208,7 +210,7 @@ def test_an_error_of_a_later_look_is_the_futures(tmp_path: Path, monkeypatch: py
 
 
 def test_the_example_of_the_document_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], assert_clean: AssertClean
 ) -> None:
     document = (Path(__file__).resolve().parents[2] / "docs" / "messaging.md").read_text()
     [example] = re.findall(r"^## Pulls.*?^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
@@ -221,7 +223,7 @@ def test_the_example_of_the_document_runs(
 @pytest.mark.parametrize("reads", [False, True])
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_message_between_the_look_and_the_wait_is_not_missed(
-    is_after: bool, reads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    is_after: bool, reads: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     expect, is_due = Arrivals.expect, [True]
 
@@ -244,7 +246,7 @@ def test_a_message_between_the_look_and_the_wait_is_not_missed(
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_no_message_is_missed_under_load(mode: FlushMode, tmp_path: Path) -> None:
+def test_no_message_is_missed_under_load(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
     """Each queue is pulled by one after the other, by callbacks; one that was missed would come when its time is over,
     with an answer that has no message."""
     queues, writers, count = 6, 3, 400

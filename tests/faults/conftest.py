@@ -1,7 +1,6 @@
 """What the tests of failing disks share.
 
 - `disk`: a FaultyDisk (tests/support/disks.py), healed at the end of the test, so that nothing hangs.
-- `assert_clean`: how every test that wrote a store ends.
 - `in_child`: runs something in a forked child, so that a signal that ends it does not end pytest.
 - `Acknowledged`: what puts answered, to be looked for afterwards.
 """
@@ -47,19 +46,6 @@ def wait_until(support: Callable[[str], ModuleType]) -> Callable[[Callable[[], o
     """`wait_until(lambda: store.is_closed)`: however long a busy machine takes, within reason."""
     found: Callable[[Callable[[], object]], None] = support("process").wait_until
     return found
-
-
-@pytest.fixture(scope="session")
-def assert_clean() -> AssertClean:
-    """Verify a store that nobody has open, through a healthy disk, and return the report for more questions."""
-
-    def check(path: Path) -> VerifyReport:
-        with flightlog.open_read_only(path) as view:
-            report = view.verify()
-        assert report.is_clean, "\n".join(map(str, report.findings))
-        return report
-
-    return check
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What the tests of messages for later share: a clock that is set and run by hand, and `verify`."""
+"""What the tests of messages for later share: a clock that is set, and deliveries that are run, by hand."""
 
 from __future__ import annotations
 
@@ -27,18 +27,6 @@ if TYPE_CHECKING:
 def clock(support: Callable[[str], ModuleType]) -> SteppedClock:
     found: SteppedClock = support("clocks").SteppedClock()
     return found
-
-
-@pytest.fixture(scope="session")
-def assert_clean() -> Callable[[Path], None]:
-    """Verify a store that nobody has open."""
-
-    def check(path: Path) -> None:
-        with flightlog.open_read_only(path) as view:
-            report = view.verify()
-        assert report.is_clean, "\n".join(map(str, report.findings))
-
-    return check
 
 
 @pytest.fixture

@@ -41,16 +41,3 @@ def load(spark: SparkSession) -> Load:
         return spark.read.format("flightlog").options(**options).load(str(path))
 
     return read
-
-
-@pytest.fixture(scope="session")
-def assert_clean() -> AssertClean:
-    """Verify a store that nobody has open, and return the report for more questions."""
-
-    def check(path: Path) -> VerifyReport:
-        with flightlog.open_read_only(path) as view:
-            report = view.verify()
-        assert report.is_clean, "\n".join(map(str, report.findings))
-        return report
-
-    return check

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
@@ -25,16 +23,3 @@ class ManualClock:
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock()
-
-
-@pytest.fixture(scope="session")
-def assert_clean() -> Callable[[Path], None]:
-    """Verify a store that nobody has open."""
-    import flightlog
-
-    def check(path: Path) -> None:
-        with flightlog.open_read_only(path) as view:
-            report = view.verify()
-        assert report.is_clean, "\n".join(map(str, report.findings))
-
-    return check
