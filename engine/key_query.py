@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from ..index.index_file import key_hash
+from ..schedule.delay_levels import SCHEDULE_TOPIC
+from ..schedule.timer_request import TIMER_TOPIC
 from ..store import property_names as props
 from ..store.deleted_topics import DeletedTopics
 from ..store.errors import CorruptRecordError, UsageError
@@ -29,6 +31,8 @@ KEYS_BEGIN, UNIQ_KEY_BEGIN = (
     f"{props.VALUE_END}{name}{props.NAME_END}".encode() for name in (props.KEYS, props.UNIQ_KEY)
 )
 
+PARKING_TOPICS = SCHEDULE_TOPIC, TIMER_TOPIC
+"""Where messages wait for their time."""
 
 MAX_TIME_MS = (1 << 63) - 1
 
@@ -198,6 +202,13 @@ def has_uniq_key(reader: LogReader, start: int, stop: int, topic: str | None, un
     for keys in keys_between(reader, start, stop):
         for physical_offset in dict.fromkeys(keys.physical_offset.tolist()):
             message = reader.message_at(physical_offset)
-            if message.uniq_key == uniq_key and topic in (None, message.topic):
+            if message.uniq_key == uniq_key and was_put_to(message, topic):
                 return True
     return False
+
+
+def was_put_to(message: StoredMessage, topic: str | None) -> bool:
+    """Whether somebody put it to this topic (None: any), where it may not be yet: it waits elsewhere for its time."""
+    if topic is None or message.topic == topic:
+        return True
+    return message.topic in PARKING_TOPICS and message.properties.get(props.REAL_TOPIC) == topic

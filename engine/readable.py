@@ -12,7 +12,7 @@ from ..store.message import GetResult, StoredMessage
 from ..store.queue_offsets import QueueKey
 from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT
-from .key_query import KeyQuery, QueryResult
+from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, was_put_to
 from .reading import OnCorrupt, QueueReader, queue_bounds
 from .topic_calls import TopicReading
 
@@ -215,14 +215,14 @@ class ReadableStore(TopicReading):
     def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
         """Whether the log holds a message with this uniq key: for a sender whose put timed out, or died.
 
-        Under sync flush also one that is not durable and cannot be read yet. Without a topic every topic that has a
-        queue is asked, which takes longer the more there are. Raises as `query`.
+        Also one that waits for its time, and under sync flush one that is not durable and cannot be read yet. Without a
+        topic every topic that has a queue is asked, which takes longer the more there are. Raises as `query`.
         """
         keys, unread_from, end = self._key_query(), self._unread_from(), self._readable_end()
-        topics = {topic} if topic is not None else self._table.topics()
-        return any(keys.by_uniq_key(name, uniq_key, end) is not None for name in sorted(topics)) or self._is_unread(
-            unread_from, uniq_key, topic
-        )
+        topics = (topic, *PARKING_TOPICS) if topic is not None else sorted(self._table.topics())
+        found = (keys.by_uniq_key(name, uniq_key, end) for name in topics)
+        is_there = any(message is not None and was_put_to(message, topic) for message in found)
+        return is_there or self._is_unread(unread_from, uniq_key, topic)
 
     def _key_query(self) -> KeyQuery:
         self._check_usable()

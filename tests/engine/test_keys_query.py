@@ -154,6 +154,37 @@ def test_uniq_keys(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean)
     assert_clean(tmp_path / "store")
 
 
+@pytest.mark.parametrize("kind", ["level", "timer"])
+def test_was_stored_knows_what_waits_for_its_time(
+    kind: str, tmp_path: Path, support: Callable[[str], ModuleType], keyed: ModuleType, assert_clean: AssertClean
+) -> None:
+    disk: FaultyDisk = support("disks").FaultyDisk()
+    late = Message("t", b"late", uniq_key="late", delay_level=18)
+    if kind == "timer":
+        late.deliver_after_ms(7_200_000)
+
+    def check(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> None:
+        assert store.was_stored("late") and store.was_stored("late", "t")
+        assert not store.was_stored("late", "other") and not store.was_stored("never", "t")
+        assert store.message_by_uniq_key("t", "late") is None, "nobody who reads the topic has it yet"
+
+    with flightlog.open(tmp_path / "store", keyed.settings(flush_mode=FlushMode.SYNC), disk=disk) as store:
+        store.put(Message("t", b"before", uniq_key="before"))
+        disk.hold("sync", "commitlog/")
+        put = threading.Thread(target=store.put, args=(late,))
+        put.start()
+        try:
+            assert disk.held.acquire(timeout=60)
+            assert store.was_stored("late", "t") and not store.was_stored("late", "other")
+        finally:
+            disk.release()
+            put.join(60)
+        check(store)
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        check(view)
+    assert_clean(tmp_path / "store")
+
+
 def test_was_stored_knows_what_cannot_be_read_yet(
     tmp_path: Path, support: Callable[[str], ModuleType], keyed: ModuleType, assert_clean: AssertClean
 ) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.produce.hot import WINDOW
 from flightlog.produce.producer import Producer, SendResult, by_key
@@ -227,6 +228,27 @@ def test_after_a_failed_sync_the_message_is_not_made_two(stores: Stores, clock: 
     found = stores.bodies()
     assert max(found.values()) == 1
     assert found.keys() >= {b"%d" % each for each in acknowledged}
+
+
+def test_after_a_failed_sync_a_message_for_later_is_not_made_two(stores: Stores, clock: ManualClock) -> None:
+    """It is in the log of the store whose sync failed, where it waits in another topic."""
+    for name in "ab":
+        stores.add(name, SYNC)
+    producer = Producer(stores.open, clock=clock)
+    fill(producer, 8)
+    for name in "ab":
+        stores.disks[name].fail("sync", "commitlog/", errno.EIO)
+    with pytest.raises((SyncFailedError, StorePoisonedError)) as caught:
+        producer.send(Message("orders", b"later", delay_level=18))
+    assert "is in the log of " in "".join(caught.value.__notes__)
+    parked = []
+    for name, store in stores.open.items():
+        stores.disks[name].heal()
+        with suppress(DiskError):  # one of them is poisoned
+            store.close()
+        with flightlog.open(store.path, SYNC) as again:
+            parked += [found.body for found in again.read("SCHEDULE_TOPIC_XXXX", 17)]
+    assert parked == [b"later"]
 
 
 def test_a_store_that_was_opened_again_takes_its_place(stores: Stores, clock: ManualClock) -> None:
