@@ -1,7 +1,7 @@
 """Having a file's bytes fetched from the disk before they are read.
 
 Where the system itself reads far ahead of a reader, it is left to that: what it fetches so lies in the page cache in
-large pieces, which cost a fifth of the system's time that pages do which are asked for.
+large pieces, which cost a third of the system's time that pages do which are asked for.
 
 To ask for what is in memory already costs as much as to ask for what is not, and each call is a turn of the
 interpreter's lock, for which a reader among many readers waits long. So the last byte is looked at first.
