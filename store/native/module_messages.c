@@ -19,7 +19,7 @@ struct wanted {
     int has_fields; /* objects of the type are struct record_fields; else they have these two attributes */
     PyObject *body_name, *rest_name;
     PyObject *topic_text;
-    struct known_hosts hosts;
+    struct known_hosts hosts, *shared; /* NULL for one message: it shares nothing */
 };
 
 /* Set without asking the object: a message is frozen. Takes the reference to the value over. */
@@ -70,7 +70,7 @@ static PyObject *make_message(struct wanted *wanted, PyObject *rest, PyObject *b
         /* Nothing that it holds leads back to it: the garbage collector need not look. */
         if (PyType_GetFlags(wanted->type) & Py_TPFLAGS_HAVE_GC) PyObject_GC_UnTrack(message);
         self->body = body;
-        if (fill_record_fields(self, rest, fields, wanted->topic_text, &wanted->hosts) < 0) Py_CLEAR(message);
+        if (fill_record_fields(self, rest, fields, wanted->topic_text, wanted->shared) < 0) Py_CLEAR(message);
         return message;
     }
     int result = set_field(message, wanted->rest_name, rest);
@@ -146,6 +146,7 @@ static PyObject *read_wanted(const struct input *inputs, size_t count, int64_t p
     wanted->topic_text =
         PyUnicode_DecodeUTF8((const char *)wanted->topic.data, (Py_ssize_t)wanted->topic.size, "replace");
     wanted->hosts.list = NULL;
+    wanted->shared = count > 1 ? &wanted->hosts : NULL;
     uint8_t *memory = PyMem_Malloc(count * 2 * 8);
     if (memory == NULL) PyErr_NoMemory();
     else if (PyErr_Occurred() == NULL) {
