@@ -7,6 +7,7 @@ that counts n up until nothing is interrupted any more has tried all of them.
 from __future__ import annotations
 
 import dis
+import gc
 import sys
 from functools import cache
 from types import CodeType, FrameType, TracebackType
@@ -33,7 +34,9 @@ def _is_in_finalizer(frame: FrameType) -> bool:
 class InterruptAt:
     """`with InterruptAt(7) as point: …` interrupts once, at the seventh point in the functions called in the block.
 
-    The KeyboardInterrupt ends the block and is swallowed here; `point.fired` tells whether it came.
+    The KeyboardInterrupt ends the block and is swallowed here; `point.fired` tells whether it came. The garbage
+    collector waits meanwhile: who raises in a function that it calls (Hypothesis has one) ends the tracing that it came
+    in the midst of, and CPython 3.11 then calls what is gone.
     """
 
     def __init__(self, nth: int) -> None:
@@ -43,7 +46,8 @@ class InterruptAt:
         self.place = ""
 
     def __enter__(self) -> Self:
-        self._before = sys.gettrace()
+        self._before, self._collects = sys.gettrace(), gc.isenabled()
+        gc.disable()
         sys.settrace(self._trace)
         return self
 
@@ -51,6 +55,8 @@ class InterruptAt:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
         sys.settrace(self._before)
+        if self._collects:
+            gc.enable()
         self._last.clear()
         return self.fired and isinstance(error, KeyboardInterrupt)
 
@@ -76,7 +82,7 @@ class InterruptAt:
                 self._point(frame)
         elif event == "exception":
             # A call that raised is followed by no look. At the PUSH_EXC_INFO that is, the interpreter could not take an
-            # exception either: the handler around it would restore what was never put aside (a crash in 3.11).
+            # exception either: the handler around it would restore what was never put aside.
             self._last[frame] = ""
         elif event == "return":
             self._last.pop(frame, None)
