@@ -2,6 +2,8 @@
 
 The order, and what a cut in between leaves:
 
+    0  queue entries of what is to go become durable: without its records nothing else tells how far a queue had come,
+                     and its next message would get an offset that it has given before
     1  segments      oldest first, the folder synced after each, so that no gap can come up: the log begins further on
     2  queues        begin behind the entries of what is gone, in memory. An entry that points before the log's start
                      is harmless: every open corrects the start of its queue
@@ -69,11 +71,12 @@ class Retention:
         settings: StoreSettings,
         clock: Clock,
         parts: OpenParts,
+        flush_queues_to: Callable[[int], None],
         flush_index: Callable[[KeyIndex], None],
     ) -> None:
         self._disk, self._path, self._settings, self._clock = disk, path, settings, clock
         self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
-        self._index, self._flush_index = parts.index, flush_index
+        self._index, self._flush_index, self._flush_queues_to = parts.index, flush_index, flush_queues_to
         self._rule = RetentionRule(settings)
         self._holds = Holds.of(parts.log.reader.folder)
         self._holds.due_below = 0
@@ -155,6 +158,13 @@ class Retention:
                     text = "%s is to go, and an iterator or a view of this process holds it: end it, or refresh it"
                     log.warning(text, segment.path, extra=extra)
                 self._noted_hold = segment.path
+                return
+            try:
+                self._flush_queues_to(segment.end)
+            except DiskFullError as e:
+                text = "%s is to go once there is room for what queues say of it: %s"
+                extra = {"path": str(self._path), "physical_offset": segment.base, "wanted": e.wanted}
+                log.warning(text, segment.path, e, extra=extra)
                 return
             if report.segments and report.segments[-1].parent != segment.path.parent:
                 self._disk.sync_folder(report.segments[-1].parent)  # nobody may find a younger one gone, and this not

@@ -67,7 +67,7 @@ class Upkeep:
         self.put_ms = Latest()
         """How long puts took."""
         parts.log.lane.note = self.put_ms.note
-        self.retention = Retention(disk, path, settings, clock, parts, self._flush_index)
+        self.retention = Retention(disk, path, settings, clock, parts, self._flush_queues_to, self._flush_index)
         self._one_at_a_time = threading.Lock()
         """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
         comes between those of the service. Taken before any other lock."""
@@ -156,6 +156,10 @@ class Upkeep:
         """Make queues durable, then say so: first the checkpoint, then the progress page."""
         self._parts.topics.save()
         with self._one_at_a_time:
+            self._flush_queues()
+
+    def _flush_queues_to(self, physical_offset: int) -> None:
+        if self._queues_flushed < physical_offset:
             self._flush_queues()
 
     def _flush_queues(self) -> None:

@@ -140,6 +140,28 @@ def test_a_round_may_end_anywhere(
     assert operations > 8
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_queue_whose_records_are_all_gone_goes_on_with_new_offsets_after_a_power_cut(
+    seed: int, tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
+    """What had read up to offset 3 would pass over another message of offset 2."""
+    disk: PowerDisk = support("power").PowerDisk(tmp_path / "store")
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    for i in range(3):
+        store.put(Message("rare", b"%d" % i))
+    for _ in range(12):
+        store.put(Message("t", bytes(700)))
+    store.flush()
+    assert store.queues()["rare", 0] == (0, 3)
+    assert store.clean_up(0).min_physical_offset > 0
+    kill(store)
+    disk.cut(random.Random(seed), chance=seed / 8)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert store.queues()["rare", 0] == (3, 3)
+        assert store.put(Message("rare", b"3")).queue_offset == 3
+    assert_clean(disk.root)
+
+
 @pytest.mark.parametrize("gone", [[1], [0, 2], [1, 2]])
 def test_queue_files_that_came_back_out_of_order_are_made_anew(
     gone: list[int], tmp_path: Path, assert_clean: AssertClean
