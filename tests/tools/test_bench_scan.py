@@ -120,6 +120,13 @@ def test_a_daemon_that_has_gone_took_its_counts_along() -> None:
     assert found.as_object()["read_part"] is None
 
 
+def test_a_daemon_that_was_there_before_and_is_found_now_brings_counts_of_long_ago() -> None:
+    before = Usage(1.0, 10, frozenset({7}), 100.0, 500.0)
+    assert math.isnan((Usage(60.0, 1 << 40, frozenset({7, 8}), 200.0, 501.0) - before).read_size)
+    assert Usage(1.5, 14, frozenset({7, 8}), 500.5, 501.0) - before == Usage(0.5, 4)
+    assert usage_below(os.getpid()).at_s > 0
+
+
 def line(query: int, ours_s: list[float], rival_s: list[float]) -> ScanLine:
     store = ScanStore(Path("/store"), 1024, 1 << 30, 900_000, (0, 1))
     made = ScanLine(SCANS[query], store, SCANS[query].bar(1024))

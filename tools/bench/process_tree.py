@@ -1,14 +1,16 @@
 """What the processes below this one have computed and read so far, by Linux's own counts.
 
 A process counts those of its children that have ended and were waited for, so little gets lost while Spark's workers
-come and go. Where one of its daemons has gone, its workers were nobody's and their counts are lost: nothing is told of
-such a while.
+come and go. Where one of its daemons has gone, its workers were nobody's and their counts are lost; and while a process
+loses a child, Linux may leave out another one, whose counts of long ago would come up in the next look. Nothing is told
+of such a while.
 """
 
 from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,32 +30,41 @@ class Usage:
     """Bytes that read calls returned to those that are not Java: files for the most part, and a task's few orders."""
     daemons: frozenset[int] = frozenset()
     """Children of a Java."""
+    newest_start_s: float = 0.0
+    """When the last of them was started, since the machine was."""
+    at_s: float = 0.0
+    """When this was looked at."""
 
     def __sub__(self, before: Usage) -> Usage:
         cpu_s, read_size = self.cpu_s - before.cpu_s, self.read_size - before.read_size
         # Less than before: somebody ended just between the looks at it and at its parent.
-        if before.daemons - self.daemons or cpu_s < 0 or read_size < 0:
+        has_lost = bool(before.daemons - self.daemons)
+        has_found = bool(self.daemons - before.daemons) and self.newest_start_s < before.at_s
+        if has_lost or has_found or cpu_s < 0 or read_size < 0:
             return Usage(math.nan, math.nan)
         return Usage(cpu_s, read_size)
 
 
 def usage_below(pid: int) -> Usage:
     """Of every descendant of this process, and not of itself."""
+    at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     ticks = read_size = 0
-    daemons = set()
+    daemons, starts = set(), {}
     for child in _below(pid):
         try:
             name, _, text = (PROC / str(child) / "stat").read_text().partition("(")[2].rpartition(")")
             fields = text.split()
             # utime, stime, cutime and cstime: the 14th to 17th field of all, two of which stand before these.
             ticks += sum(map(int, fields[11:15]))
+            starts[child] = int(fields[19]) / TICKS_A_SECOND
             if name == JAVA:
                 daemons |= set(_children(child))
             else:
                 read_size += int((PROC / str(child) / "io").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended: its parent counts it from now on
-    return Usage(ticks / TICKS_A_SECOND, read_size, frozenset(daemons))
+    newest_start_s = max((starts.get(daemon, 0.0) for daemon in daemons), default=0.0)
+    return Usage(ticks / TICKS_A_SECOND, read_size, frozenset(daemons), newest_start_s, at_s)
 
 
 def _below(pid: int) -> Iterator[int]:
