@@ -18,7 +18,7 @@ public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length == 0) {
             throw new IllegalArgumentException(
-                "usage: (write | open | live | topics | offsets | delays | timers | ask | compress | settings | allocate) [name=value ...]");
+                "usage: (write | open | live | topics | offsets | local-offsets | delays | timers | ask | compress | settings | allocate) [name=value ...]");
         }
         Options options = new Options(Arrays.asList(args).subList(1, args.length));
         int exitCode;
@@ -50,6 +50,9 @@ public final class Main {
                 case "offsets":
                     new OffsetsProgram(options, out).run();
                     return 0;
+                case "local-offsets":
+                    new LocalOffsetsProgram(options, out).run();
+                    return 0;
                 case "timers":
                     new TimersProgram(options, out).run();
                     return 0;
@@ -68,7 +71,7 @@ public final class Main {
                 default:
                     throw new IllegalArgumentException(
                         "no program is called " + program
-                            + "; there are write, open, live, topics, offsets, delays, timers, ask, compress, settings and allocate");
+                            + "; there are write, open, live, topics, offsets, local-offsets, delays, timers, ask, compress, settings and allocate");
             }
         } catch (StoreSession.NotLoadedException refused) {
             System.err.println(refused.getMessage());
