@@ -45,7 +45,8 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def sound(folder: Path, golden: Callable[[str], Path]) -> Callable[[str], Path]:
-    """`sound("closed")`: a store without damage. `running` is the killed one within the boot that it was killed in."""
+    """`sound("closed")`: a store without damage. `running` is the one whose writer was killed within this boot of the
+    machine, `killed` before it."""
 
     def get(name: str) -> Path:
         store = folder / name
@@ -53,9 +54,10 @@ def sound(folder: Path, golden: Callable[[str], Path]) -> Callable[[str], Path]:
             with tarfile.open(Path(__file__).with_name("stores.tar.xz")) as archive:
                 archive.extractall(folder, filter="data")
             shutil.copytree(folder / "killed", folder / "running")
-            with open(progress_path(folder / "running"), "r+b") as page:
-                page.seek(BOOT * 8)
-                page.write(boot_number().to_bytes(8, "little"))
+            for each, boot in (("running", boot_number()), ("killed", boot_number() ^ 1)):
+                with open(progress_path(folder / each), "r+b") as page:
+                    page.seek(BOOT * 8)
+                    page.write(boot.to_bytes(8, "little"))
         elif name in FROM_ROCKETMQ and not store.exists():
             with tarfile.open(ROOT / "tests" / "data" / f"{name}.tar.xz") as archive:
                 archive.extractall(folder / "unpacked" / name, filter="data")
@@ -91,12 +93,17 @@ def test_without_damage_everything_is_there(
     root = Path(shutil.copytree(sound(name), tmp_path / "store"))
     stored = damaged_stores.stored_in(root)
     with flightlog.open_read_only(root) as view:
-        assert view.verify().is_clean
+        findings = view.verify().findings
         read = [m for key in view.queues() for m in view.read(*key)]
     assert {(m.physical_offset, m.batch_index) for m in read} <= stored.keys() and len(read) > 90
+    is_behind = (
+        name == "killed"
+    )  # a writer that may be at work has its queues a little behind; after a reboot nobody is
+    assert all(finding.meaning.endswith("no entry yet") for finding in findings) and bool(findings) == is_behind
     case = damaged_stores.Case(root, stored)
     case.run()
-    assert (case.told["clean"], case.told["opened"]) == (2, 1)
+    told = case.told["findings"], case.told["clean"], case.told["opened"]
+    assert told == ((1, 1, 1) if is_behind else (0, 2, 1))
 
 
 def test_an_invented_message_is_seen(sound: Callable[[str], Path], damaged_stores: ModuleType, tmp_path: Path) -> None:
