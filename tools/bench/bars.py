@@ -9,9 +9,7 @@ to milliseconds a message, run for a fixed time in place of a fixed size: they g
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
@@ -39,6 +37,7 @@ from .bar_plan import (
 )
 from .machine import Machine, this_machine
 from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
+from .scratch import scratch_folder
 from .workloads import record_size
 from .writers import PURE, peers_at_hand
 
@@ -85,8 +84,7 @@ def run(options: BarsOptions) -> int:
         check_jars(options.rocketmq)
     saving.check_folder(options.folder)
     saving.check_files({"--save": options.save})
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
+    with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         if machine.is_in_memory and set(groups) & set(NOT_IN_MEMORY):
             raise UsageError(
@@ -94,8 +92,6 @@ def run(options: BarsOptions) -> int:
                 f"--folder, or leave out {', '.join(NOT_IN_MEMORY)} with --only"
             )
         lines, measures = _measure(options, groups, sizes, machine, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     found: dict[str, Any] = saving.as_object(measures.outcomes, machine)
     found = {"machine": found["machine"], "sizes": asdict(sizes), "lines": [line.as_object() for line in lines]} | {
         "outcomes": found["outcomes"]

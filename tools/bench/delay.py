@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +37,7 @@ from .pending_timers import BATCH, Step
 from .pending_timers import measure as measure_pending
 from .plots import check_plot
 from .saving import check_files, check_folder, save_csv, save_json
+from .scratch import scratch_folder
 
 RATES = 1_000, 10_000
 """Messages that fall due a second."""
@@ -70,8 +69,7 @@ def run(options: DelayOptions) -> int:
     """Measure and print. Raises UsageError for wrong options, before anything is written."""
     seconds = options.seconds if options.seconds is not None else QUICK_SECONDS if options.quick else SECONDS
     _check(options, seconds)
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
+    with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         print(machine, file=sys.stderr, flush=True)
         loads = [(kind, rate, mode) for kind in (LEVEL, TIMER) for rate in options.rates for mode in FlushMode]
@@ -90,8 +88,6 @@ def run(options: DelayOptions) -> int:
             if options.pending is not None:
                 pending = measure_pending(folder / "pending", options.pending)
                 bar.done += 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     rows = [one.as_object() for one in found]
     told: dict[str, Any] = {
         "machine": asdict(machine),

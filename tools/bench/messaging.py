@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,6 +21,7 @@ from .messaging_plot import draw
 from .messaging_pulls import PULLS, pulls
 from .plots import check_plot
 from .saving import check_files, check_folder, save_csv, save_json
+from .scratch import scratch_folder
 
 PARTS = "latency", "throughput", "burst", "rebalance", "pulls"
 BESIDE_S = 1.0
@@ -82,8 +81,7 @@ def run(options: MessagingOptions) -> int:
     if options.plot is not None:
         check_plot(options.plot)
     wanted = [name for name in PARTS if not options.only or name in options.only]
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
+    with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         plan = (QUICK if options.quick else Plan()).parts(folder)
         takes_s = sum(plan[name][0] + BESIDE_S for name in wanted)
@@ -94,8 +92,6 @@ def run(options: MessagingOptions) -> int:
                 (folder / name).mkdir()
                 found.append(plan[name][1]())
                 bar.done += 1
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     told = {"machine": asdict(machine), "parts": [asdict(part) for part in found]}
     if options.save is not None:
         save_json(options.save, told)

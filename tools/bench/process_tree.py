@@ -50,7 +50,7 @@ def usage_below(pid: int) -> Usage:
     at_s = time.clock_gettime(time.CLOCK_BOOTTIME)
     ticks = read_size = 0
     daemons, starts = set(), {}
-    for child in _below(pid):
+    for child in below(pid):
         try:
             name, _, text = (PROC / str(child) / "stat").read_text().partition("(")[2].rpartition(")")
             fields = text.split()
@@ -58,7 +58,7 @@ def usage_below(pid: int) -> Usage:
             ticks += sum(map(int, fields[11:15]))
             starts[child] = int(fields[19]) / TICKS_A_SECOND
             if name == JAVA:
-                daemons |= set(_children(child))
+                daemons |= set(children(child))
             else:
                 read_size += int((PROC / str(child) / "io").read_text().split()[1])
         except (FileNotFoundError, ProcessLookupError):
@@ -67,13 +67,13 @@ def usage_below(pid: int) -> Usage:
     return Usage(ticks / TICKS_A_SECOND, read_size, frozenset(daemons), newest_start_s, at_s)
 
 
-def _below(pid: int) -> Iterator[int]:
-    for child in _children(pid):
+def below(pid: int) -> Iterator[int]:
+    for child in children(pid):
         yield child
-        yield from _below(child)
+        yield from below(child)
 
 
-def _children(pid: int) -> list[int]:
+def children(pid: int) -> list[int]:
     try:
         return [
             int(child)

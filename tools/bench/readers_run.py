@@ -10,7 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from tempfile import TemporaryDirectory, mkdtemp
+from tempfile import TemporaryDirectory
 
 from ...store.errors import UsageError
 from ..bar import Bar
@@ -19,6 +19,7 @@ from ..words import figure_text, seconds_text, size_text
 from .machine import this_machine
 from .readers import PROCESSES, THREADS, WRITER_PART, Readers, ReadersRound, backlog
 from .saving import check_folder
+from .scratch import scratch_folder
 from .workloads import record_size
 
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -63,8 +64,7 @@ def run(options: ReadersOptions) -> int:
     if seconds <= 0:
         raise UsageError(f"--seconds {seconds:g}: expected more than 0")
     check_folder(options.folder)
-    folder = Path(mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
+    with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         room = room_needed(options.body_size, messages, seconds)
         time = seconds_text(len(KINDS) * rounds * PARTS * seconds)
@@ -80,8 +80,6 @@ def run(options: ReadersOptions) -> int:
                 bar.done += 1
 
             found = measure(folder, options.body_size, messages, options.readers, seconds, rounds, done)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     if options.as_json:
         told = {kind: [asdict(each) for each in rounds_] for kind, rounds_ in found.items()}
         print(json.dumps({"machine": asdict(machine), "rounds": told}, indent=2))

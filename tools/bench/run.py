@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from .report import COLUMNS, as_object, show
 from .rocketmq import QUICK_WARM_COUNT, RocketmqProcess
 from .rocketmq_cases import RIVALS, rocketmq_cases
 from .runner import Result, measure, pilot
+from .scratch import scratch_folder
 
 ROUNDS = 5
 QUICK_ROUNDS = 2
@@ -72,16 +72,12 @@ def run(options: Options) -> int:
     saving.check_folder(options.folder)
     saving.check_files({"--save": options.save, "--csv": options.csv})
     jars = _jars(options)
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
-        with ExitStack() as running:
-            rocketmq = None
-            if jars is not None:
-                with Bar("starting RocketMQ"):
-                    rocketmq = running.enter_context(RocketmqProcess(jars, folder, QUICK_WARM_COUNT))
-            results, machine = _measure_all(options, rounds, folder, rocketmq)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with scratch_folder(options.folder) as folder, ExitStack() as running:
+        rocketmq = None
+        if jars is not None:
+            with Bar("starting RocketMQ"):
+                rocketmq = running.enter_context(RocketmqProcess(jars, folder, QUICK_WARM_COUNT))
+        results, machine = _measure_all(options, rounds, folder, rocketmq)
     found = as_object(results, machine, rounds)
     if options.save:
         saving.save_json(options.save, found)

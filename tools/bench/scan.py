@@ -7,16 +7,13 @@ import math
 import os
 import shutil
 import sys
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ...spark import session
 from ...store.errors import UsageError
 from ..bar import CLEAR_LINE, Bar
 from ..output import Column, Output
@@ -25,8 +22,10 @@ from . import saving
 from .machine import this_machine
 from .readers_run import check_room
 from .scan_plan import BODY_SIZES, NAMES, SCANS, SELECTION_BODY_SIZE, SELECTIONS, ScanQuery
+from .scan_session import measured_session
 from .scan_spark import Scanner, ScanRound
 from .scan_stores import ScanStore, write_plain, write_shares
+from .scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -148,19 +147,16 @@ def run(options: ScanOptions) -> int:
     """Measure and print. Raises UsageError for wrong options, before anything is written."""
     plan = _plan(options)
     saving.check_files({"--save": options.save})
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
+    with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         room = ROOM * plan.size * (1 + bool(plan.selections))
         _say(f"{machine}; {options.master}")
         _say(f"{plan.rounds} rounds, about {seconds_text(plan.seconds)}, up to {size_text(room)} below {folder.parent}")
         check_room(folder, room)
         started_s = time.monotonic()
-        with _spark(options.master) as spark:
+        with measured_session(options.master) as spark:
             lines = _measure(spark, plan, folder)
         _say(f"took {seconds_text(time.monotonic() - started_s)}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     found = {"machine": asdict(machine), "master": options.master, "lines": [line.as_object() for line in lines]}
     if options.save:
         saving.save_json(options.save, found)
@@ -195,18 +191,6 @@ def _plan(options: ScanOptions) -> _Plan:
         size,
         rounds,
     )
-
-
-@contextmanager
-def _spark(master: str) -> Iterator[SparkSession]:
-    with Bar("starting Spark"):
-        # Parquet's writer and reader of large rows do not get by with the usual gigabyte.
-        conf = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "4g"}
-        spark = session("flightlog bench scan", master=master, conf=conf)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _measure(spark: SparkSession, plan: _Plan, folder: Path) -> list[ScanLine]:

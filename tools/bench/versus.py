@@ -6,7 +6,6 @@ import json
 import math
 import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from .load_plan import append_loads, flush_loads, read_versus
 from .machine import Machine, this_machine
 from .plan import BODY_SIZES
 from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, RocketmqProcess, is_rocketmq
+from .scratch import scratch_folder
 from .trial import TRIALS, Plan, plan_of, plan_within
 from .writers import OWN, PURE, REFERENCES
 
@@ -64,14 +64,11 @@ def run(options: VersusOptions) -> int:
     """Measure and print. Raises UsageError for wrong options, before anything is written."""
     _check(options)
     peers, jars = read_versus(options.versus)
-    folder = Path(tempfile.mkdtemp(prefix="flightlog-bench-", dir=options.folder))
-    try:
+    with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         earlier = saving.load_earlier(options.compare, machine) if options.compare else None
         loads = _loads(options, peers, machine, folder)
         outcomes = _measure(options, loads, jars, machine, folder)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
     found = saving.as_object(outcomes, machine)
     if options.save:
         saving.save_json(options.save, found)
