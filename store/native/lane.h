@@ -137,7 +137,7 @@ struct lane {
 
 /* The same object as last time if the number is the same; a new reference. */
 PyObject *lane_number(struct kept_number *kept, int64_t number);
-/* A tuple whose fields that are the same in all results are there, the others to be filled. May run Python code. */
+/* A tuple whose fields that are the same in all results are there, the others None until filled. May run Python code. */
 PyObject *lane_new_result(const struct lane *lane);
 /*
  * An earlier result that nobody but the lane holds any more, or NULL; borrowed. Most callers drop a result at once, or

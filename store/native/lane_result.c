@@ -19,10 +19,12 @@ PyObject *lane_number(struct kept_number *kept, int64_t number) {
 PyObject *lane_new_result(const struct lane *lane) {
     PyObject *made = lane->allocate_result(lane->result_type, RESULT_FIELDS);
     if (made == NULL) return NULL;
-    Py_INCREF(lane->status);
-    Py_INCREF(lane->store_host);
-    PyTuple_SetItem(made, STATUS_FIELD, lane->status);
-    PyTuple_SetItem(made, STORE_HOST_FIELD, lane->store_host);
+    /* The collector shows it from here on, also while it waits for its put: no field may be empty. */
+    for (int i = 0; i < RESULT_FIELDS; i++) {
+        PyObject *const field = i == STATUS_FIELD ? lane->status : i == STORE_HOST_FIELD ? lane->store_host : Py_None;
+        Py_INCREF(field);
+        PyTuple_SetItem(made, i, field);
+    }
     return made;
 }
 
