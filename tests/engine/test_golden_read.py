@@ -267,5 +267,7 @@ def test_folder_is_untouched(
     assert fingerprint(store) == before
     here = [(path, flags) for path, flags in opened if path.startswith(str(store))]
     assert here, "the watch saw nothing"
-    assert not [path for path, _ in here if Path(path).name == "lock"]
+    # Whether the writer of a store that was not closed still lives is asked of the lock, through the lock module.
+    may_ask = name in HALTED and part == "store"
+    assert may_ask or not [path for path, _ in here if Path(path).name == "lock"]
     assert not [path for path, flags in here if flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC)]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import shutil
+import subprocess
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,6 +32,14 @@ def _sources(folder: Path) -> Iterator[Path]:
         if _is_source_folder(path):
             yield from _sources(path)
         elif path.suffix in (".py", ".pyi", ".c", ".h", ".java") and path.is_file():
+            yield path
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if _is_source_folder(path):
+            yield from _files(path)
+        elif path.is_file():
             yield path
 
 
@@ -60,6 +71,15 @@ class House:
 
     def sources(self, *suffixes: str) -> list[Path]:
         return [path.relative_to(self.root) for path in _sources(self.root) if path.suffix in suffixes]
+
+    def tracked_files(self) -> list[Path]:
+        """What git tracks; in a copy of the sources without git, every file outside of what builds and runs leave."""
+        command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+        if (self.root / ".git").exists() and shutil.which("git"):
+            listed = subprocess.run(command, cwd=self.root, capture_output=True, check=True).stdout
+            files = [Path(os.fsdecode(name)) for name in listed.split(b"\0") if name]
+            return [file for file in files if (self.root / file).is_file()]
+        return [path.relative_to(self.root) for path in _files(self.root) if path.suffix != ".so"]
 
     def package_modules(self) -> list[Path]:
         """Every Python file that the installed package consists of, but for the top-level `pyspark_flightlog`."""
