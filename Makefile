@@ -12,18 +12,21 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test test-lowest-spark check bench bars fuzz soak coverage clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo    put, kill, recover, read, then scan with Spark (installs what it needs into $(VENV))'
-	@echo 'make test    the test suite in several processes; more with PYTEST_ARGS="-k name --full"'
+	@echo 'make test    the quick tests in several processes; more with PYTEST_ARGS="-k name --full"'
+	@echo 'make test-long  all other tests: RocketMQ and Spark beside the store, random histories, crashes and power cuts'
 	@echo 'make test-lowest-spark  what the Spark source does at least, with the oldest Spark that is served'
+	@echo 'make test-pythons  the suite with every other Python found (3.12, 3.13, 3.14), with the kernel and without'
 	@echo 'make coverage  how much of store, index and engine the suite runs'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
 	@echo 'make bars    every figure that the store has to come to, against its bar; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
+	@echo 'make campaign  random histories and power cuts at full size, with new seeds, for some hours'
 	@echo 'make soak    a store under load, kills, power cuts and full disks for an hour, or MINUTES=600'
 	@echo 'make venv    $(VENV) with everything that the targets above need'
 	@echo 'make clean   remove $(VENV) and everything that was built'
@@ -32,7 +35,7 @@ help:
 $(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	    || { echo 'flightlog needs Python 3.11 or newer: name one with  make PYTHON=/path/to/python3.11 ...' >&2; exit 1; }
-	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
+	@mkdir -p $(dir $(VENV)); $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 \
 	    || { $(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(PY) install -q pip; } \
 	    || { echo 'flightlog needs pip for $(PYTHON): install python3-pip or python3-venv' >&2; exit 1; }
 	@touch $@
@@ -60,9 +63,25 @@ demo: $(VENV)/.core
 	@$(MAKE) --no-print-directory $(VENV)/.spark
 	@$(PY) -m flightlog.tools.demo.spark_stage $(DEMO_DIR)
 
-# As many processes as cores, four at most (tests/conftest.py); PYTEST_ARGS=-n0 for one. Benchmarks need one.
+# One process more than there are cores, four at most (tests/conftest.py); PYTEST_ARGS=-n0 for one. Benchmarks need one.
+# tests/conftest.py puts what takes long first: its order is kept. The run ends, and fails, where a process crashes:
+# pytest-xdist's other way, a new process in its place, waits for ever for the rest of its tests.
+PYTEST := $(VENV)/bin/pytest --benchmark-disable --durations=10
+PROCESSES := -n auto --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
+
 test: $(VENV)/.all
-	$(VENV)/bin/pytest -n auto --dist loadgroup --benchmark-disable $(PYTEST_ARGS)
+	$(PYTEST) $(PROCESSES) -m 'not ci' $(PYTEST_ARGS)
+
+# What `make test` leaves out, and nothing else.
+test-long: $(VENV)/.all
+	$(PYTEST) $(PROCESSES) -m ci $(PYTEST_ARGS)
+
+# What draws at random: histories, faults, power cuts. Not part of CI. FLIGHTLOG_SEED=7 repeats a run.
+CAMPAIGN_TESTS := tests/crash tests/model tests/fuzz tests/consume/test_rebalance_model.py \
+    tests/consume/test_stores_lives.py tests/faults/test_any_operation.py tests/schedule/test_timer_lives.py \
+    tests/schedule/test_level_machine.py
+campaign: $(VENV)/.all
+	$(PYTEST) $(PROCESSES) --full $(CAMPAIGN_TESTS) $(PYTEST_ARGS)
 
 # The oldest Spark that is served: its folder stands before the newest's on the path. No pushdown there (4.1), no
 # admission control (4.2). All that goes through Spark but clusters, live writers and remote stores, which take long.
@@ -76,13 +95,31 @@ $(VENV)/.lowest-spark: $(VENV)/.all
 	@touch $@
 
 test-lowest-spark: $(VENV)/.lowest-spark
-	PYTHONPATH=$(CURDIR)/$(VENV)/lowest-spark $(VENV)/bin/pytest -n0 --benchmark-disable $(LOWEST_SPARK_TESTS) $(PYTEST_ARGS)
+	PYTHONPATH=$(CURDIR)/$(VENV)/lowest-spark $(PYTEST) -n0 $(LOWEST_SPARK_TESTS) $(PYTEST_ARGS)
+
+# One environment a Python, each filled once (about 600 MB to fetch). Both runs of a Python end before the next starts;
+# every Python has its turn, and the target fails if any run failed or if no Python was found. SUITE=test is quick.
+PYTHONS ?= 3.12 3.13 3.14
+SUITE ?= test test-long
+test-pythons:
+	@ran=; absent=; failed=; \
+	for version in $(PYTHONS); do \
+	    python$$version -c '' 2>/dev/null || { absent="$$absent $$version"; continue; }; \
+	    for pure in 0 1; do \
+	        echo "=== Python $$version, FLIGHTLOG_PURE=$$pure ==="; \
+	        FLIGHTLOG_PURE=$$pure $(MAKE) -k --no-print-directory $(SUITE) PYTHON=python$$version VENV=.venv/pythons/$$version \
+	            || failed="$$failed $$version(FLIGHTLOG_PURE=$$pure)"; \
+	    done; \
+	    ran="$$ran $$version"; \
+	done; \
+	echo "ran:$${ran:- none}; not on this machine:$${absent:- none}; failed:$${failed:- none}"; \
+	test -n "$$ran" -a -z "$$failed"
 
 # FLIGHTLOG_ROOT: where the rooms are, for children that run in other folders.
 coverage: $(VENV)/.all
 	@rm -rf .coverage
 	FLIGHTLOG_ROOT=$(CURDIR) $(PY) -m coverage run -m pytest \
-	    -n auto --dist loadgroup --benchmark-disable $(PYTEST_ARGS)
+	    $(PROCESSES) --benchmark-disable $(PYTEST_ARGS)
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 	@$(PY) -m coverage json -q -o .coverage/report.json
@@ -111,13 +148,13 @@ $(VENV)/.fuzz: $(VENV)/.core
 SECONDS ?= 600
 JOBS ?= 1
 fuzz: $(VENV)/.all $(VENV)/.fuzz
-	$(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
+	ulimit -c 0; $(PY) tests/fuzz/run.py --seconds $(SECONDS) --jobs $(JOBS) $(FUZZ)
 
 # Power cuts and full disks need root. SEED=7 repeats a run; CUTS=1000000 simulates so many power cuts behind it.
 MINUTES ?= 60
 CUTS ?= 0
 soak: $(VENV)/.all
-	$(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
+	ulimit -c 0; $(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 
 clean:
 	rm -rf $(VENV) .dev .coverage .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -9,8 +9,10 @@
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
 - Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The stores that RocketMQ
   writes for tests/interop are new ones in every run. Both seeds stand in the header of a run.
-- Several processes may run the tests (`-n 2 --dist loadgroup`): a file stays in one of them, but for its `ci` tests,
-  and so do all tests that use one of the expensive fixtures in `SHARED`.
+- `make test` leaves out the tests marked `ci`, which take long; `make test-long` runs them. CI runs both.
+- Several processes may run the tests (`-n 2 --dist loadgroup --no-loadscope-reorder`): a file stays in one of them, but
+  for its `ci` tests, and so do all tests that use one of the expensive fixtures in `SHARED`. What takes longest is
+  first, so that no process is left alone with it at the end.
 """
 
 from __future__ import annotations
@@ -18,9 +20,11 @@ from __future__ import annotations
 import errno
 import os
 import random
+import resource
 import runpy
 import shutil
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,11 +41,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
-GOLDEN = Path(os.environ.get("FLIGHTLOG_GOLDEN") or ROOT.parent / "shared" / "golden")
+GOLDEN = Path(os.environ.get("FLIGHTLOG_GOLDEN") or ROOT / "tests" / "data" / "golden")
 COPY_CHUNK_SIZE = 1 << 20
 PROCESSES_MAX = 4
-SHARED = ("asked", "spark")
+SHARED = ("spark", "asked")
 """Fixtures of a session that take long: what uses them runs in one process."""
+SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Spark's drivers take half as much CPU where no query runs long enough to be compiled for speed."""
 SEED, INTEROP_SEED = "FLIGHTLOG_SEED", "FLIGHTLOG_INTEROP_SEED"
 """Environment variables that hold the seeds of a run, so that all its processes have the same; set, they repeat it."""
 
@@ -70,6 +76,9 @@ def _is_full(config: pytest.Config) -> bool:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Tests crash processes on purpose; their children inherit this, so that none leaves a memory image behind.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
     wants_new = _is_full(config) or os.environ.get("FLIGHTLOG_RANDOM", "") not in ("", "0")
     hypothesis.settings.load_profile("new" if wants_new else "repeats")
     if not wants_new:
@@ -92,7 +101,8 @@ def _draw_no_constants_of_the_code() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    return min(len(os.sched_getaffinity(0)), PROCESSES_MAX)
+    """One more than there are cores: tests wait for disks, and for programs that end slowly."""
+    return min(len(os.sched_getaffinity(0)) + 1, PROCESSES_MAX)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -110,12 +120,24 @@ def _group(item: pytest.Item) -> str | None:
     return None if item.get_closest_marker("ci") else item.location[0]
 
 
+def _place(item: pytest.Item) -> tuple[int, float]:
+    """Where in a run of several processes: what shares a session of Spark, then by how long a test may take."""
+    group = _group(item)
+    if group in SHARED:
+        return SHARED.index(group), 0
+    limit = item.get_closest_marker("timeout")
+    return len(SHARED), -float(limit.args[0]) if limit and limit.args else 0.0
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests marked `full` are not part of an ordinary run: deselected and counted, not skipped."""
-    for item in items if config.pluginmanager.hasplugin("xdist") else ():
-        if group := _group(item):
-            item.add_marker(pytest.mark.xdist_group(group))
+    if config.pluginmanager.hasplugin("xdist"):
+        for item in items:
+            if group := _group(item):
+                item.add_marker(pytest.mark.xdist_group(group))
+        if hasattr(config, "workerinput"):
+            items.sort(key=_place)
     if _is_full(config):
         return
     left_out = [item for item in items if item.get_closest_marker("full")]
@@ -153,6 +175,18 @@ def pytest_make_collect_report(
     report = yield
     _fail_where_nothing_may_skip(report)
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What did not run, and why: the last thing that a run on a machine without Java, compiler or root says."""
+    reasons = Counter(
+        (report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)).removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", ())
+    )
+    if reasons:
+        terminalreporter.section("skipped, by reason")
+        for reason, count in reasons.most_common():
+            terminalreporter.line(f"{count:6,} {reason}")
 
 
 @pytest.fixture(scope="session")

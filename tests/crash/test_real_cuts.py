@@ -29,7 +29,7 @@ def campaigns(support: Callable[[str], ModuleType]) -> ModuleType:
 @pytest.mark.parametrize("mode", FlushMode)
 def test_power_cuts(mode: FlushMode, campaigns: ModuleType, tmp_path: Path, scale: Scale) -> None:
     campaign = campaigns.Campaign(tmp_path, mode, SEED)
-    campaign.run(scale.pick(ci=100, full=2_500))
+    campaign.run(scale.pick(ci=50, full=2_500))
     print(campaign.summary())
     assert campaign.acknowledged > 10 * campaign.cuts
     assert campaign.poisoned > campaign.cuts // 3

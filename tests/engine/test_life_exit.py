@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,9 +81,17 @@ CLEAN_ENDS = {
 KILLED_ENDS = {"dies": 4, "is killed": -9, "is terminated": -15}
 
 
-def run(path: Path, end: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-c", PROGRAM, str(path), end]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+Run = Callable[[Path, str], "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(support: Callable[[str], ModuleType]) -> Run:
+    def run_to_its_end(path: Path, end: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-c", PROGRAM, str(path), end]
+        start = support("signals").default_signals
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, preexec_fn=start)
+
+    return run_to_its_end
 
 
 def bodies(path: Path) -> list[bytes]:
@@ -90,7 +100,7 @@ def bodies(path: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("end", CLEAN_ENDS)
-def test_a_program_that_never_closes(end: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_a_program_that_never_closes(end: str, run: Run, tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     done = run(path, end)
     assert done.returncode == CLEAN_ENDS[end], done.stderr
@@ -105,7 +115,7 @@ def test_a_program_that_never_closes(end: str, tmp_path: Path, assert_clean: Ass
 
 
 @pytest.mark.parametrize("end", KILLED_ENDS)
-def test_a_program_that_is_ended(end: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_a_program_that_is_ended(end: str, run: Run, tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     assert run(path, end).returncode == KILLED_ENDS[end]
     assert (path / "abort").exists()

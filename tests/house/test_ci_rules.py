@@ -1,9 +1,13 @@
-"""The rules of tests/conftest.py, tried on a toy suite: nothing skips on CI, and `full` runs only when asked for."""
+"""The rules of tests/conftest.py, tried on a toy suite: nothing skips on CI, `full` runs only when asked for, and a
+file stays in one process. And what CI runs: `make test` and `make test-long`, which are the whole suite together; every
+test runs once, a failure is final, and the slowest are shown."""
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -39,7 +43,38 @@ def test_unexpected_success():
 def test_golden(golden):
     golden("nothing-of-this-name")
 """
+TOGETHER = """
+import os
+import pytest
+
+@pytest.fixture(scope="module")
+def process():
+    return os.getpid()
+
+@pytest.mark.parametrize("number", range(6))
+def test_together(number, process, record_property):
+    with open(os.environ["SEEN"], "a") as seen:
+        seen.write(f"{__name__} {process}\\n")
+"""
+CRASHING = """
+import os, signal
+import pytest
+
+def test_together():
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+@pytest.mark.parametrize("number", range(20))
+def test_together_behind(number):
+    pass
+"""
 SKIPPING_MODULE = "import pytest\npytest.skip('whole module', allow_module_level=True)\n"
+
+
+ROOT = Path(__file__).parents[2]
+RETRIES = re.compile(
+    r"\brerun|rerunfailures|\bflaky\b|pytest[-_]retry|--retries|--last-failed|--lf\b|\|\| *(make|pytest)"
+)
+"""What would run a failed test once more: plugins, their options and marks, and a second start."""
 
 
 def outcome(folder: Path, *arguments: str, **environment: str) -> tuple[dict[str, int], str]:
@@ -56,8 +91,10 @@ def outcome(folder: Path, *arguments: str, **environment: str) -> tuple[dict[str
 
 @pytest.mark.ci
 def test_off_ci_a_skip_is_a_skip(tmp_path: Path) -> None:
-    found, _ = outcome(tmp_path)
+    found, said = outcome(tmp_path)
     assert found == {"passed": 1, "skipped": 4, "deselected": 1, "xfailed": 1, "xpassed": 1}
+    listed = said[said.index("skipped, by reason") :].splitlines()
+    assert "     1 no such tool" in listed
 
 
 @pytest.mark.ci
@@ -73,3 +110,65 @@ def test_on_ci_every_skip_and_expected_failure_is_a_failure_with_its_reason(tmp_
 def test_full_runs_when_asked_for(tmp_path: Path, arguments: list[str], environment: dict[str, str]) -> None:
     found, _ = outcome(tmp_path, *arguments, "-k", "plain or full", **environment)
     assert found["passed"] == 2
+
+
+@pytest.mark.ci
+def test_a_file_stays_in_one_process(tmp_path: Path) -> None:
+    """Its fixtures are made once. pytest-xdist loses its groups in silence where it does not know pytest's version."""
+    for name in ("test_one.py", "test_other.py"):
+        (tmp_path / name).write_text(TOGETHER)
+    found, said = outcome(tmp_path, "-n", "2", "--dist", "loadgroup", "-k", "together", SEEN=str(tmp_path / "seen"))
+    assert found["passed"] == 12, said
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert len(seen) == 12 and len({line.split()[0] for line in set(seen)}) == len(set(seen)) == 2, seen
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(120)
+def test_a_crash_ends_the_run(tmp_path: Path) -> None:
+    """It once hung until its time was over, and said nothing."""
+    (tmp_path / "test_crash.py").write_text(CRASHING)
+    for number in range(8):
+        (tmp_path / f"test_{number}.py").write_text(TOGETHER)
+    processes = shlex.split(recipe("test"))
+    processes = processes[processes.index("--dist") : processes.index("-m")]
+    _, said = outcome(tmp_path, "-n", "2", *processes, "-k", "together", SEEN=str(tmp_path / "seen"))
+    assert re.search(r"\b1 failed\b", said) and "crashed while running 'test_crash.py::test_together" in said, said
+
+
+def recipe(target: str) -> str:
+    """What `make TARGET` would do, variables filled in."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not here")
+    command = ["make", "--no-print-directory", "--dry-run", "--always-make", target, "VENV=.none"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    [line] = [line for line in done.stdout.splitlines() if "bin/pytest" in line]
+    return line
+
+
+def test_ci_runs_the_whole_suite_once_and_shows_the_slowest_of_every_run() -> None:
+    assert "-m 'not ci'" in recipe("test") and "-m ci" in recipe("test-long")
+    targets = {
+        word for line in re.findall(r"^make (.*)$", (ROOT / ".ci" / "run").read_text(), re.M) for word in line.split()
+    }
+    assert {"check", "test", "test-long", "test-lowest-spark"} <= targets
+    for target in ("test", "test-long", "test-lowest-spark"):
+        assert "--durations=10" in recipe(target), target
+
+
+def test_the_files_that_make_names_are_there() -> None:
+    for target in ("campaign", "test-lowest-spark"):
+        named = re.findall(r"tests/\S+", recipe(target))
+        assert named and all((ROOT / name).exists() for name in named), named
+
+
+def test_nothing_is_retried() -> None:
+    """A test that passes the second time is a defect that was seen: it fails the run."""
+    for name in ("Makefile", ".ci/run", "pyproject.toml", "tests/conftest.py"):
+        assert not RETRIES.search((ROOT / name).read_text()), name
+    plugins = {entry.dist.name.lower() for entry in importlib.metadata.entry_points(group="pytest11") if entry.dist}
+    assert not [name for name in plugins if RETRIES.search(name)], plugins
+    marked = [
+        path.name for path in (ROOT / "tests").rglob("test_*.py") if re.search(r"mark\.(flaky|retry)", path.read_text())
+    ]
+    assert not marked

@@ -40,6 +40,7 @@ FACE = {
     "Subscription",
     "Topic",
     "TopicPermission",
+    "kernel",
     "open",
     "open_read_only",
     "spark",

@@ -27,6 +27,7 @@ from typing import Any, Literal, TypedDict, Unpack
 JAVA_FOLDER = Path(__file__).resolve().parent / "java"
 JAVA_49_FOLDER = JAVA_FOLDER.with_name("java49")
 OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")  # RocketMQ 4.9 unmaps its files by their own methods
+SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")  # programs of a few seconds
 MAIN_CLASS = "flightlog.interop.Main"
 BUILD_LIMIT_S = 900.0  # a first build fetches about 80 MB
 RUN_LIMIT_S = 300.0
@@ -243,7 +244,7 @@ class RocketMq:
     def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
         """How to start one of the programs, to be run in the folder `home` with `java_environment()`."""
         # RocketMQ and its libraries write below the user's home and the temporary folder: both are thrown away.
-        command = [self._java, "-Xmx1g", "-XX:-UsePerfData", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
+        command = [self._java, "-Xmx1g", *SHORT_LIVED, f"-Duser.home={home}", f"-Djava.io.tmpdir={home}"]
         command += [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED_PACKAGES]
         target = self._target
         command += ["-cp", f"{target / 'classes'}{os.pathsep}{target / 'dependency'}/*", MAIN_CLASS, program]

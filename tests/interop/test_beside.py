@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.store.disk import RealDisk
 from flightlog.store.errors import DiskError, StoreLockedError, StorePoisonedError
+from flightlog.store.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.interop.harness import Line, QueueName, RocketMq
@@ -122,8 +124,22 @@ def without_index(files: dict[str, bytes]) -> dict[str, bytes]:
 
 def files_of(path: Path) -> dict[str, bytes]:
     """All but `lock`: whoever opens it in this process drops this process's lock."""
-    files = (file for file in path.rglob("*") if file.is_file() and file.name != "lock")
-    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(files)}
+    found = {}
+    for file in sorted(path.rglob("*")):
+        if file.is_file() and file.name != "lock":
+            with suppress(FileNotFoundError):  # a temporary file that has got its name since
+                found[str(file.relative_to(path))] = file.read_bytes()
+    return found
+
+
+def is_all_flushed(path: Path) -> bool:
+    """Whether the flush service has synced the log and its queues, and sealed every full segment."""
+    progress = read_progress(RealDisk(), path)
+    assert progress is not None
+    full = [int(file.name) for file in (path / "commitlog").iterdir()]
+    full = [base for base in full if base + progress.segment_size <= progress.appended]
+    is_sealed = all((path / "flightlog" / "seals" / f"{base:020d}").exists() for base in full)
+    return is_sealed and progress.appended == progress.flushed == progress.queues_flushed
 
 
 def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
@@ -141,6 +157,7 @@ def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
     store = flightlog.open(path, mixed.small_settings(queue_flush_interval_ms=10, flush_interval_ms=10))
     lines += mixed.put_from_threads(store, 52, 300)
     mixed.check_flightlog(store, lines)
+    support("process").wait_until(lambda: is_all_flushed(path))
     support("process").wait_until_still(lambda: files_of(path), 0.5)  # the flush service has nothing left to write
     before = files_of(path)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     Support = Callable[[str], ModuleType]
 
-pytestmark = [pytest.mark.ci, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(1200), pytest.mark.xdist_group("cluster")]
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPICS = ("orders", "payments", "parcels")

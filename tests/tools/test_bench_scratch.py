@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -26,9 +28,12 @@ BENCHES = {
 
 @pytest.mark.parametrize("number", ENDED_BY)
 @pytest.mark.parametrize("name", BENCHES)
-def test_a_benchmark_that_is_ended_leaves_nothing(name: str, number: signal.Signals, tmp_path: Path) -> None:
+def test_a_benchmark_that_is_ended_leaves_nothing(
+    name: str, number: signal.Signals, tmp_path: Path, support: Callable[[str], ModuleType]
+) -> None:
     command = [sys.executable, "-P", "-m", "flightlog", "bench", *BENCHES[name], "--folder", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as bench:
+    options = {"text": True, "preexec_fn": support("signals").default_signals}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as bench:
         while not any(tmp_path.glob("flightlog-bench-*/*")) and bench.poll() is None:
             time.sleep(0.02)
         time.sleep(0.2)  # into the middle of something
@@ -39,9 +44,10 @@ def test_a_benchmark_that_is_ended_leaves_nothing(name: str, number: signal.Sign
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scan_that_is_interrupted_ends_spark_too(tmp_path: Path) -> None:
+def test_a_scan_that_is_interrupted_ends_spark_too(tmp_path: Path, support: Callable[[str], ModuleType]) -> None:
     command = [sys.executable, "-P", "-m", "flightlog", "bench", "scan", "--quick", "--folder", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True) as bench:
+    options = {"start_new_session": True, "preexec_fn": support("signals").default_signals}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as bench:
         while not any(tmp_path.rglob("_temporary")) and bench.poll() is None:  # Spark writes Parquet
             time.sleep(0.02)
         os.killpg(bench.pid, signal.SIGINT)  # as a terminal does; Java does not listen to it

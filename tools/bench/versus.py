@@ -24,7 +24,7 @@ from .machine import Machine, this_machine
 from .plan import BODY_SIZES
 from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, RocketmqProcess, is_rocketmq
 from .scratch import scratch_folder
-from .trial import TRIALS, Plan, plan_of, plan_within
+from .trial import CLOSE_ENOUGH, TRIALS, Plan, plan_of, plan_within
 from .writers import OWN, PURE, REFERENCES
 
 BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
@@ -144,14 +144,17 @@ def _measure(
                 rocketmq = running.enter_context(RocketmqProcess(jars, folder, warm_count))
         until_s = time.monotonic() + budget_s
         contest = Contest(folder, rocketmq)
-        _say(f"{len(loads)} loads, about {seconds_text(budget_s)} in all; trying out how many messages that is")
+        _say(f"{len(loads)} loads in about {seconds_text(budget_s)}, if they can; trying out how many messages that is")
         with Bar("trying out", len(loads)) as bar:
             trials = []
             for load in loads:
                 trials.append(contest.try_out(load))
                 bar.done += 1
         choose = plan_within if options.rounds is None else plan_of
-        plan = choose(trials, rounds, until_s - time.monotonic())
+        left_s = until_s - time.monotonic()
+        plan = choose(trials, rounds, left_s)
+        if plan.seconds > max(left_s, 0) * CLOSE_ENOUGH:
+            _say(_overrun(budget_s, budget_s - left_s + plan.seconds, options))
         _say(_announcement(plan, folder))
         with Bar("measuring", len(loads) * (plan.rounds + 1)) as bar:
 
@@ -170,6 +173,15 @@ def _budget_s(loads: Sequence[Load], rounds: int, *, quick: bool) -> float:
     of_peers_s = len(peers) * (QUICK_PEER_LOAD_S if quick else PEER_LOAD_S)
     of_rocketmq_s = sum(map(is_rocketmq, peers)) * (rounds + 1 + TRIALS) * ROUND_OVERHEAD_S
     return (QUICK_BUDGET_S if quick else BUDGET_S) + of_peers_s + of_rocketmq_s
+
+
+def _overrun(budget_s: float, whole_s: float, options: VersusOptions) -> str:
+    """Why the run takes longer than its budget."""
+    why = f"--rounds {options.rounds} asks for" if options.rounds else "even the shortest rounds of these loads take"
+    return (
+        f"{seconds_text(budget_s)} do not suffice: {why} about {seconds_text(whole_s)} in all; fewer sizes, threads or "
+        "peers take less"
+    )
 
 
 def _announcement(plan: Plan, folder: Path) -> str:
