@@ -6,8 +6,9 @@ agree without a coordinator. The rules are those of the classes `AllocateMessage
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, TypeVar
 
 from ..store.errors import InvalidAllocationError
@@ -38,19 +39,41 @@ def allocate(
     A member that is not among the members has no part, as in RocketMQ: it has not been seen yet, or left. Raises
     InvalidAllocationError if a strategy gives a queue that is none of the topic's, or one twice.
     """
-    known = sorted(set(queues), key=lambda queue: queue.order)
-    alive = sorted(set(members), key=java_order)
-    if not known or member not in alive:
-        return []
-    part = list(strategy.allocate(group, member, known, alive))
-    strange = [queue for queue in part if queue not in set(known)]
-    if strange or len(set(part)) != len(part):
+    return Sharing(group, queues, members).part_of(member, strategy)
+
+
+class Sharing:
+    """The queues and the members of a group in one round: sorted once, for all members."""
+
+    def __init__(self, group: str, queues: Iterable[MessageQueue], members: Iterable[str]) -> None:
+        self._group = group
+        self._there = frozenset(queues)
+        self._queues = tuple(sorted(self._there, key=_order()))
+        self._members = tuple(sorted(set(members), key=java_order))
+
+    def part_of(self, member: str, strategy: AllocationStrategy) -> list[MessageQueue]:
+        """See `allocate`."""
+        if not self._queues or member not in self._members:
+            return []
+        part = list(strategy.allocate(self._group, member, self._queues, self._members))
+        self._check(part, member, strategy)
+        return part
+
+    def _check(self, part: list[MessageQueue], member: str, strategy: AllocationStrategy) -> None:
+        if len(set(part)) == len(part) and self._there.issuperset(part):
+            return
+        strange = [queue for queue in part if queue not in self._there]
         twice = next((queue for queue in part if part.count(queue) > 1), None)
         raise InvalidAllocationError(
-            f"group {group!r}: the strategy {strategy.name!r} gave {member!r} "
-            + (f"{strange[0]}, which is none of the {len(known)} queues" if strange else f"{twice} twice")
+            f"group {self._group!r}: the strategy {strategy.name!r} gave {member!r} "
+            + (f"{strange[0]}, which is none of the {len(self._queues)} queues" if strange else f"{twice} twice")
         )
-    return part
+
+
+def _order() -> Callable[[MessageQueue], tuple[bytes, bytes, int]]:
+    """A key like `MessageQueue.order` that encodes each name once."""
+    encoded = cache(java_order)
+    return lambda queue: (encoded(queue.topic), encoded(queue.broker_name), queue.queue_id)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..store.message_queue import MessageQueue
 
@@ -29,12 +30,19 @@ class ConsistentHash:
     def allocate(
         self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
     ) -> Sequence[MessageQueue]:
-        # Where two members stand at one place, the later one has it.
-        ring = {self.hash_of(f"{each}-{number}"): each for each in members for number in range(self.virtual_nodes)}
-        if not ring:
-            return []
-        places = sorted(ring)
-        owners = [ring[place] for place in places]
-        return [
-            queue for queue in queues if owners[bisect_left(places, self.hash_of(str(queue))) % len(owners)] == member
-        ]
+        return _parts(self.virtual_nodes, self.hash_of, tuple(queues), tuple(members)).get(member, ())
+
+
+@lru_cache(maxsize=1)
+def _parts(
+    virtual_nodes: int, hash_of: Callable[[str], int], queues: tuple[MessageQueue, ...], members: tuple[str, ...]
+) -> Mapping[str, Sequence[MessageQueue]]:
+    """The queues of each member that has some. Kept for the members that ask next in the same round."""
+    # Where two members stand at one place, the later one has it.
+    ring = {hash_of(f"{each}-{number}"): each for each in members for number in range(virtual_nodes)}
+    places = sorted(ring)
+    parts: dict[str, list[MessageQueue]] = {}
+    for queue in queues if places else ():
+        owner = ring[places[bisect_left(places, hash_of(str(queue))) % len(places)]]
+        parts.setdefault(owner, []).append(queue)
+    return parts

@@ -10,7 +10,7 @@ from ..engine.arrivals import Arrivals
 from ..engine.message_store import MessageStore
 from ..store.light_queues import is_light
 from ..store.message_queue import MessageQueue
-from ..store.topic import TopicPermission
+from ..store.topic import TopicPermission, check_routable
 from .offset_table import OffsetTable
 
 
@@ -46,11 +46,20 @@ class ConsumedStore:
         if is_light(topic):
             return range(1)
         found = self.store.topic(topic)
+        # How many there are is checked by `check_routable`: here even 2**31 - 1 cost nothing.
         return range(found.read_queue_count) if found is not None and TopicPermission.READ in found.perm else ()
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether there is such a topic. A light queue comes into being with its first message."""
+        return is_light(topic) or self.store.topic(topic) is not None
+
+    def check_routable(self, topic: str) -> None:
+        """Raises TooManyQueuesError if the topic has too many queues to share them out."""
+        check_routable(self.store.path, topic, len(self.queue_ids(topic)), "read_queue_count")
 
     def bounds(self, queue: MessageQueue) -> tuple[int, int]:
         """The offset of its first message, and one past its last."""
-        return self.store.queues().get((queue.topic, queue.queue_id), (0, 0))
+        return self.store.queue_bounds(queue.topic, queue.queue_id)
 
 
 StoresNow = Callable[[], Mapping[str, ConsumedStore]]

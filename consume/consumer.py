@@ -15,7 +15,7 @@ from .back_off import SUSPENSION, BackOff
 from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
 from .group import Change
 from .process_queue import FlowLimits
-from .starting import StartFrom
+from .starting import StartFrom, check_start
 from .subscribing import Subscribing
 from .subscription import Subscription
 from .workers import Workers
@@ -35,9 +35,12 @@ class Consumer:
             ...
 
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
-    that is more than 1. When it returns they are acknowledged; when it raises they come again after `back_off`, and
-    the thread goes on. Which messages, from where and how many at a time say `topics`, `tags`, `start`, `member`,
-    `strategy`, `limits`, `broadcast_folder` and `on_change`, as for `store.subscribe`; `store` may also be several, as
+    that is more than 1. When it returns None or `"CONSUME_SUCCESS"` they are acknowledged. When it returns
+    `"RECONSUME_LATER"` or raises, they come again after `back_off`, and the thread goes on; any other result is a
+    failed attempt, too, and logged as a ListenerResultError (the table is in `flightlog.consume.delivery`).
+
+    `topics`, `tags`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and `must_exist` say
+    which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be several, as
     `Stores`.
 
     `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
@@ -65,11 +68,13 @@ class Consumer:
         back_off: BackOff | None = None,
         broadcast_folder: str | os.PathLike[str] | None = None,
         on_change: Callable[[Change], None] | None = None,
+        must_exist: bool = False,
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise UsageError(f"{name}={value!r}: expected a whole number, 1 or more")
         check_listener(listener)
+        check_start(start)
         self.group = group
         self._listener, self._thread_count, self._batch_size = listener, threads, batch_size
         self._back_off = back_off or (SUSPENSION if ordered else BackOff())
@@ -84,6 +89,7 @@ class Consumer:
             ordered=ordered,
             broadcast_folder=broadcast_folder,
             on_change=on_change,
+            must_exist=must_exist,
         )
         self._life = threading.Lock()
         self._parts: tuple[Subscription, Delivery, Workers] | None = None

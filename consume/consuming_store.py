@@ -76,6 +76,13 @@ class Store(Subscribing, MessageStore):
         self._check_usable()
         return self._offsets.of(group, topic)
 
+    def _unread(self, name: str, queue_ids: range) -> dict[str, int]:
+        bounds = self._bounds(name, queue_ids)
+        return {
+            group: sum(end - min(max(offsets.get(i, first), first), end) for i, (first, end) in bounds.items())
+            for group, offsets in self._offsets.of_topic(name).items()
+        }
+
     def _delete_topic(self, name: str) -> None:
         # First: a topic of this name that is made later must not be read from the middle.
         self._offsets.forget_topic(name)

@@ -15,7 +15,7 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from ..store.errors import (
     InvalidSettingsError,
     StoreClosedError,
     StorePoisonedError,
+    TopicNotFoundError,
     UsageError,
 )
 from ..store.message_queue import MessageQueue
@@ -185,6 +186,7 @@ class Consumption:
         idle_s: float | None,
         broadcast_folder: str | os.PathLike[str] | None,
         on_change: Callable[[Change], None] | None,
+        must_exist: bool,
     ) -> Subscription:
         """See Subscribing.subscribe."""
         if idle_s is not None and not idle_s >= 0:
@@ -192,6 +194,10 @@ class Consumption:
         for topic, tags in topics.items():
             name_of(topic, group)  # whether both are names that offsets can be kept under
             tag_filter(tags)  # and whether these are tags
+            for store in self._stores.values():
+                if store.is_usable:
+                    store.check_routable(topic)
+        self._check_topics(topics, group, must_exist)
         progress: Progress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
@@ -214,6 +220,22 @@ class Consumption:
         found.on_change = on_change
         self._join(found)
         return found
+
+    def _check_topics(self, topics: Iterable[str], group: str, must_exist: bool) -> None:
+        """Say which topics there are not, once for a group that has no members yet. Raises TopicNotFoundError."""
+        stores = [store for store in self._stores.values() if store.is_usable]
+        for topic in topics:
+            if any(store.has_topic(topic) for store in stores):
+                continue
+            paths = ", ".join(str(store.store.path) for store in stores) or "no open store"
+            if must_exist:
+                raise TopicNotFoundError(
+                    Path(paths), topic, "make it with create_topic, or subscribe without must_exist to wait for it"
+                )
+            if group not in self._groups:
+                text = "group %s: there is no topic %r (%s): the group receives nothing from it until it is created"
+                extra = {"group": group, "topic": topic, "stores": [store.name for store in stores]}
+                log.warning(text, group, topic, paths, extra=extra)
 
     def _join(self, subscription: Subscription) -> None:
         """It has its queues, and has begun in them, when this returns."""
@@ -266,22 +288,30 @@ class Consumption:
                 if store.owners.get(name) is self:
                     del store.owners[name]
 
-    def _before_wait(self, group: str) -> None:
-        """A member has found nothing. Raises StorePoisonedError if that is so because all stores are poisoned."""
+    def _before_wait(self, group: str) -> bool:
+        """A member has found nothing. Returns whether topics have other queues now, so that it is to look again. Raises
+        StorePoisonedError if it has found nothing because all stores are poisoned."""
         consumers, stores = self._groups.get(group), self._stores
+        has_changed = False
         if consumers is not None:
             with suppress(StoreClosedError):  # by somebody, just now: then its queues are dropped, and all are rung
-                consumers.group.look_for_queues()
+                has_changed = consumers.group.look_for_queues()
         causes = [(store, cause) for store in stores.values() if (cause := store.poison()) is not None]
         if causes and len(causes) == len(stores):
             raise StorePoisonedError(causes[0][0].store.path, causes[0][1])
+        return has_changed
 
     def forget_topic(self, store: ConsumedStore, topic: str) -> None:
-        """It was deleted."""
+        """It was deleted: its queues leave their members at once, also members that are busy with other queues."""
         with self._lock:
-            if self._stores.get(store.name) is store:
-                for subscription in self._subscriptions():
-                    subscription.forget(store.name, topic)
+            if self._stores.get(store.name) is not store:
+                return
+            for subscription in self._subscriptions():
+                subscription.forget(store.name, topic)
+            for consumers in self._groups.values():
+                if topic in consumers.group.subscription:
+                    consumers.group.rebalance()
+                    self._service.notify(consumers.group)  # for what could not be dropped yet
 
     def _subscriptions(self) -> list[Subscription]:
         return [held for _, seat in self._seats() if (held := seat.subscription()) is not None]

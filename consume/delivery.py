@@ -1,23 +1,33 @@
-"""Hands messages to a listener: acknowledged when it returns, given back when it raises.
+"""Hands messages to a listener: acknowledged when it succeeds, given back when it fails.
+
+What a listener returns says which of the two it is, in RocketMQ's words (`ConsumeConcurrentlyStatus`,
+`ConsumeOrderlyStatus`), as a string or as a member of any enum with that name:
+
+    None, CONSUME_SUCCESS                     acknowledged
+    RECONSUME_LATER                           a failed attempt: the messages come again
+    SUCCESS                                   CONSUME_SUCCESS, of an ordered listener
+    SUSPEND_CURRENT_QUEUE_A_MOMENT            RECONSUME_LATER, of an ordered listener
+    anything else                             a failed attempt, and a ListenerResultError
 
 Invariants:
-- What the listener was given is acknowledged only after it returned, unless it did so itself.
-- Whatever the listener raises ends here: it is counted, and logged the first time it comes from that line.
+- The messages that the listener was given are acknowledged only after it succeeded, unless it did so itself.
+- An exception of the listener ends here: it is counted, and logged the first time it comes from that line.
 """
 
 from __future__ import annotations
 
+import enum
 import inspect
 import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ..store.errors import UsageError
+from ..store.errors import ListenerResultError, UsageError
 from ..store.meters import Distribution, Latest
 from .back_off import BackOff
 from .received import ReceivedMessage
@@ -28,15 +38,20 @@ log = logging.getLogger("flightlog.consume")
 Listener = Callable[[Any], object]
 """Called with a ReceivedMessage, or a list of them if there are batches."""
 
+DONE, AGAIN = "CONSUME_SUCCESS", "RECONSUME_LATER"
+RESULTS: Mapping[str, bool] = {DONE: True, AGAIN: False}
+"""What a listener may return, besides None -> whether the messages are acknowledged."""
+ORDERED_RESULTS: Mapping[str, bool] = {**RESULTS, "SUCCESS": True, "SUSPEND_CURRENT_QUEUE_A_MOMENT": False}
+
 
 @dataclass(frozen=True)
 class ConsumerStatistics:
     """What a consumer did since it was started. Numbers are of messages."""
 
     consumed: int
-    """The listener returned. Among them those whose queue had gone elsewhere by then, where they come again."""
+    """The listener succeeded. Among them those whose queue had gone elsewhere by then, where they come again."""
     failed: int
-    """The listener raised; one that fails twice counts twice."""
+    """The listener failed: it raised or did not return success; a message that fails twice counts twice."""
     in_flight: int
     """In the hands of the listener now."""
     lag: int
@@ -44,7 +59,7 @@ class ConsumerStatistics:
     listener_ms: Distribution
     """How long the latest calls of the listener took."""
     causes: dict[str, int]
-    """What failed, in the listener or in reading, and how often."""
+    """What failed, in the listener or in reading, and how often. `RECONSUME_LATER` is the listener's own word."""
 
 
 def check_listener(listener: Listener) -> None:
@@ -63,6 +78,7 @@ class Delivery:
     def __init__(self, subscription: Subscription, listener: Listener, *, in_batches: bool, back_off: BackOff) -> None:
         self._subscription, self._listener = subscription, listener
         self._in_batches, self._back_off = in_batches, back_off
+        self._results = ORDERED_RESULTS if subscription.is_ordered else RESULTS
         self._lock = threading.Lock()
         self._consumed = self._failed = self._in_flight = 0
         self._causes: Counter[str] = Counter()
@@ -73,22 +89,37 @@ class Delivery:
         with self._lock:
             self._in_flight += len(batch)
         begin_s = time.perf_counter()
+        failure: str | BaseException | None
         try:
-            returned = self._listener(batch if self._in_batches else batch[0])
-            if returned is not None and inspect.isawaitable(returned):
-                if inspect.iscoroutine(returned):
-                    returned.close()
-                raise UsageError(f"the listener returned {returned!r}, which nobody awaits: expected a plain function")
+            failure = self._failure(self._listener(batch if self._in_batches else batch[0]))
         except BaseException as e:  # whatever it is: the thread goes on, and the messages come again
-            self._listener_ms.note((time.perf_counter() - begin_s) * 1e3)
-            self._subscription.give_back(batch, self._back_off.delay_s(batch[0].attempt))
-            self._end(batch, failed=len(batch))
-            self.tell("the listener failed, its messages come again", e)
-            return
+            failure = e
         self._listener_ms.note((time.perf_counter() - begin_s) * 1e3)
-        for has, part in groupby(batch, lambda message: message.place[0]):  # one queue's: nearly always one part
-            self._subscription.acknowledge(batch[0].queue, has, [message.queue_offset for message in part])
-        self._end(batch, consumed=len(batch))
+        if failure is None:
+            for has, part in groupby(batch, lambda message: message.place[0]):  # one queue's: nearly always one part
+                self._subscription.acknowledge(batch[0].queue, has, [message.queue_offset for message in part])
+            self._end(batch, consumed=len(batch))
+            return
+        self._subscription.give_back(batch, self._back_off.delay_s(batch[0].attempt))
+        self._end(batch, failed=len(batch))
+        if isinstance(failure, str):  # no error: the listener asked for it
+            self._count(failure)
+        else:
+            self.tell("the listener failed, its messages come again", failure)
+
+    def _failure(self, returned: object) -> str | ListenerResultError | None:
+        """None: the listener succeeded. A status: it failed and says so. An error: it returned no status."""
+        if returned is None:
+            return None
+        status = returned.name if isinstance(returned, enum.Enum) else returned
+        if isinstance(status, str) and status in self._results:
+            return None if self._results[status] else status
+        hint = ""
+        if inspect.iscoroutine(returned):
+            returned.close()
+        if inspect.isawaitable(returned):
+            hint = " A consumer awaits nothing: in asyncio use `async for message in store.subscribe(...)`."
+        return ListenerResultError(_name_of(self._listener), returned, tuple(self._results), hint)
 
     def _end(self, batch: Sequence[ReceivedMessage], *, consumed: int = 0, failed: int = 0) -> None:
         with self._lock:
@@ -103,13 +134,17 @@ class Delivery:
     def tell(self, what: str, why: BaseException) -> None:
         """Count this, and log it if it is the first from its line of code."""
         cause = _cause(why)
-        with self._lock:
-            self._causes[cause] += 1
-            is_new = self._causes[cause] == 1
-        if is_new:
+        if self._count(cause):
             group, name = self._subscription.group, self._subscription.name
             extra = {"group": group, "member": name, "cause": cause}
-            log.warning("group %s: %s: %s: %s", *(group, name, what, cause), exc_info=why, extra=extra)
+            shown = f"{cause}: {why}" if isinstance(why, ListenerResultError) else cause
+            log.warning("group %s: %s: %s: %s", *(group, name, what, shown), exc_info=why, extra=extra)
+
+    def _count(self, cause: str) -> bool:
+        """Whether it is the first of its kind."""
+        with self._lock:
+            self._causes[cause] += 1
+            return self._causes[cause] == 1
 
     def statistics(self) -> ConsumerStatistics:
         lag = sum(self._subscription.lag().values())
@@ -119,6 +154,10 @@ class Delivery:
                 self._listener_ms.distribution(),
                 dict(self._causes),
             )
+
+
+def _name_of(listener: Listener) -> str:
+    return getattr(listener, "__qualname__", None) or type(listener).__qualname__
 
 
 def _cause(why: BaseException) -> str:

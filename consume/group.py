@@ -21,7 +21,8 @@ from typing import Protocol
 
 from ..store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
 from ..store.message_queue import MessageQueue
-from .allocate import AllocationStrategy, allocate
+from ..store.topic import check_routable
+from .allocate import AllocationStrategy, Sharing
 
 log = logging.getLogger("flightlog.consume")
 
@@ -187,8 +188,8 @@ class Group:
                 self.rebalance()
         self._notify()
 
-    def look_for_queues(self) -> None:
-        """Ask for a round if topics have other queues than they had in the last one."""
+    def look_for_queues(self) -> bool:
+        """Have a round if topics have other queues than they had in the last one. Returns whether there was one."""
         with self._lock:
             now = {
                 (source.name, topic): len(source.queue_ids(topic))
@@ -197,8 +198,11 @@ class Group:
                 for topic in self._subscription
             }
             is_same = now == self._seen
-        if not is_same:
-            self._notify()
+        if is_same:
+            return False
+        self.rebalance()
+        self._notify()  # for what is not balanced yet
+        return True
 
     def listen(self, listener: Listener) -> None:
         """Have this called after each round that added or dropped queues, once for each member concerned."""
@@ -217,9 +221,10 @@ class Group:
             for name, owned in self._owned.items():
                 for queue in sorted(owned - wanted[name], key=lambda queue: queue.order):
                     self._drop(name, queue, done)
+            held = set().union(*self._owned.values())
             for name, queues in wanted.items():
                 for queue in sorted(queues - self._owned[name], key=lambda queue: queue.order):
-                    self._add(name, queue, done)
+                    self._add(name, queue, held, done)
             for name in sorted(before.keys() | self._owned.keys()):
                 had, has = before.get(name, set()), self._owned.get(name, set())
                 change = Change(name, frozenset(had & has), frozenset(has - had), frozenset(had - has))
@@ -264,14 +269,15 @@ class Group:
             for topic in topics if source.is_usable else ():
                 found = source.queue_ids(topic)
                 self._seen[source.name, topic] = len(found)
+                check_routable(source.name, topic, len(found), "read_queue_count")
                 queues += (MessageQueue(topic, source.name, queue_id) for queue_id in found)
         if self.is_broadcasting:
             return {name: set(queues) for name in self._members}
-        names = list(self._members)
+        sharing = Sharing(self.name, queues, self._members)
         shares: dict[str, set[MessageQueue]] = {}
         owner_of: dict[MessageQueue, str] = {}
         for name, member in self._members.items():
-            shares[name] = set(allocate(member.strategy, self.name, name, queues, names))
+            shares[name] = set(sharing.part_of(name, member.strategy))
             for queue in shares[name]:
                 if queue in owner_of:
                     raise InvalidAllocationError(
@@ -292,8 +298,9 @@ class Group:
         else:
             done.is_balanced = False
 
-    def _add(self, name: str, queue: MessageQueue, done: Round) -> None:
-        if not self.is_broadcasting and any(queue in owned for owned in self._owned.values()):
+    def _add(self, name: str, queue: MessageQueue, held: set[MessageQueue], done: Round) -> None:
+        """`held`: what any member has."""
+        if not self.is_broadcasting and queue in held:
             done.is_balanced = False  # somebody has not let go of it yet
             return
         try:
@@ -302,6 +309,7 @@ class Group:
             self._fail(done, f"{name!r} does not get {queue}", e)
             return
         self._owned[name].add(queue)
+        held.add(queue)
 
     def _tell(self, change: Change, done: Round) -> None:
         for listener in self._listeners:

@@ -32,5 +32,6 @@ class Later:
 
     def forget(self, queue: MessageQueue) -> None:
         """Its messages are somebody else's now."""
-        self._heap = [each for each in self._heap if each[2].queue != queue]
-        heapq.heapify(self._heap)
+        if self._heap:
+            self._heap = [each for each in self._heap if each[2].queue != queue]
+            heapq.heapify(self._heap)

@@ -78,6 +78,15 @@ class OffsetTable:
         with self._lock:
             return dict(self._offsets.get(name_of(topic, group), {}))
 
+    def of_topic(self, topic: str) -> dict[str, Offsets]:
+        """Group -> its offsets in this topic, of every group that has any: a copy."""
+        with self._lock:
+            return {
+                name.partition(SEPARATOR)[2]: dict(offsets)
+                for name, offsets in self._offsets.items()
+                if name.partition(SEPARATOR)[0] == topic
+            }
+
     def set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Have the group go on here. The next `save` writes it."""
         name = name_of(topic, group)

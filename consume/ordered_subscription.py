@@ -72,8 +72,8 @@ class OrderedSubscription(Subscription):
 
     def _choose(self, count: int) -> list[ReceivedMessage]:
         for _ in range(len(self._turns)):
-            queue = self._turns[0]
-            self._turns.rotate(-1)
+            queue = next(iter(self._turns))
+            self._turns.move_to_end(queue)
             if not self._may_read(queue) or queue in self._out:
                 continue
             if not self._locks.lock(self.group, queue, self._owner):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Protocol
 
+from ..store.errors import UsageError
 from ..store.record import RETRY_TOPIC_PREFIX
 
 Bounds = tuple[int, int]
@@ -24,10 +25,23 @@ class StartFrom(enum.Enum):
     """With the first message that is there."""
 
 
+_NAMES = tuple(each.value for each in StartFrom)
+
+
 class OffsetByTime(Protocol):
     """Where messages of a time begin."""
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
+
+
+def check_start(start: object) -> None:
+    """Raises UsageError for what is no place to begin at: a name such as "last", too, which is easily mistyped."""
+    if isinstance(start, StartFrom) or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
+        return
+    raise UsageError(
+        f"start={start!r}: expected StartFrom.FIRST, StartFrom.LAST or a store time in ms, 0 or more"
+        + (f": StartFrom.{start.upper()} here" if isinstance(start, str) and start.lower() in _NAMES else "")
+    )
 
 
 def start_offset(store: OffsetByTime, topic: str, queue_id: int, start: StartFrom | int, bounds: Bounds) -> int:

@@ -10,7 +10,7 @@ from .allocate import AllocationStrategy
 from .consumption import Consumption
 from .group import Change
 from .process_queue import FlowLimits
-from .starting import StartFrom
+from .starting import StartFrom, check_start
 from .subscription import Subscription
 
 
@@ -35,6 +35,7 @@ class Subscribing(ABC):
         idle_s: float | None = None,
         broadcast_folder: str | os.PathLike[str] | None = None,
         on_change: Callable[[Change], None] | None = None,
+        must_exist: bool = False,
     ) -> Subscription:
         """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
 
@@ -62,13 +63,18 @@ class Subscribing(ABC):
         sharing out that has given this member queues or taken some, the first one too; by the thread of the round,
         which waits for it. It should only take note.
 
+        A topic that no store has is waited for, and the group's first member logs a warning that names it; with
+        `must_exist` that is a TopicNotFoundError.
+
         A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
         and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
 
         Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of
-        this name, or is balanced elsewhere (by one store alone, or by others together); UsageError, StoreClosedError,
-        ForkedStoreError.
+        this name, or is balanced elsewhere (by one store alone, or by others together); TopicNotFoundError, UsageError,
+        StoreClosedError, ForkedStoreError; TooManyQueuesError for a topic with more than 65,536 queues to read in one
+        store.
         """
+        check_start(start)
         wanted = {topics: tags} if isinstance(topics, str) else dict(topics)
         return self._consuming().subscribe(
             *(wanted, group),
@@ -80,4 +86,5 @@ class Subscribing(ABC):
             idle_s=idle_s,
             broadcast_folder=broadcast_folder,
             on_change=on_change,
+            must_exist=must_exist,
         )

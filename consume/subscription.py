@@ -9,7 +9,7 @@ Invariants:
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Sequence
 
 from ..engine.bell import Bell
@@ -60,7 +60,7 @@ class Subscription(AsyncMessages):
         clock: Clock,
         leave: Callable[[Subscription], None],
         come_back: Callable[[Subscription], None],
-        before_wait: Callable[[str], None],
+        before_wait: Callable[[str], bool],
     ) -> None:
         self.group, self.name, self.strategy, self.topics = group, name, strategy, topics
         self._stores, self.progress = stores, progress
@@ -68,7 +68,7 @@ class Subscription(AsyncMessages):
         self._leave, self._come_back, self._before_wait = leave, come_back, before_wait
         self._lock = threading.Lock()
         self._has: dict[MessageQueue, ProcessQueue] = {}
-        self._turns: deque[MessageQueue] = deque()
+        self._turns: OrderedDict[MessageQueue, None] = OrderedDict()
         """The same queues; the one that is asked next comes first."""
         self._paused: set[MessageQueue] = set()
         self._not_before: dict[MessageQueue, float] = {}
@@ -94,7 +94,7 @@ class Subscription(AsyncMessages):
             self.progress.set(queue, offset)
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
-            self._turns.append(queue)
+            self._turns[queue] = None
         self._waiting.ring()
 
     def let_go(self, queue: MessageQueue) -> bool:
@@ -109,9 +109,10 @@ class Subscription(AsyncMessages):
         if has is not None:
             self.progress.set(queue, has.commit_offset)
             has.drop()
-            self._turns.remove(queue)
+            del self._turns[queue]
             self._not_before.pop(queue, None)
-            self._ready = deque(message for message in self._ready if message.queue != queue)
+            if self._ready:
+                self._ready = deque(message for message in self._ready if message.queue != queue)
             self._later.forget(queue)
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
@@ -214,7 +215,8 @@ class Subscription(AsyncMessages):
 
     def _wait_s(self, deadline_s: float | None) -> float | None:
         """How long to wait for a bell; None: the time is over."""
-        self._before_wait(self.group)
+        if self._before_wait(self.group):
+            return 0.0
         now_s = self._clock.monotonic_s()
         if deadline_s is not None and deadline_s <= now_s:
             return None
@@ -249,8 +251,8 @@ class Subscription(AsyncMessages):
     def _pull(self) -> None:
         """Read from one queue after another, until there is something."""
         for _ in range(len(self._turns)):
-            queue = self._turns[0]
-            self._turns.rotate(-1)
+            queue = next(iter(self._turns))
+            self._turns.move_to_end(queue)
             if self._may_read(queue) and self._read(queue):
                 return
 
@@ -347,7 +349,7 @@ class Subscription(AsyncMessages):
         self._drop(queue)
         self.progress.set(queue, queue_offset)
         self._has[queue] = ProcessQueue(queue_offset)
-        self._turns.append(queue)
+        self._turns[queue] = None
 
     def seek_to_time(self, timestamp_ms: int) -> None:
         """Go on, in every queue it has, at the first message stored at or after this time."""

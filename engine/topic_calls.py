@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from ..store.errors import InvalidTopicError, UsageError
+from ..store.errors import InvalidTopicError, UnreadMessagesError, UsageError
 from ..store.topic import (
     READ_WRITE,
     Topic,
@@ -18,6 +20,8 @@ from ..store.topic import (
     is_system_topic,
 )
 from .topics import TopicTable
+
+log = logging.getLogger("flightlog.store")
 
 
 class TopicReading(ABC):
@@ -47,6 +51,7 @@ class TopicReading(ABC):
 class TopicWriting(TopicReading):
     """What only a store that is open for writing can do. What these calls did is durable when they return."""
 
+    path: Path
     _topic_table: TopicTable
 
     def _all_topics(self) -> dict[str, Topic]:
@@ -89,18 +94,43 @@ class TopicWriting(TopicReading):
         perm: int | None = None,
         order: bool | None = None,
         attributes: Mapping[str, str] | None = None,
+        allow_unread: bool = False,
     ) -> Topic:
         """Change what is given, and leave the rest as it is. Puts see it at once, read-only views when they look.
 
-        Fewer queues take no message away: queues above the count are still read. To take queues out of service,
-        lower `write_queue_count` first and `read_queue_count` when they have been consumed. Raises TopicNotFoundError,
-        UsageError, and DiskError (nothing was changed).
+        Fewer queues take no message away: `read` still finds those above the count. Consumer groups do not: so to take
+        queues out of service, lower `write_queue_count` first, and `read_queue_count` when they have been consumed.
+        Where a group has yet to consume messages of queues that `read_queue_count` cuts off, this is an
+        UnreadMessagesError with their numbers; with `allow_unread` it is done, and the numbers are logged as a warning.
+        Messages in such queues are logged, too, where no group has ever read the topic.
+
+        Raises TopicNotFoundError, UsageError, and DiskError (nothing was changed).
         """
         self._check_usable()
         changes = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
         if not changes:
             raise UsageError(f"update_topic({name!r}): nothing to change was given")
-        return self._topic_table.update(name, changes)
+        before = self._topic_table.all().get(name)
+        if before is None or changes.get("read_queue_count", before.read_queue_count) >= before.read_queue_count:
+            return self._topic_table.update(name, changes)
+        cut_off = range(changes["read_queue_count"], before.read_queue_count)
+        unread = self._unread(name, cut_off)
+        if any(unread.values()) and not allow_unread:
+            raise UnreadMessagesError(self.path, name, cut_off, unread)
+        topic = self._topic_table.update(name, changes)
+        self._tell_unread(name, cut_off)  # counted anew: puts have gone on meanwhile
+        return topic
+
+    def _tell_unread(self, name: str, cut_off: range) -> None:
+        unread = self._unread(name, cut_off)
+        shown = "; ".join(f"group {group!r}: {count}" for group, count in unread.items() if count)
+        if not unread:
+            count = sum(end - first for first, end in self._bounds(name, cut_off).values())
+            shown = f"{count}, and no group has ever read the topic" if count else ""
+        if shown:
+            text = "%s: topic %r: no consumer reads queues %d to %d any more, with messages that were not consumed: %s"
+            extra = {"path": str(self.path), "topic": name, "first_queue_id": cut_off[0], "last_queue_id": cut_off[-1]}
+            log.warning(text, self.path, name, cut_off[0], cut_off[-1], shown, extra=extra | {"unread": unread})
 
     def delete_topic(self, name: str) -> None:
         """Delete a topic with its messages, for good: no queue, query, view, Spark scan or rebuilding shows them again.
@@ -122,6 +152,16 @@ class TopicWriting(TopicReading):
     @abstractmethod
     def _delete_topic(self, name: str) -> None:
         """See engine/deleting.py."""
+
+    def _unread(self, name: str, queue_ids: range) -> dict[str, int]:
+        """How many messages of these queues each consumer group of the topic has yet to consume. A store that knows no
+        groups has none."""
+        return {}
+
+    @abstractmethod
+    def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
+        """Queue id -> the offset of its first message, one past its last: of those of the topic's queues that have
+        ever had messages."""
 
     @abstractmethod
     def _default_queue_count(self) -> int:

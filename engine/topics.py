@@ -8,6 +8,8 @@ Invariants:
 - A lane (store/native/lane_protocol.py) takes messages to the topics that `teach` told it of; whoever changes a topic
   takes that back first, under the same lock.
 - A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
+- A put adds queues only to a topic that a put created (store/auto_topics.py), and only up to `max_auto_queue_count`.
+  Queues that already hold messages are never refused: recovery gives their topic as many queues as it takes.
 
 RocketMQ: `TopicConfigManager`, `SendMessageProcessor`. Its default of `defaultTopicQueueNums` is 8, of which its
 clients ask for 4; so ours is 4.
@@ -26,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..store.auto_topics import AutoTopicsFile
 from ..store.clock import Clock
 from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
 from ..store.disk import Disk
@@ -81,6 +84,9 @@ class TopicTable:
     def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock) -> None:
         self._root, self._settings, self._clock = root, settings, clock
         self._file = ConfigFile(disk, topics_path(root))
+        self._auto_file = AutoTopicsFile(disk, root)
+        self._auto_created: set[str] = set()
+        """The topics that a put created, and that nobody has changed with `update` since."""
         self.lock = threading.RLock()
         """Held by whoever changes a topic. Whoever needs the lock of appends too takes this one first."""
         self._document: Config = {}
@@ -106,11 +112,14 @@ class TopicTable:
         DiskError, and ConfigFileError for a file that cannot be read, nor its `.bak`."""
         self._document = self._file.read() or {}
         self._topics = topics_in(self._document, self._file.path)
+        self._auto_created = self._auto_file.read() & self._topics.keys()
         gone = [name for name in pending if self._topics.pop(name, None) is not None]
         if gone:
             self._save(self._topics)
         before = dict(self._topics)
         add_found(self._topics, queue_keys, self._settings, grows=grows)
+        if grows:  # `create` is durable when it returns, so what is not in the file was created by a put
+            self._auto_created |= self._topics.keys() - before.keys()
         self._is_unsaved = grows and self._topics != before  # else a clean close would lose what the kill did not
         for name in batch_topics & self._topics.keys():  # what lies there decides, as in RocketMQ
             self._topics[name] = of_batches(self._topics[name])
@@ -154,7 +163,9 @@ class TopicTable:
 
     def queue_for_delivery(self, name: str, queue_id: int) -> int:
         """This queue, for a message that was taken when it was parked: topic and queue are made where they are gone,
-        and permissions do not matter any more. Raises InvalidMessageError for a topic that holds batches now."""
+        and permissions do not matter any more. A queue that is gone and has an id of `max_auto_queue_count` or more is
+        not made: the message goes to another queue of the topic. Raises InvalidMessageError for a topic that holds
+        batches now."""
         route = self._routes.get(name)
         if route is not None and queue_id < route.queue_count and not route.holds_batches:
             return queue_id
@@ -169,11 +180,19 @@ class TopicTable:
                     "cannot be delivered while it has"
                 )
             if queue_id >= topic.queue_count:
-                topic = with_queue(topic, queue_id)
+                if not self._may_have(queue_id):
+                    queue_id %= max(topic.queue_count, 1)
+                topic = with_queue(topic, queue_id) if queue_id >= topic.queue_count else topic
             if topic is not before:
                 self._set(topic)
                 self._is_unsaved = True
+            if before is None:
+                self._auto_created.add(name)
         return queue_id
+
+    def _may_have(self, queue_id: int) -> bool:
+        """Whether a topic created by a put may get a queue with this id by a put."""
+        return self._settings.put_adds_queues or queue_id < self._settings.max_auto_queue_count
 
     def open_lane(self, lane: LaneProtocol) -> None:
         """Have `teach` tell this lane of topics."""
@@ -201,7 +220,7 @@ class TopicTable:
             raise TopicPermissionError(f"{self._root}: the topic {name!r} is RocketMQ's own: nobody puts to it")
         makes = self._settings.auto_create_topics
         with self.lock:
-            topic = self._topics.get(name)
+            before = topic = self._topics.get(name)
             if topic is None:
                 if not makes:
                     raise TopicNotFoundError(
@@ -215,11 +234,7 @@ class TopicTable:
                     "Give it 2 (write) with update_topic"
                 )
             if queue_id is not None and queue_id >= topic.queue_count:
-                if not makes:
-                    raise QueueNotFoundError(
-                        f"{self._root}: the topic {name!r} has queues 0 to {topic.queue_count - 1}, and none with id "
-                        f"{queue_id}. Add queues with update_topic, or set auto_create_topics=True"
-                    )
+                self._check_may_add(topic, queue_id, is_new=before is None)
                 topic = with_queue(topic, queue_id)
             if queue_id is None and topic.write_queue_count == 0:
                 raise QueueNotFoundError(
@@ -228,7 +243,25 @@ class TopicTable:
                 )
             self._set(topic)
             self._is_unsaved = True
+            if before is None:
+                self._auto_created.add(name)
             return next(self._routes[name].turn) % topic.write_queue_count if queue_id is None else queue_id
+
+    def _check_may_add(self, topic: Topic, queue_id: int, *, is_new: bool) -> None:
+        """Raise QueueNotFoundError unless a put may add a queue with this id to the topic."""
+        settings, name, count = self._settings, topic.name, topic.queue_count
+        is_auto_created = is_new or name in self._auto_created
+        if settings.auto_create_topics and (settings.put_adds_queues or (is_auto_created and self._may_have(queue_id))):
+            return
+        has = "would get" if is_new else "has"
+        what = f"{self._root}: topic {name!r} {has} {count} queues (ids below {count}), and none with id {queue_id}"
+        if settings.auto_create_topics and is_auto_created:
+            what += f"; puts add queues up to max_auto_queue_count={settings.max_auto_queue_count}"
+        raise QueueNotFoundError(
+            f"{what}. Use an id below {count} (for a key: its hash modulo {count}) or queue_id=None, or "
+            + ("create the topic with create_topic" if is_new else "add queues with update_topic")
+            + "; the setting put_adds_queues=True lets puts add any queue"
+        )
 
     # -- what applications ask
 
@@ -243,7 +276,7 @@ class TopicTable:
                 raise TopicExistsError(
                     f"{self._root}: there is a topic {topic.name!r} already; change it with update_topic"
                 )
-            self._save(self._topics | {topic.name: topic})
+            self._save(self._topics | {topic.name: topic}, by_hand=topic.name)
             self._set(topic)
 
     def update(self, name: str, changes: Mapping[str, Any]) -> Topic:
@@ -253,7 +286,7 @@ class TopicTable:
             if topic is None:
                 raise TopicNotFoundError(self._root, name, "make it with create_topic")
             topic = replace(topic, **changes)
-            self._save(self._topics | {name: topic})
+            self._save(self._topics | {name: topic}, by_hand=name)
             self._set(topic)
             return topic
 
@@ -267,6 +300,7 @@ class TopicTable:
             delete_queues()
             self._routes.pop(name, None)
             del self._topics[name]
+            self._auto_created.discard(name)
             self._is_unsaved, self._finish_deletion = True, finish
             self._save(self._topics)
 
@@ -293,7 +327,10 @@ class TopicTable:
                 log.warning("%s: not written yet: %s", self._file.path, e, extra={"path": str(self._file.path)})
             self._save_failed = True
 
-    def _save(self, topics: Mapping[str, Topic]) -> None:
+    def _save(self, topics: Mapping[str, Topic], *, by_hand: str | None = None) -> None:
+        auto_created = self._auto_created - {by_hand}
+        self._auto_file.write(auto_created)  # first: what is in the other file alone was made by hand
+        self._auto_created = auto_created
         version = next_data_version(self._document, self._clock.now_ms())
         table = {name: topic.to_json() for name, topic in topics.items()}
         document = self._document | {"dataVersion": version, "topicConfigTable": table}

@@ -109,7 +109,7 @@ class Producer:
         self._faults.forget(name)
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
-        """Where messages of a topic go. Raises NoRouteError."""
+        """Where messages of a topic go. Raises NoRouteError, TooManyQueuesError."""
         return self._routes.of(topic, self._stores).queues
 
     @property
@@ -128,8 +128,8 @@ class Producer:
         chooses. Those two are tried once: the error says what became of the message.
 
         A message without a `uniq_key` gets one, and the result tells it. What is promised when this returns is what
-        `MessageStore.put` promises. Raises NoRouteError, and what `put` raises: of a store that may have the message,
-        that store's error, with a note.
+        `MessageStore.put` promises. Raises NoRouteError, TooManyQueuesError (over 65,536 queues in a store), and what
+        `put` raises: of a store that may have the message, that store's error, with a note.
         """
         if group is not None and selector is not None:
             raise InvalidSettingsError("group and selector: expected one of them; a group has its queue by the rule")
@@ -181,17 +181,20 @@ class Producer:
     def _next_queue(self, route: Route, tried: Sequence[str]) -> MessageQueue:
         """The next one in turn of a store that has not failed for this message and may be sent to; where there is none,
         of the store that may be sent to first."""
-        queues, turn = route.queues, self._turns.next()
-        best: MessageQueue | None = None
-        for i in range(len(queues)):
-            queue = queues[(turn + i) % len(queues)]
-            name = queue.broker_name
-            if name not in tried and self._faults.is_available(name):
+        queues = route.queues
+        for _ in queues:
+            queue = self._take_turn(queues)
+            if queue.broker_name not in tried and self._faults.is_available(queue.broker_name):
                 return queue
-            if best is None or self._rank(name, tried) < self._rank(best.broker_name, tried):
-                best = queue
-        assert best is not None  # a route without queues is none
-        return best
+        soonest = min(sorted({queue.broker_name for queue in queues}), key=lambda name: self._rank(name, tried))
+        while (queue := self._take_turn(queues)).broker_name != soonest:
+            pass
+        return queue
+
+    def _take_turn(self, queues: Sequence[MessageQueue]) -> MessageQueue:
+        """A queue that is passed over uses up its turn. Otherwise the queue behind a skipped store would get all turns
+        of that store as well (RocketMQ: `MQFaultStrategy`)."""
+        return queues[self._turns.next() % len(queues)]
 
     def _rank(self, name: str, tried: Sequence[str]) -> tuple[bool, float]:
         return name in tried, self._faults.alone_until_s(name)

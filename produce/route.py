@@ -10,7 +10,7 @@ from ..engine.message_store import MessageStore
 from ..store.clock import Clock
 from ..store.errors import NoRouteError, StoreClosedError
 from ..store.message_queue import MessageQueue
-from ..store.topic import TopicPermission
+from ..store.topic import TopicPermission, check_routable
 
 KNOWN_FOR_S = 1.0
 """How long a route is believed: after that, topics that were changed meanwhile are seen."""
@@ -45,7 +45,8 @@ class Routes:
             self._counts = {key: count for key, count in self._counts.items() if key[0] != store}
 
     def of(self, topic: str, stores: Mapping[str, MessageStore]) -> Route:
-        """Raises NoRouteError where no store has a queue of it, or makes one with its first put."""
+        """Raises NoRouteError where no store has a queue of it, or makes one with its first put, and TooManyQueuesError
+        where one has too many to go through."""
         route = self._routes.get(topic)
         now_s = self._clock.monotonic_s()
         if route is not None and now_s < route.believed_until_s:
@@ -77,4 +78,6 @@ def _write_queue_count(store: MessageStore, name: str) -> int:
     topic = store.topic(name)
     if topic is None:
         return store.settings.default_queue_count if store.settings.auto_create_topics else 0
-    return topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0
+    count = topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0
+    check_routable(store.path, name, count, "write_queue_count")
+    return count

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigFileError, InvalidTopicError, TopicTooLongError, UsageError
+from .errors import ConfigFileError, InvalidTopicError, TooManyQueuesError, TopicTooLongError, UsageError
 from .record import INT32_MAX, is_safe_topic
 
 VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -42,6 +42,10 @@ class TopicPermission(enum.IntFlag):
 
 READ_WRITE = TopicPermission.READ | TopicPermission.WRITE
 
+
+MAX_ROUTED_QUEUES = 65_536
+"""Queues of one topic in one store that consumers and producers go through, each of which takes some memory. A store
+itself takes any number (RocketMQ's is an int): queues cost nothing before they hold messages."""
 
 QUEUE_TYPE = "queue.type"
 """The attribute that says what a topic's queues hold (RocketMQ's `TopicAttributes.QUEUE_TYPE_ATTRIBUTE`)."""
@@ -161,6 +165,13 @@ def check_queue_count(name: str, value: object, low: int = 1) -> None:
     """Raises UsageError for what is no number of queues."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= INT32_MAX:
         raise UsageError(f"{name}={value!r}: expected a whole number from {low} to {INT32_MAX}")
+
+
+def check_routable(store: Path | str, name: str, queue_count: int, kind: str) -> None:
+    """Raise TooManyQueuesError for a topic of a store, by path or name, that has too many queues to read or write them
+    in turn; `kind`: `read_queue_count` or `write_queue_count`."""
+    if queue_count > MAX_ROUTED_QUEUES:
+        raise TooManyQueuesError(store, name, kind, queue_count, MAX_ROUTED_QUEUES)
 
 
 def check_perm(value: object) -> TopicPermission:

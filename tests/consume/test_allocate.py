@@ -143,3 +143,21 @@ def test_by_consistent_hash_only_the_queues_of_who_leaves_move(queues: list[Mess
     for each in left:
         before, after = (set(allocate(strategy, GROUP, each, queues, group)) for group in (members, left))
         assert before <= after
+
+
+@pytest.mark.parametrize("strategy", [Averagely(), ConsistentHash()], ids=lambda strategy: strategy.name)
+def test_the_work_of_a_round_grows_with_the_queues_not_with_their_square(strategy: AllocationStrategy) -> None:
+    """Subscribing to 10,000 queues took seconds: the set of all queues was made again for each queue of a part."""
+    hashed = 0
+
+    class Counting(MessageQueue):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            nonlocal hashed
+            hashed += 1
+            return tuple.__hash__(self)
+
+    queues = [Counting("t", "a", queue_id) for queue_id in range(1000)]
+    assert len(allocate(strategy, GROUP, "c", queues, ["c"])) == 1000
+    assert hashed <= 20 * len(queues)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import re
 import threading
@@ -15,8 +16,9 @@ import pytest
 import flightlog
 from flightlog import Consumer, FlightlogError, Message, MessageQueue, ReceivedMessage, StartFrom
 from flightlog.consume.back_off import BackOff
+from flightlog.consume.delivery import ConsumerStatistics
 from flightlog.consume.process_queue import FlowLimits
-from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
+from flightlog.store.errors import InconsistentGroupError, ListenerResultError, StoreClosedError, UsageError
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
@@ -378,6 +380,106 @@ def test_a_listener_that_returns_a_coroutine_acknowledges_nothing(opened: Opened
     with Consumer(store, "orders", "g", listener) as consumer:
         assert is_called.wait(LIMIT_S)
     assert consumer.statistics().failed == 1 and store.group_offsets("g", "orders")[0] == 0
+
+
+class ConsumeStatus(enum.IntEnum):
+    """As RocketMQ's Python client has it."""
+
+    CONSUME_SUCCESS = 0
+    RECONSUME_LATER = 1
+
+
+def consume(
+    store: Store, returned: object, calls: int, *, ordered: bool = False, batch_size: int = 1
+) -> ConsumerStatistics:
+    """Consume two messages in so many calls of a listener: the first call returns `returned`, the others None."""
+    put(store, 2)
+    seen: list[int] = []
+    all_calls = threading.Event()
+
+    def listener(given: ReceivedMessage | list[ReceivedMessage]) -> object:
+        message = given[0] if isinstance(given, list) else given
+        seen.append(message.attempt)
+        if len(seen) == calls:
+            all_calls.set()
+        return returned if len(seen) == 1 else None
+
+    options = {"threads": 1, "ordered": ordered, "batch_size": batch_size, "back_off": AT_ONCE}
+    with Consumer(store, "orders", "g", listener, **options) as consumer:  # type: ignore[arg-type]
+        assert all_calls.wait(LIMIT_S)
+    assert sorted(seen) == [1] * 2 + [2] * (calls - 2)
+    return consumer.statistics()
+
+
+KINDS = [(False, 1), (True, 1), (False, 8), (True, 8)]
+
+
+@pytest.mark.parametrize(("ordered", "batch_size"), KINDS)
+@pytest.mark.parametrize("returned", [None, "CONSUME_SUCCESS", ConsumeStatus.CONSUME_SUCCESS])
+def test_none_and_consume_success_acknowledge(
+    opened: Opened, caplog: pytest.LogCaptureFixture, returned: object, ordered: bool, batch_size: int
+) -> None:
+    found = consume(opened(), returned, 2, ordered=ordered, batch_size=batch_size)
+    assert (found.consumed, found.failed, found.causes) == (2, 0, {}) and not caplog.records
+
+
+@pytest.mark.parametrize(("ordered", "batch_size"), KINDS)
+@pytest.mark.parametrize("returned", ["RECONSUME_LATER", ConsumeStatus.RECONSUME_LATER])
+def test_reconsume_later_is_a_failed_attempt(
+    opened: Opened, caplog: pytest.LogCaptureFixture, returned: object, ordered: bool, batch_size: int
+) -> None:
+    store = opened()
+    found = consume(store, returned, 3, ordered=ordered, batch_size=batch_size)
+    assert (found.consumed, found.failed, found.causes) == (2, 1, {"RECONSUME_LATER": 1})
+    assert not caplog.records, "the listener asked for it"
+
+
+def test_an_ordered_listener_may_use_the_names_of_rocketmqs_ordered_status(opened: Opened) -> None:
+    store = opened()
+    found = consume(store, "SUCCESS", 2, ordered=True)
+    assert (found.consumed, found.failed, found.causes) == (2, 0, {})
+    found = consume(store, "SUSPEND_CURRENT_QUEUE_A_MOMENT", 3, ordered=True)
+    assert (found.consumed, found.failed, found.causes) == (2, 1, {"SUSPEND_CURRENT_QUEUE_A_MOMENT": 1})
+
+
+@pytest.mark.parametrize(
+    ("returned", "shown"),
+    [
+        (False, "False (bool)"),
+        (True, "True (bool)"),
+        (0, "0 (int)"),
+        ("", "'' (str)"),
+        ("reconsume_later", "'reconsume_later' (str)"),
+        ("SUCCESS", "'SUCCESS' (str)"),
+        (b"RECONSUME_LATER", "b'RECONSUME_LATER' (bytes)"),
+        ([], "[] (list)"),
+        ("x" * 500, "... (str)"),
+    ],
+)
+def test_any_other_result_of_a_listener_is_a_failed_attempt_with_a_named_error(
+    opened: Opened, caplog: pytest.LogCaptureFixture, returned: object, shown: str
+) -> None:
+    """`False` was once taken as success, and the message was lost."""
+    store = opened()
+    found = consume(store, returned, 3)
+    assert (found.consumed, found.failed, found.causes) == (2, 1, {"ListenerResultError": 1})
+    [record] = caplog.records
+    text = record.getMessage()
+    assert f"returned {shown}" in text or (shown in text and len(text) < 900)
+    assert "consume.<locals>.listener" in text and "expected None or one of CONSUME_SUCCESS, RECONSUME" in text
+    assert record.exc_info is not None and isinstance(record.exc_info[1], ListenerResultError)
+
+
+def test_a_result_that_cannot_be_shown_is_a_failed_attempt_too(opened: Opened) -> None:
+    class Unreadable:
+        def __repr__(self) -> str:
+            return str(1 // 0)
+
+    store = opened()
+    found = consume(store, Unreadable(), 3)
+    [cause] = found.causes
+    assert (found.consumed, found.failed) == (2, 1)
+    assert cause.startswith("ZeroDivisionError at ")
 
 
 def test_the_example_of_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,15 +99,16 @@ def test_threads_take_turns_without_a_gap(tmp_path: Path, assert_clean: AssertCl
 
 def test_a_higher_queue_id_gives_the_topic_more_queues(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
-        store.create_topic("t", 2)
         store.put_many([Message("t", b"", queue_id=5), Message("new", b"", queue_id=6)])
         assert {name: counts(topic) for name, topic in store.topics().items()} == {"t": (6, 6), "new": (7, 7)}
         found = Counter(store.put(Message("t", b"", queue_id=None)).queue_id for _ in range(12))
         assert found == dict.fromkeys(range(6), 2)
-        store.put(Message("far", b"", queue_id=(1 << 31) - 1))
-        assert counts(store.topic("far")) == ((1 << 31) - 1, (1 << 31) - 1)
+        store.put(Message("t", b"", queue_id=63))
+        assert counts(store.topic("t")) == (64, 64)
     with flightlog.open(tmp_path, SETTINGS) as store:
-        assert counts(store.topic("t")) == (6, 6)
+        assert counts(store.topic("t")) == (64, 64)
+        store.put(Message("new", b"", queue_id=9))
+        assert counts(store.topic("new")) == (10, 10), "it is still known that a put made it"
     assert_clean(tmp_path)
 
 
@@ -116,7 +117,7 @@ def test_what_a_put_made_is_known_after_a_kill(
 ) -> None:
     path, killed = tmp_path / "store", tmp_path / "killed"
     with flightlog.open(path, StoreSettings.small(flush_interval_ms=3_600_000)) as store:
-        store.create_topic("made", 2, perm=6, order=True)
+        store.create_topic("made", 5, perm=6, order=True)
         store.put_many([Message("t", b"", queue_id=1), Message("u", b"", queue_id=8), Message("made", b"", queue_id=4)])
         copy_as_killed(path, killed)
     assert set(topics_json(killed)["topicConfigTable"]) == {"made"}
@@ -127,6 +128,10 @@ def test_what_a_put_made_is_known_after_a_kill(
         assert {name: counts(topic) for name, topic in store.topics().items()} == expected
         assert store.topics()["made"].is_ordered
         store.put(Message("u", b"", queue_id=8))
+    with flightlog.open(killed, SETTINGS) as store:
+        store.put(Message("u", b"", queue_id=20))
+        with pytest.raises(QueueNotFoundError):
+            store.put(Message("made", b"", queue_id=5))
     assert_clean(killed)
 
 
@@ -159,7 +164,7 @@ def test_a_topic_that_is_not_there_is_refused_by_setting(tmp_path: Path, assert_
             assert isinstance(caught.value, InvalidMessageError)
         store.create_topic("t", 2)
         store.put(Message("t", b"", queue_id=1))
-        with pytest.raises(QueueNotFoundError, match="queues 0 to 1"):
+        with pytest.raises(QueueNotFoundError, match=r"'t' has 2 queues .* id 2\b.*update_topic"):
             store.put(Message("t", b"", queue_id=2))
         with pytest.raises(QueueNotFoundError):
             store.put_many([Message("t", b""), Message("t", b"", queue_id=2)])

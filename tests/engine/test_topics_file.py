@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -164,7 +165,7 @@ def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_a
     """The file is written neither by the writer that is killed nor by the opening, which dies when `abort` says already
     that it writes now, and the progress page does not yet: it is not taken for RocketMQ, whose file counts."""
     disk = support("disks").FaultyDisk()
-    store = flightlog.open(tmp_path, SETTINGS, disk=disk)
+    store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True), disk=disk)
     store.create_topic("t", 1)
     disk.fail("create", "config", errno.ENOSPC)
     store.put(Message("t", b"", queue_id=3))
@@ -192,7 +193,7 @@ def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_a
 
 def test_queues_that_outlived_a_kill_outlive_the_close_behind_it(tmp_path: Path, assert_clean: AssertClean) -> None:
     """What recovery learns of a topic from its queues goes into the file: after a clean close nobody looks again."""
-    store = flightlog.open(tmp_path, SETTINGS)
+    store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True))
     store.create_topic("t", 1)
     store.put(Message("t", b"", queue_id=3))
     store._upkeep.poison(InterruptedError("killed"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import random
 import threading
@@ -15,6 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
+from flightlog.produce.faults import FaultRules
 from flightlog.produce.hot import WINDOW
 from flightlog.produce.producer import Producer, SendResult, by_key
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash, by_sip_hash
@@ -86,6 +88,46 @@ def test_a_store_with_more_queues_gets_more(stores: Stores) -> None:
     producer = Producer(stores.open)
     assert [queue.broker_name for queue in producer.queues(TOPIC)] == ["a"] * 2 + ["b"] * 6
     assert Counter(result.queue.broker_name for result in fill(producer, 80)) == {"a": 20, "b": 60}
+
+
+def test_queues_share_evenly_while_a_store_is_skipped(stores: Stores, clock: ManualClock) -> None:
+    """The queue behind a skipped store once got all of that store's turns: 3,331 of 8,000, the others 667."""
+    for name in "abc":
+        stores.add(name)
+    producer = Producer(stores.open, clock=clock)
+    producer.queues(TOPIC)
+    stores.open["b"].close()
+    found = Counter(result.queue for result in fill(producer, 800))
+    assert found == {MessageQueue(TOPIC, name, queue_id): 100 for name in "ac" for queue_id in range(4)}
+
+
+def test_weights_hold_while_a_store_is_skipped(stores: Stores, clock: ManualClock) -> None:
+    for name, queue_count in (("a", 2), ("b", 3), ("c", 6)):
+        stores.add(name).create_topic(TOPIC, queue_count)
+    producer = Producer(stores.open, clock=clock)
+    producer.queues(TOPIC)
+    stores.open["b"].close()
+    found = Counter(result.queue for result in fill(producer, 400))
+    assert found == {queue: 50 for queue in producer.queues(TOPIC) if queue.broker_name != "b"}
+
+
+class SlowClock:
+    """Every reading takes a second, and so does every put."""
+
+    def __init__(self) -> None:
+        self._seconds = itertools.count(1)
+
+    def now_ms(self) -> int:
+        return next(self._seconds) * 1000
+
+    def monotonic_s(self) -> float:
+        return float(next(self._seconds))
+
+
+def test_queues_take_turns_while_their_only_store_is_to_be_left_alone(stores: Stores) -> None:
+    for_ever = FaultRules((1,), (1_000_000_000,))
+    producer = Producer(stores.add("a"), clock=SlowClock(), fault_rules=for_ever)
+    assert set(Counter(result.queue.queue_id for result in fill(producer, 40)).values()) == {10}
 
 
 @pytest.mark.parametrize("rule", [by_sip_hash, by_hash_code, by_jump_hash])

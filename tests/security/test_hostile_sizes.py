@@ -20,9 +20,16 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, FlightlogError, Message, StoreSettings
+from flightlog.produce.producer import Producer
 from flightlog.store.compression import MAX_DECOMPRESSED_SIZE, compress
 from flightlog.store.disk import MAX_FILE_SIZE
-from flightlog.store.errors import ConfigFileError, CorruptBodyError, CorruptLogError, CorruptRecordError
+from flightlog.store.errors import (
+    ConfigFileError,
+    CorruptBodyError,
+    CorruptLogError,
+    CorruptRecordError,
+    TooManyQueuesError,
+)
 from flightlog.store.frame import MAGIC_V1
 from flightlog.store.inner_batch import MAX_COUNT, encode_inner, unwrapped
 from flightlog.store.settings import MAX_RECORD_SIZE
@@ -103,6 +110,7 @@ HUGE_FILES: dict[str, tuple[str, int]] = {
     "seal": (f"flightlog/seals/{ZEROS}", TIB),
     "topics": ("config/topics.json", TIB),
     "deleted topics": ("flightlog/deleted-topics.json", TIB),
+    "auto-created topics": ("flightlog/auto-topics.json", TIB),
 }
 
 
@@ -297,6 +305,38 @@ def test_topics_with_very_many_queues(make_store: Make, use_everything: UseEvery
 
 
 FAR = 1 << 61
+
+
+@pytest.mark.parametrize("count", [(1 << 31) - 1, 4_000_000])
+def test_nobody_goes_through_very_many_queues(count: int, make_store: Make, frugal: Frugal) -> None:
+    """`subscribe` and `Producer.send` refuse the topic by name; other topics work, and so does the topic once it has
+    fewer queues."""
+    root = make_store()
+    table = {"huge": {"readQueueNums": count, "writeQueueNums": count}, "t": {"readQueueNums": 4, "writeQueueNums": 4}}
+    (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+    def use() -> None:
+        with flightlog.open(root) as store:
+            producer = Producer(store)
+            with pytest.raises(TooManyQueuesError, match=f"'huge' has read_queue_count={count}.*update_topic"):
+                store.subscribe("huge", "g")
+            with pytest.raises(TooManyQueuesError, match=f"'huge' has write_queue_count={count}.*update_topic"):
+                producer.send(Message("huge", b"x"))
+            with store.subscribe("t", "g") as member:
+                assert member.receive() is not None
+                producer.send(Message("t", b"x"))
+            with store.subscribe("huge2", "g") as member:
+                store.create_topic("huge2", count)
+                store._consumption._groups["g"].group.rebalance()  # type: ignore[union-attr]
+                assert member.queues == [], "a topic that comes to have too many later is left out, and this is logged"
+            store.update_topic("huge", 2)
+            producer = Producer(store)
+            producer.send(Message("huge", b"x"))
+            with store.subscribe("huge", "g") as member:
+                assert len(member.queues) == 2
+                assert member.receive() is not None
+
+    frugal(use)
 
 
 @pytest.mark.parametrize("entry", [None, (0, 91, 0), (1 << 62, 91, 0), (FAR - 4096, 91, 0)])
