@@ -178,6 +178,10 @@ class BatchQueue:
         if not self._in_memory:
             self._zero_behind(self._first + keep)
 
+    def continue_in_memory(self) -> None:
+        """Write nothing from now on."""
+        self._in_memory = True
+
     # -- batches
 
     def put_batches(self, units: BatchUnits) -> BatchUnits:

@@ -38,6 +38,10 @@ class MemoryQueue:
         """Where those are."""
         return self._below.layout
 
+    def is_over(self, queue: object) -> bool:
+        """Whether that is the queue on disk below this one."""
+        return self._below is queue
+
     def skip_removed(self) -> None:
         """Begin behind what the writer has removed of the queue on disk."""
         self._below.forget_removed()

@@ -27,6 +27,7 @@ from .queue_extension import EXTENSION_FOLDER, QueueExtension
 from .queue_files import QueueFiles
 from .queue_sync import Unsynced
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, decode_unit, same_message
+from .rocksdb_queues import has_rocksdb_queues
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
 QUEUE_ID = re.compile("0|[1-9][0-9]{0,9}")
@@ -93,14 +94,15 @@ DEFAULT_BATCH_FILE_ENTRIES = 300_000
 class QueueTable:
     """The queues on disk, each one loaded when the table is.
 
-    In memory mode (a read-only view) nothing is ever written: new entries go into a MemoryQueue over the one on disk.
+    In memory mode (a read-only view, or a writer whose disk has failed) nothing is ever written: new entries go into a
+    MemoryQueue over the one on disk.
     """
 
     def __init__(
         self, disk: Disk, root: Path, file_entries: int, *, in_memory: bool, extension_file_size: int | None = None
     ) -> None:
         self._disk, self._folder = disk, root / CONSUME_QUEUE_FOLDER
-        self._file_entries, self._in_memory = file_entries, in_memory
+        self._file_entries, self.is_in_memory = file_entries, in_memory
         self._batch_folder = root / BATCH_QUEUE_FOLDER
         self._batch_entries = find_batch_file_entries(disk, root) or DEFAULT_BATCH_FILE_ENTRIES
         self._queues: dict[QueueKey, Queue] = {}
@@ -114,6 +116,8 @@ class QueueTable:
         """Opened before a queue is written: it tells of failed writes since then."""
         self.unreadable: list[str] = []
         """Queues that memory mode left out because their files have the wrong length."""
+        self.is_in_rocksdb = False
+        """Whether RocketMQ keeps the queues in RocksDB: none of them can be read, and all have to come from the log."""
 
     def load(self, *, thorough: bool) -> None:
         """Find every queue. Raises SegmentLengthError for a file of the wrong length, unless in memory mode."""
@@ -123,7 +127,7 @@ class QueueTable:
             try:
                 queue.load(thorough=thorough)
             except SegmentLengthError as e:
-                if not self._in_memory:
+                if not self.is_in_memory:
                     raise
                 return key, e
             return key, queue
@@ -132,16 +136,17 @@ class QueueTable:
             if isinstance(queue, SegmentLengthError):
                 self.unreadable.append(str(queue))
             else:
-                self._queues[key] = MemoryQueue(queue) if self._in_memory else queue
+                self._queues[key] = MemoryQueue(queue) if self.is_in_memory else queue
         for key, folder in list_queue_folders(self._disk, self._folder.parent, BATCH_QUEUE_FOLDER):
             self._load_batch_queue(key, folder)
+        self.is_in_rocksdb = not self._queues and has_rocksdb_queues(self._disk, self._folder)
 
     def _load_batch_queue(self, key: QueueKey, folder: Path) -> None:
         queue = self._batch_queue(folder)
         try:
             queue.load()
         except SegmentLengthError as e:
-            if not self._in_memory:
+            if not self.is_in_memory:
                 raise
             self.unreadable.append(str(e))
             return
@@ -154,7 +159,7 @@ class QueueTable:
         return ConsumeQueue(self._disk, folder, self._file_entries, extension, self.unsynced, self.files)
 
     def _batch_queue(self, folder: Path) -> BatchQueue:
-        return BatchQueue(self._disk, folder, self._batch_entries, self.unsynced, in_memory=self._in_memory)
+        return BatchQueue(self._disk, folder, self._batch_entries, self.unsynced, in_memory=self.is_in_memory)
 
     def get_or_create_batch(self, key: QueueKey) -> BatchQueue | None:
         """The batch queue, new and without files if it was not known; None where messages stand in an ordinary one."""
@@ -177,9 +182,18 @@ class QueueTable:
             assert is_safe_topic(topic), topic
             folder = self._folder / topic / str(queue_id)
             on_disk = self._queue(key, folder)
-            queue = MemoryQueue(on_disk) if self._in_memory else on_disk
+            queue = MemoryQueue(on_disk) if self.is_in_memory else on_disk
             self._queues[key] = queue
         return queue
+
+    def continue_in_memory(self) -> None:
+        """Write no queue from now on: what is on disk stays as it is, further entries are kept in memory."""
+        self.is_in_memory = True
+        for key, queue in self._queues.items():
+            if isinstance(queue, ConsumeQueue):
+                self._queues[key] = MemoryQueue(queue)
+            elif isinstance(queue, BatchQueue):
+                queue.continue_in_memory()
 
     def drop_topic(self, topic: str) -> None:
         """Forget the queues of a topic, and remove them from the disk, durably; not in memory mode. Raises
@@ -199,7 +213,7 @@ class QueueTable:
     def _drop(self, topic: str, keys: list[QueueKey]) -> None:
         queues = [self._queues.pop(key) for key in keys]
         for folder in (self._folder / topic, self._batch_folder / topic):
-            if not self._in_memory and self._disk.exists(folder):
+            if not self.is_in_memory and self._disk.exists(folder):
                 self._remove(folder, [q for q in queues if isinstance(q, ConsumeQueue | BatchQueue)])
 
     def _remove(self, folder: Path, queues: list[ConsumeQueue | BatchQueue]) -> None:
@@ -241,8 +255,8 @@ class QueueTable:
             self._file_system.close()
 
     def on_disk(self) -> Iterator[tuple[QueueKey, ConsumeQueue | BatchQueue]]:
-        """The queues of a writable table."""
-        for key, queue in self.items():
+        """The queues of a writable table; none once it goes on in memory."""
+        for key, queue in () if self.is_in_memory else self.items():
             assert isinstance(queue, ConsumeQueue | BatchQueue)
             yield key, queue
 

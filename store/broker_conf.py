@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .broker_promises import KNOWN, UnkeptPromise, unkept_promise
 from .disk import Disk, RealDisk
 from .errors import InvalidSettingsError
 from .java_properties import MalformedEscapeError, Property, parse_properties
@@ -25,6 +26,7 @@ log = logging.getLogger("flightlog.settings")
 MAX_FILE_SIZE = 1 << 20
 """A broker has some 500 settings: 30 KB with all of them."""
 MAX_SHOWN = 80
+MAX_NAMED = 20
 QUEUE_ENTRY_SIZE = 20
 WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,19}")
 
@@ -74,7 +76,7 @@ NAMES: Mapping[str, str] = {
 OURS_ALONE = frozenset(
     {
         *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
-        "deliver_delayed",
+        *("deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
     }
 )
 """Settings that RocketMQ has none for."""
@@ -86,11 +88,8 @@ ADDRESS, PORT = "brokerIP1", "listenPort"
 ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
 READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
 
-UNSUPPORTED: Mapping[str, tuple[str, str]] = {
-    "enableDLegerCommitLog": ("true", "its commit log is DLedger's, which flightlog cannot read"),
-    "storeType": ("defaultRocksDB", "its queues lie in RocksDB, which flightlog cannot read"),
-}
-"""What makes a store that is none of ours: setting, value, and why."""
+KEPT = frozenset({*NAMES.values(), ADDRESS, PORT, ROOT, COMMIT_LOG, READ_ONLY_LOG})
+"""RocketMQ's names of the settings that are taken over. What becomes of the others: store/broker_promises.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +106,19 @@ class BrokerConf:
     """RocketMQ's names of what is in `settings` now, in the order of the file."""
     ignored: tuple[str, ...]
     """RocketMQ's names of what does not concern a store of flightlog. Without values: some of them are secret."""
-    unsupported: tuple[str, ...]
-    """Reasons why flightlog cannot open the store of this broker."""
+    unkept: tuple[UnkeptPromise, ...]
+    """Settings that promise what flightlog does not keep, in the order of the file. Those that promise safety are in
+    `settings.unkept_promises`, too: opening for writing refuses them."""
+    unknown: tuple[str, ...]
+    """Names of what is no setting of RocketMQ 5.3.3: typing errors, or settings of another release."""
 
 
 def read_broker_conf(path: str | os.PathLike[str], *, disk: Disk | None = None) -> BrokerConf:
     """Read a broker's settings. What the file leaves out has RocketMQ's default: so messages go after 72 hours
     (`retention_hours`). A new topic without a number of queues gets 4, though: what RocketMQ's clients ask for.
+
+    What promises something that flightlog does not keep is logged as a warning, one for each setting; what is not a
+    setting of RocketMQ is named in one more.
 
     Where the file names no `brokerIP1`, RocketMQ asks the machine for its address; `store_host` keeps its default then.
     Raises InvalidSettingsError, with file and line, for what makes no sense, and for a file that is none.
@@ -129,8 +134,13 @@ def read_broker_conf(path: str | os.PathLike[str], *, disk: Disk | None = None) 
         *(path, len(conf.mapped), len(conf.ignored)),
         extra={"path": str(path), "mapped": conf.mapped, "ignored": conf.ignored},
     )
-    for why in conf.unsupported:
-        log.warning("%s", why, extra={"path": str(path)})
+    for promise in conf.unkept:
+        text = "%s, %s" + ("; opening for writing refuses it" if promise.is_safety else "")
+        log.warning(text, path, promise, extra={"path": str(path), "setting": promise.name, "line": promise.line})
+    if conf.unknown:
+        shown = ", ".join(name[:MAX_SHOWN] for name in conf.unknown[:MAX_NAMED])
+        text = "%s: %d names are no settings of RocketMQ 5.3.3 and were ignored: %s"
+        log.warning(text, path, len(conf.unknown), shown, extra={"path": str(path), "unknown": conf.unknown})
     return conf
 
 
@@ -177,24 +187,27 @@ class _Conf:
         if READ_ONLY_LOG in self._found:
             values["commit_log_read_only_folders"] = _folders(self._text(READ_ONLY_LOG) or "")
             self._mapped.add(READ_ONLY_LOG)
+        found = (self._unkept(each) for name, each in self._found.items() if name not in KEPT)
+        unkept = tuple(promise for promise in found if promise is not None)
+        values["unkept_promises"] = tuple(f"{self._path}, {promise}" for promise in unkept if promise.is_safety)
         try:
             settings = StoreSettings(**values)
         except InvalidSettingsError as e:  # two that contradict each other: each of them alone was accepted
             raise InvalidSettingsError(f"{self._path}: {e}") from e
-        used = self._mapped | {ROOT, COMMIT_LOG}
+        named = {promise.name for promise in unkept}
         return BrokerConf(
             self._path,
             settings,
             None if root is None else Path(root),
             commit_log,
             tuple(name for name in self._found if name in self._mapped),
-            tuple(name for name in self._found if name not in used),
-            tuple(
-                f"{self._path}, line {self._found[name].line}: {name} = {value}: {why}"
-                for name, (value, why) in UNSUPPORTED.items()
-                if name in self._found and self._found[name].value.strip().lower() == value.lower()
-            ),
+            tuple(name for name in self._found if name in KNOWN and name not in named),
+            unkept,
+            tuple(name for name in self._found if name not in KEPT | KNOWN),
         )
+
+    def _unkept(self, found: Property) -> UnkeptPromise | None:
+        return unkept_promise(found.key, _shown(found.value.strip()), found.line)
 
     def _put(self, values: dict[str, Any], ours: str, theirs: str) -> None:
         found = self._found[theirs]
@@ -231,7 +244,7 @@ class _Conf:
         return text
 
     def _error(self, found: Property, why: Exception) -> InvalidSettingsError:
-        value = found.value if len(found.value) <= MAX_SHOWN else found.value[:MAX_SHOWN] + "..."
+        value = _shown(found.value)
         return InvalidSettingsError(f"{self._path}, line {found.line}: {found.key} = {value!r}: {str(why)[:300]}")
 
 
@@ -239,6 +252,10 @@ def convert_value(name: str, text: str) -> Any:
     """RocketMQ's text for the setting that we call `name`. Raises ValueError with what was expected."""
     kind = str(StoreSettings.__dataclass_fields__[name].type).removesuffix(" | None")
     return (CONVERTERS.get(name) or CONVERTERS[kind])(text.strip())
+
+
+def _shown(value: str) -> str:
+    return value if len(value) <= MAX_SHOWN else value[:MAX_SHOWN] + "..."
 
 
 def _number(text: str) -> int:

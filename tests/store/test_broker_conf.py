@@ -13,18 +13,19 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog.store.broker_conf import MAX_FILE_SIZE, NAMES, BrokerConf, read_broker_conf
-from flightlog.store.errors import InvalidSettingsError
+from flightlog.store.broker_conf import KEPT, MAX_FILE_SIZE, NAMES, BrokerConf, read_broker_conf
+from flightlog.store.broker_promises import FEATURES, HARMLESS, SAFETY
+from flightlog.store.errors import InvalidSettingsError, UnkeptPromiseError
 from flightlog.store.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.settings import RANGES, FlushMode, StoreSettings
 
 CLUSTER = "brokerClusterName={0}DefaultCluster\nbrokerName={0}broker-a\nbrokerId={0}{1}\n"
-KEPT = "deleteWhen={0}04\nfileReservedTime={0}48\n"
+RETENTION = "deleteWhen={0}04\nfileReservedTime={0}48\n"
 
 
 def pair(role: str, broker_id: int) -> str:
     """A file of 2m-2s-async, 2m-2s-sync and 2m-noslave."""
-    return CLUSTER.format("", broker_id) + KEPT.format("") + f"brokerRole={role}\nflushDiskType=ASYNC_FLUSH\n"
+    return CLUSTER.format("", broker_id) + RETENTION.format("") + f"brokerRole={role}\nflushDiskType=ASYNC_FLUSH\n"
 
 
 def contained(role: str, broker_id: int, root: str, port: int) -> str:
@@ -45,7 +46,7 @@ def rooted(number: int) -> str:
 
 DISTRIBUTION = {
     "broker.conf": CLUSTER.format(" ", 0)
-    + KEPT.format(" ")
+    + RETENTION.format(" ")
     + "brokerRole = ASYNC_MASTER\nflushDiskType = ASYNC_FLUSH\n",
     "2m-2s-async/broker-a.properties": pair("ASYNC_MASTER", 0),
     "2m-2s-async/broker-a-s.properties": pair("SLAVE", 1),
@@ -62,15 +63,29 @@ DISTRIBUTION = {
     "container/broker-container.conf": "#端口\nlistenPort=10811\n#指定namesrv\nnamesrvAddr=127.0.0.1:9876\n"
     "fetchNamesrvAddrByAddressServer=true\nbrokerConfigPaths=/home/admin/broker-a.conf:/home/admin/broker-b.conf",
     "controller/quick-start/broker-n0.conf": CLUSTER.format(" ", -1)
-    + KEPT.format(" ")
+    + RETENTION.format(" ")
     + "brokerRole = SLAVE\nenableControllerMode = true\ncontrollerAddr = 127.0.0.1:9878\nallAckInSyncStateSet=true\n"
     + rooted(0),
     "tieredstorage/brokerS3.conf": CLUSTER.format(" ", 0)
-    + KEPT.format(" ")
+    + RETENTION.format(" ")
     + "brokerRole = ASYNC_MASTER\nflushDiskType = ASYNC_FLUSH\ntieredStorageLevel = FORCE\n"
     'messageStorePlugIn = org.apache.rocketmq.tieredstore.TieredMessageStore\nobjectStoreBucket = ""\n'
     'objectStoreSecretKey = ""\n',
 }
+
+
+REFUSED = {
+    "2m-2s-async/broker-a-s.properties": {"brokerRole"},
+    "2m-2s-sync/broker-b.properties": {"brokerRole"},
+    "dledger/broker-n0.conf": {"enableDLegerCommitLog"},
+    "container/broker-a.conf": {"brokerRole", "inSyncReplicas"},
+    "container/2container-2m-2s/broker-b-in-container1.conf": {"brokerRole", "inSyncReplicas"},
+    "controller/quick-start/broker-n0.conf": {"brokerRole", "enableControllerMode", "allAckInSyncStateSet"},
+    "tieredstorage/brokerS3.conf": {"messageStorePlugIn"},
+}
+"""Settings that opening for writing refuses, of each file that has any."""
+UNKNOWN = {"2m-noslave/broker-trace.properties": ("autoTraceBrokerEnable",)}
+"""Settings of earlier releases."""
 
 
 def conf(tmp_path: Path, text: str | bytes) -> Path:
@@ -92,13 +107,14 @@ def test_files_of_the_distribution(tmp_path: Path, name: str) -> None:
     found = read(tmp_path, DISTRIBUTION[name])
     keys = {line.split("=")[0].strip() for line in DISTRIBUTION[name].splitlines() if not line.startswith("#")}
     paths = {"storePathRootDir", "storePathCommitLog"}
-    assert set(found.mapped) | set(found.ignored) == keys - paths
-    assert not set(found.mapped) & set(found.ignored)
+    unkept = tuple(promise.name for promise in found.unkept)
+    assert sorted((*found.mapped, *found.ignored, *unkept, *found.unknown)) == sorted(keys - paths)
+    assert {promise.name for promise in found.unkept if promise.is_safety} == REFUSED.get(name, set())
+    assert found.unknown == UNKNOWN.get(name, ())
     assert found.settings.flush_mode is FlushMode.ASYNC
     assert (found.root is not None) == ("storePathRootDir" in keys)
     if found.root is not None:
         assert found.commit_log == f"{found.root}/commitlog"
-    assert bool(found.unsupported) == name.startswith("dledger/")
     port = {"container/broker-a.conf": 10911, "container/broker-container.conf": 10811}.get(name)
     assert port is None or found.settings.store_host == ("127.0.0.1", port)
 
@@ -122,7 +138,12 @@ def test_everything_that_is_mapped_arrives(tmp_path: Path) -> None:
     found = read(tmp_path, "\r\n".join([*lines, "brokerIP1=fe80::1", "listenPort: 20911"]))
     assert found.settings == StoreSettings(**values, store_host=("fe80::1", 20911))
     assert found.settings == StoreSettings.from_broker_conf(str(found.path))
-    assert found.ignored == () and set(found.mapped) == {*NAMES.values(), "brokerIP1", "listenPort"}
+    assert not found.ignored and not found.unkept and not found.unknown
+    assert set(found.mapped) == {
+        *NAMES.values(),
+        "brokerIP1",
+        "listenPort",
+    }
 
 
 def test_a_store_opens_with_it(tmp_path: Path) -> None:
@@ -144,15 +165,109 @@ def test_the_last_of_equal_keys_counts(tmp_path: Path) -> None:
     assert read(tmp_path, "maxMessageSize=lots\nmaxMessageSize=7\n").settings.max_message_size == 7
 
 
-def test_what_is_ignored_is_told_without_its_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_ignored_settings_are_listed_without_their_values(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "flightlog.settings"):
-        found = read(tmp_path, "secretKey=12345678\nflushDiskType=SYNC_FLUSH\nstoreType=defaultRocksDB\n")
-    assert found.ignored == ("secretKey", "storeType") and found.mapped == ("flushDiskType",)
-    [why] = found.unsupported
-    assert "line 3" in why and "RocksDB" in why
+        found = read(
+            tmp_path, "objectStoreSecretKey=12345678\nflushDiskType=SYNC_FLUSH\ninitAuthenticationUser=12345678\n"
+        )
+    assert found.ignored == ("objectStoreSecretKey", "initAuthenticationUser") and found.mapped == ("flushDiskType",)
     assert "12345678" not in caplog.text + repr(found)
-    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+    assert [record.levelname for record in caplog.records] == ["INFO"]
     assert caplog.records[0].__dict__["ignored"] == found.ignored
+
+
+def test_a_name_that_is_no_setting_is_named_without_its_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    found = read(tmp_path, "flushDiskTyp=SYNC_FLUSH\nsecretKey=12345678\nlistenPort=1\n")
+    assert found.unknown == ("flushDiskTyp", "secretKey") and found.ignored == ()
+    [record] = caplog.records
+    assert "no settings of RocketMQ 5.3.3" in record.getMessage() and "flushDiskTyp, secretKey" in record.getMessage()
+    assert "12345678" not in caplog.text + repr(found)
+
+
+PROMISING = {
+    **dict.fromkeys(("inSyncReplicas", "minInSyncReplicas", "totalReplicas"), "2"),
+    **dict.fromkeys(("flushCommitLogTimed", "timerWheelEnable", "autoCreateSubscriptionGroup"), "false"),
+    "brokerRole": "SYNC_MASTER",
+    "storeType": "defaultRocksDB",
+    "configManagerVersion": "v2",
+    "messageStorePlugIn": "org.example.Store",
+    "brokerPermission": "4",
+    "defaultMessageRequestMode": "POP",
+    **dict.fromkeys(("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"), "6000"),
+    **dict.fromkeys(("startAcceptSendRequestTimeStamp", "putMessageTimeout", "osPageCacheBusyTimeOutMills"), "7"),
+    **dict.fromkeys(("maxTopicLength", "timerPrecisionMs", "timerRollWindowSlot", "mappedFileSizeTimerLog"), "100"),
+    **dict.fromkeys(("mapperFileSizeBatchConsumeQueue", "flushConsumerOffsetInterval"), "100"),
+    **dict.fromkeys(("compactionScheduleInternal", "compactionThreadNum"), "1"),
+    "haMasterAddress": "10.0.0.1:10912",
+    "brokerConfigPaths": "/a.conf",
+    "metricsExporterType": "PROM",
+}
+"""A value that promises something, of each setting that is no switch."""
+SILENT = {
+    "brokerRole": "ASYNC_MASTER",
+    "storeType": "default",
+    "configManagerVersion": "v1",
+    "messageStorePlugIn": "",
+    "inSyncReplicas": "1",
+    "minInSyncReplicas": "1",
+    "totalReplicas": "1",
+    "brokerPermission": "6",
+    "startAcceptSendRequestTimeStamp": "0",
+    "maxTopicLength": "127",
+    "timerPrecisionMs": "1000",
+    "timerRollWindowSlot": "172800",
+    "mappedFileSizeTimerLog": "104857600",
+    "metricsExporterType": "DISABLE",
+    "mapperFileSizeBatchConsumeQueue": "13800000",
+    "flushConsumerOffsetInterval": "5000",
+    "defaultMessageRequestMode": "PULL",
+    "haMasterAddress": "",
+    "brokerConfigPaths": "",
+    **dict.fromkeys(("flushCommitLogTimed", "timerWheelEnable", "autoCreateSubscriptionGroup"), "true"),
+}
+"""And one that promises nothing."""
+
+
+def test_every_setting_is_in_one_place() -> None:
+    places = (KEPT, frozenset(SAFETY), frozenset(FEATURES), HARMLESS)
+    assert len(frozenset().union(*places)) == sum(map(len, places))
+
+
+@pytest.mark.parametrize("name", [*SAFETY, *FEATURES])
+def test_a_promise_that_is_not_kept_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str) -> None:
+    """They were once dropped without a word, `brokerRole=SYNC_MASTER` among them."""
+    value = PROMISING.get(name, "true")
+    found = read(tmp_path, f"brokerName=a\n{name} = {value}\n")
+    [promise] = found.unkept
+    assert promise[:3] == (name, value, 2) and promise.is_safety == (name in SAFETY)
+    [record] = caplog.records
+    assert f"broker.conf, line 2: {name} = {value}: {promise.why}" in record.getMessage()
+    assert (record.__dict__["setting"], record.__dict__["line"]) == (name, 2)
+    assert [name in text for text in found.settings.unkept_promises] == [True] * (name in SAFETY)
+    caplog.clear()
+    if name in SILENT or name not in PROMISING:
+        assert read(tmp_path, f"{name} = {SILENT.get(name, 'false')}\n").unkept == () and not caplog.records
+
+
+def test_opening_for_writing_refuses_safety_promises_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = StoreSettings.from_broker_conf(
+        conf(tmp_path, "brokerRole=SYNC_MASTER\naclEnable=true\nenableRemoteEscape=true\n")
+    )
+    with pytest.raises(UnkeptPromiseError) as raised:
+        flightlog.open(tmp_path / "store", settings)
+    assert not (tmp_path / "store").exists(), "nothing was written"
+    text = str(raised.value)
+    assert "line 1: brokerRole = SYNC_MASTER" in text and "line 2: aclEnable = true" in text
+    assert "enableRemoteEscape" not in text and "unkept_promises=()" in text and str(tmp_path / "store") in text
+    with flightlog.open(tmp_path / "store", dataclasses.replace(settings, unkept_promises=())) as store:
+        store.put(flightlog.Message("orders", b"one"))
+        assert store.verify().is_clean
+    caplog.clear()
+    with flightlog.open_read_only(tmp_path / "store", settings) as view:
+        assert [message.body for message in view.read("orders")] == [b"one"]
+    [record] = caplog.records
+    assert record.levelname == "WARNING" and "brokerRole = SYNC_MASTER" in record.getMessage()
+    assert record.__dict__["unkept_promises"] == settings.unkept_promises
 
 
 @pytest.mark.parametrize(

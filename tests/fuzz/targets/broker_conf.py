@@ -19,6 +19,9 @@ def one(data: bytes) -> None:
         return
     known = {*NAMES.values(), "brokerIP1", "listenPort", "readOnlyCommitLogStorePaths"}
     assert set(conf.mapped) <= known and not set(conf.ignored) & set(conf.mapped)
+    others = [*conf.ignored, *conf.unknown, *(promise.name for promise in conf.unkept)]
+    assert len(set(others)) == len(others) and not set(others) & set(conf.mapped)
+    assert all(str(path) in text for text in conf.settings.unkept_promises)
     assert conf == read_broker_conf(path)
 
 
@@ -29,5 +32,6 @@ def seeds() -> list[bytes]:
         b"mappedFileSizeCommitLog=65536\nmappedFileSizeConsumeQueue=401\nmaxHashSlotNum=100\nmaxIndexNum=400\n",
         b"storePathRootDir=/data/a\nstorePathCommitLog=/data/a/commitlog,/b/c\nreadOnlyCommitLogStorePaths=/d\n",
         b"messageDelayLevel=1s 5s 2h\nstoreType=defaultRocksDB\nenableDLegerCommitLog=true\ndiskMaxUsedSpaceRatio=75\n",
+        b'brokerRole=SYNC_MASTER\naclEnable = TRUE\ninSyncReplicas=-2\ntransactionTimeOut=\nmessageStorePlugIn=""\nx',
         *("".join(every[i : i + 4]).encode() for i in range(0, len(every), 4)),
     ]
