@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ..engine.read_only import ReadOnlyStore
@@ -11,6 +12,7 @@ from .key_planning import records_with_keys
 from .locations import StoreLocation
 from .lost_messages import lost_to_queues
 from .options import ReadOptions
+from .plan_report import report_plan
 from .planning import LogRange, packed, plan_log
 from .queue_planning import QueueRange, plan_queues
 from .selection import QueueSpans, narrowed, require_known
@@ -23,10 +25,11 @@ SCATTERED = 4
 so many times fewer of them, else a topic that is a tenth of a log leaves cores idle."""
 
 
-def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[Range, ...]]:
+def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS, pushed: Sequence[str] = ()) -> list[tuple[Range, ...]]:
     """The ranges of each task, in the order of the stores and their logs: of the log where everything is read, else of
     queues, or of the records that the key index names; what surely lies outside of `bounds` may be left out. A store
-    outside of them is opened only where the options must be held against it.
+    outside of them is opened only where the options must be held against it. Logs one INFO line; `pushed` are the
+    filters that it tells.
 
     Raises InvalidSettingsError for topics and queues that are not there, and as `Selection.resolve`; DataLossError for
     offsets that are not, unless that is to be passed over.
@@ -62,7 +65,16 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[tuple[R
         losses.tell(fail=selection.fail_on_data_loss)
         by_key = packed(records, options.split_bytes, options.min_partitions)
         lost = packed(untold, options.split_bytes)
-        return [*by_key, *_log_tasks(logs, options, bounds), *_queue_tasks(queues, options), *lost]
+        tasks: list[tuple[Range, ...]] = [
+            *by_key,
+            *_log_tasks(logs, options, bounds),
+            *_queue_tasks(queues, options),
+            *lost,
+        ]
+        wanted = [location.uri for location in options.stores if _is_wanted(location, bounds)]
+        log_size = sum(view.end_physical_offset - view.min_physical_offset for _, view in views)
+        report_plan(wanted, tasks, log_size, pushed, len(options.stores) - len(wanted))
+        return tasks
 
 
 def _is_wanted(location: StoreLocation, bounds: Bounds) -> bool:

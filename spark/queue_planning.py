@@ -65,6 +65,8 @@ class QueueRange:
     stop: int
     log: SegmentFiles
     entries: QueueLayout | CarriedUnits | CarriedBatches
+    size: int
+    """About how many bytes their records take."""
 
     @property
     def queue_folder(self) -> Path:
@@ -80,7 +82,8 @@ def plan_queues(
     folders = tuple(dict.fromkeys(str(segment.path.parent) for segment in view.segments))
     log = SegmentFiles(folders, view.log_reader.segment_size)
     found = {key: queue for key in spans if (queue := view.queue_table.get(key)) is not None}
-    marks = _Marks.of([(found[key], *spans[key]) for key in found], split_bytes, min_partitions)
+    sizes = {key: about_size(queue, *spans[key]) for key, queue in found.items()}
+    marks = _Marks.of([(found[key], *spans[key], sizes[key]) for key in found], split_bytes, min_partitions)
     at = {key: spans[key][0] for key in found}
     tasks = []
     for cut in [*marks.cuts(min_partitions), None]:
@@ -89,7 +92,8 @@ def plan_queues(
             start, stop = at[key], spans[key][1]
             at[key] = stop if cut is None else index_at(queue, cut, start, stop)
             for first, last, entries in _parts(queue, start, at[key]):
-                ranges.append(QueueRange(location, *key, first, last, log, entries))
+                size = sizes[key] * (last - first) // (spans[key][1] - spans[key][0])
+                ranges.append(QueueRange(location, *key, first, last, log, entries, size))
         if ranges:
             tasks.append(tuple(ranges))
     return tasks
@@ -130,13 +134,13 @@ class _Marks:
         self._places, self._sizes, self._tasks = places[order], sizes[order], tasks
 
     @classmethod
-    def of(cls, spans: list[tuple[Queue, int, int]], split_bytes: int, min_partitions: int) -> _Marks:
-        sizes = [about_size(*span) for span in spans]
-        total, messages = sum(sizes), sum(stop - start for _, start, stop in spans)
+    def of(cls, spans: list[tuple[Queue, int, int, int]], split_bytes: int, min_partitions: int) -> _Marks:
+        """Of queues, each with its span and the size of its records."""
+        total, messages = sum(size for *_, size in spans), sum(stop - start for _, start, stop, _ in spans)
         tasks = max(-(-total // split_bytes), min_partitions)
         places: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
         weights: list[NDArray[np.float64]] = [np.empty(0)]
-        for (queue, start, stop), size in zip(spans, sizes, strict=True):
+        for queue, start, stop, size in spans:
             # By bytes; and by messages, in case a few of them have most of the bytes.
             by_bytes = MARKS_A_TASK * tasks * size // max(total, 1)
             by_messages = MARKS_A_TASK * min_partitions * (stop - start) // max(messages, 1)

@@ -244,6 +244,9 @@ class RemoteFile:
     def has_name(self) -> bool:
         return True
 
+    def is_in_place(self) -> bool:
+        return True
+
     def read(self, position: int, size: int) -> bytes:
         size = max(min(size, self.size() - position), 0)
         if self._whole is not None:

@@ -23,7 +23,7 @@ from ..index.queue_unit import search_offset
 from ..store.errors import ConfigFileError, InvalidSettingsError
 from ..store.light_queues import LIGHT_PREFIX, is_light
 from ..store.queue_offsets import QueueKey
-from ..store.topic import Topic
+from ..store.topic import MAX_ROUTED_QUEUES, Topic
 from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span
 from .data_loss import Losses
 from .visibility import is_internal
@@ -110,7 +110,7 @@ class Selection:
         topics have and nothing was ever put to."""
         spans = view.queues()
         for name, topic in _topics(view).items():
-            for queue_id in range(topic.queue_count):
+            for queue_id in range(min(topic.queue_count, MAX_ROUTED_QUEUES)):  # further ones once they hold something
                 spans.setdefault((name, queue_id), (0, 0))
         return {key: span for key, span in sorted(spans.items()) if self.takes(key)}
 

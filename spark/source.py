@@ -32,10 +32,14 @@ except ModuleNotFoundError:
     raise
 
 from .batch_planning import plan_batch
+from .bounds import NO_BOUNDS
 from .bounds_options import filters_are_coming
+from .early_end import expect_early_end
+from .entry import entry, iterating_entry
 from .filters import bounds_of
 from .options import ReadOptions, parse_options
 from .partition import LogPartition
+from .plan_report import filter_text
 from .planning import require_store
 from .range_reading import read_ranges
 from .schema import arrow_schema, spark_schema
@@ -53,6 +57,7 @@ class DefaultSource(DataSource):
         """The word for `format`."""
         return "flightlog"
 
+    @entry
     def schema(self) -> StructType:
         """All columns, or those of the option `columns`. Raises UsageErrors for a wrong option and a wrong path."""
         _freeze()
@@ -61,12 +66,14 @@ class DefaultSource(DataSource):
         schema = spark_schema(options.columns, options.shown)
         return schema if of_table is None else with_options(schema, of_table)
 
+    @entry
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
         options = _checked(options_of_read(self.options, schema))
         require_batch(options.selection)
         return self._tasks(options, schema)
 
+    @entry
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of a stream of these columns. Raises as `reader` does."""
         from .streaming import LogStreamReader
@@ -83,11 +90,13 @@ class DefaultSource(DataSource):
         takes_filters = options.pushes_filters and filters_are_coming()
         return (FilteredReader if takes_filters else LogBatchReader)(options, schema)
 
+    @entry
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What appends rows of these columns. Raises UsageErrors, and StoreLockedError, before any task runs."""
         refuse_overwrite(overwrite, is_stream=False)
         return LogBatchWriter(parse_write_options(self.options), schema)
 
+    @entry
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The same for the batches of a stream."""
         refuse_overwrite(overwrite, is_stream=True)
@@ -111,16 +120,21 @@ class LogBatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options, self._wanted, self._bounds = options, schema, options.bounds
+        self._pushed: list[str] = []
+        """The filters that bound what is read, for the log."""
 
+    @entry
     def partitions(self) -> list[InputPartition]:
         """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
         _freeze()
-        tasks = plan_batch(self._options, self._bounds)
+        tasks = plan_batch(self._options, self._bounds, self._pushed)
         return [LogPartition(ranges) for ranges in tasks] or [LogPartition(())]
 
+    @iterating_entry
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The partition's messages as RecordBatches. Raises as `read_ranges`."""
         assert isinstance(partition, LogPartition)
+        expect_early_end()
         _freeze()
         schema = arrow_schema(self._wanted, self._options.added)
         yield from read_ranges(partition.ranges, schema, self._options, self._bounds)
@@ -129,9 +143,11 @@ class LogBatchReader(DataSourceReader):
 class FilteredReader(LogBatchReader):
     """Does not read what the filters of its query leave out. Spark evaluates them all the same."""
 
+    @entry
     def pushFilters(self, filters: list[Any]) -> list[Any]:
         """Called before `partitions`, from Spark 4.1 on."""
         self._bounds &= bounds_of(filters)
+        self._pushed += [filter_text(each) for each in filters if bounds_of([each]) != NO_BOUNDS]
         return filters
 
 

@@ -12,9 +12,7 @@ first write that begins after it has not changed for STALE_S.
 from __future__ import annotations
 
 import logging
-import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -22,13 +20,15 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import crc32c
+import numpy as np
 import pyarrow as pa
 
 from ..engine.append_together import ColumnPart, checked_rows
 from ..store.disk_errors import disk_errors
-from ..store.errors import DamagedStoreError, DiskError
+from ..store.errors import DamagedStoreError, DiskError, InvalidMessageError
 from ..store.settings import StoreSettings
-from .write_columns import Group, WriteColumns
+from .left_staging import staged_jobs
+from .write_columns import Group, Integers, WriteColumns
 
 log = logging.getLogger("flightlog.spark")
 
@@ -74,7 +74,8 @@ class Stager:
     def __init__(self, columns: WriteColumns, job: Path, settings: StoreSettings, segment_size: int) -> None:
         self._columns, self._job = columns, job
         self._settings, self._segment_size = settings, segment_size
-        self._held: dict[Group, list[Any]] = {}
+        self._held: dict[Group, list[tuple[Any, Integers]]] = {}
+        """Rows, and their numbers in the Spark partition."""
         self._held_size = 0
         self._writer: Any = None
         self._count = 0
@@ -86,13 +87,18 @@ class Stager:
         try:
             with _new_file(path) as file:
                 checked = _Checked(file)
+                seen = 0
                 for batch in batches:
-                    for group, rows in self._columns.groups(batch):
-                        self._held.setdefault(group, []).append(rows)
+                    try:
+                        for group, rows, numbers in self._columns.groups(batch):
+                            self._held.setdefault(group, []).append((rows, numbers + seen))
+                    except InvalidMessageError as e:
+                        raise self._located(e, partition, seen + (e.row or 0)) from None
+                    seen += len(batch)
                     self._held_size += batch.nbytes
                     if self._held_size >= STAGED_SIZE:
-                        self._write_held(checked)
-                self._write_held(checked)
+                        self._write_held(checked, partition)
+                self._write_held(checked, partition)
                 if self._writer is not None:
                     self._writer.close()
         except BaseException:
@@ -103,11 +109,17 @@ class Stager:
             return None
         return StagedFile(path, self._count, checked.size, checked.crc)
 
-    def _write_held(self, file: _Checked) -> None:
+    def _write_held(self, file: _Checked, partition: int) -> None:
         for group, held in self._held.items():
-            whole = held if len(held) == 1 else pa.Table.from_batches(held).combine_chunks().to_batches()
+            batches = [rows for rows, _ in held]
+            numbers = np.concatenate([numbers for _, numbers in held])
+            whole = batches if len(held) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()
             for rows in whole:
-                checked_rows(ColumnPart(group[0], rows, group[1]), self._settings, self._segment_size)
+                try:
+                    self._check(group, rows)
+                except InvalidMessageError as e:
+                    raise self._located(e, partition, int(numbers[e.row or 0]), group, rows) from None
+                numbers = numbers[len(rows) :]
                 if self._writer is None:
                     self._writer = pa.ipc.new_stream(pa.PythonFile(file, mode="w"), rows.schema)
                 about = {TOPIC: group[0].encode(), SYS_FLAG: str(group[1]).encode()}
@@ -115,6 +127,38 @@ class Stager:
                 self._count += len(rows)
         self._held.clear()
         self._held_size = 0
+
+    def _check(self, group: Group, rows: Any) -> None:
+        checked_rows(ColumnPart(group[0], rows, group[1]), self._settings, self._segment_size)
+
+    def _located(
+        self, error: InvalidMessageError, partition: int, row: int, group: Group | None = None, rows: Any = None
+    ) -> InvalidMessageError:
+        """The error with the place of its row in the DataFrame, as Spark handed it over. Without a row of its own it is
+        about the topic, which all rows of the group have."""
+        places = [f"Spark partition {partition}", f"row {row} (the first is 0)"]
+        if group is not None:
+            places.append(f"topic {group[0]!r}")
+        column = error.column
+        if error.row is not None and column is None:
+            column = self._column_at_fault(group, rows.slice(error.row, 1))
+        elif error.row is None and "topic" in self._columns.places:
+            column = "topic"
+        if column is not None:
+            places.append(f"column {self._columns.name_of(column)!r}")
+        error.args = (f"{', '.join(places)}: {error.reason}",)
+        error.row, error.column = row, column
+        return error
+
+    def _column_at_fault(self, group: Any, row: Any) -> str | None:
+        """The column that is refused even alone with the body; None if only all of them together are."""
+        for column in ("properties", "keys", "tags", "uniqKey"):
+            if column in row.schema.names:
+                try:
+                    self._check(group, row.select(["value", column]))
+                except InvalidMessageError:
+                    return column
+        return None
 
 
 def _new_file(path: Path) -> BinaryIO:
@@ -180,17 +224,6 @@ def remove_if_empty(folder: Path) -> None:
 
 def remove_stale(staging: Path) -> None:
     """Remove what jobs left whose driver was killed."""
-    oldest_s = time.time() - STALE_S
-    for job in staging.iterdir() if staging.is_dir() else ():
-        if job.is_dir() and _changed_s(job) < oldest_s:
-            log.warning("%s: removed; a write that never ended left it", job, extra={"path": str(job)})
-            shutil.rmtree(job, ignore_errors=True)
-
-
-def _changed_s(folder: Path) -> float:
-    """When anything in it was last changed."""
-    times = [folder.stat().st_mtime]
-    for entry in os.scandir(folder):
-        with suppress(FileNotFoundError):
-            times.append(entry.stat().st_mtime)
-    return max(times)
+    for job in staged_jobs(staging, idle_s=STALE_S):
+        log.warning("%s: removed; a write that never ended left it", job.path, extra={"path": str(job.path)})
+        shutil.rmtree(job.path, ignore_errors=True)

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from ..store.errors import InvalidSettingsError
+from .entry import entry
 from .write_options import WriteOptions
 from .writing import JobStaging, StagedTask, append_files, staged_files
 
@@ -23,10 +24,12 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._staging = JobStaging(options, schema)
 
+    @entry
     def write(self, iterator: Iterator[Any]) -> StagedTask:
         """Stage the rows of a task. Raises InvalidMessageError for rows that no store takes."""
         return self._staging.write(iterator)
 
+    @entry
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Append all rows of the batch, or none."""
         try:
@@ -41,6 +44,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         finally:
             self._staging.clean_up(messages)
 
+    @entry
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what was staged."""
         self._staging.clean_up(messages)

@@ -19,6 +19,8 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 
 from ..store.errors import UsageError
 from .data_loss import Losses
+from .early_end import expect_early_end
+from .entry import entry
 from .followed_store import FollowedStore
 from .options import ReadOptions
 from .partition import LogPartition
@@ -77,11 +79,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.stream.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
+    @entry
     def prepareForTriggerAvailableNow(self) -> None:
         """What is visible now is all that the query will read."""
         self._look()
         self._target = self._latest_places()
 
+    @entry
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
         """Where the next batch ends; `start` itself if there is nothing new.
 
@@ -101,10 +105,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._rest_until_s = now_s + min(IDLE_SHARE * (now_s - before_s), REST_MAX_S)
         return found
 
+    @entry
     def reportLatestOffset(self) -> Offset:
         """Where all that is visible ends, for the query's progress."""
         return StreamOffset(self._latest_places()).to_json()
 
+    @entry
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The tasks of a batch, in the order of the log. Raises as `latestOffset`."""
         self._planned = end
@@ -114,6 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The partition's messages as RecordBatches, as for a batch query."""
+        expect_early_end()
         return iter(self._tasks.read(partition))
 
     def stop(self) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 from pyspark.sql.types import StructType
 
 from ..engine.append_together import ColumnPart
@@ -65,6 +66,7 @@ PASSED_OVER = (READ_COLUMNS.keys() | {"store"}) - BY_LOWER_NAME.keys()
 """Columns of a read that say where a message was, and not what it is."""
 
 KEPT_BITS = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
+Integers = NDArray[np.int64]
 Group = tuple[str, int]
 """Topic and kept bits of the flag: what the rows of one append have in common."""
 
@@ -103,15 +105,15 @@ class WriteColumns:
             raise InvalidSettingsError("columns 'headers' and 'properties': both are the properties, expected one")
         return cls(places, topic)
 
-    def groups(self, batch: Any) -> Iterator[tuple[Group, Any]]:
-        """The rows of a batch by topic and flag, in their order, as record batches of an append's columns. Raises
-        InvalidMessageError for rows that no store takes."""
+    def groups(self, batch: Any) -> Iterator[tuple[Group, Any, Integers]]:
+        """The rows of a batch by topic and flag, in their order: record batches of an append's columns, and the numbers
+        of their rows in the batch. Raises InvalidMessageError for rows that no store takes."""
         rows = self._rows(batch)
         topics, flags = self._topics(batch), self._flags(batch)
         if not len(rows):
             return
         if isinstance(topics, str) and flags is None:
-            yield (topics, 0), rows
+            yield (topics, 0), rows, np.arange(len(rows))
             return
         names, codes = ([topics], np.zeros(len(rows), np.int64)) if isinstance(topics, str) else topics
         together = codes << 16 | (0 if flags is None else flags)
@@ -120,7 +122,12 @@ class WriteColumns:
         ordered = rows if len(starts) == 1 else rows.take(pa.array(order))
         for start, stop in zip(starts.tolist(), [*starts.tolist()[1:], len(rows)], strict=True):
             code, flag = divmod(int(together[order[start]]), 1 << 16)
-            yield (names[code], flag), ordered.slice(start, stop - start)
+            yield (names[code], flag), ordered.slice(start, stop - start), order[start:stop]
+
+    def name_of(self, column: str) -> str:
+        """The DataFrame's name for a column of an append."""
+        others = {"keys": "key", "bornTimestamp": "timestamp", "properties": "headers"}
+        return column if column in self.places else others.get(column, column)
 
     def _column(self, batch: Any, name: str) -> Any:
         at = self.places.get(name)
@@ -153,7 +160,7 @@ class WriteColumns:
         column = self._column(batch, "topic")
         if column.null_count:
             row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise InvalidMessageError(f"column 'topic', row {row} of a batch: null, expected the name of a topic")
+            raise InvalidMessageError("null, expected the name of a topic", row=row, column="topic")
         encoded = column.dictionary_encode()
         return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
@@ -167,14 +174,17 @@ class WriteColumns:
         half = (transaction == TRANSACTION_PREPARED) | (transaction == TRANSACTION_ROLLBACK)
         if half.any():
             raise InvalidMessageError(
-                f"column 'sysFlag', row {int(half.argmax())} of a batch: a half message or its rollback, "
-                "which belongs to a transaction of another store. Leave such rows out (sysFlag & 4 = 0)"
+                "a half message or its rollback, which belongs to a transaction of another store. Leave such rows out "
+                "(sysFlag & 4 = 0)",
+                row=int(half.argmax()),
+                column="sysFlag",
             )
         whole = (flags & (INNER_BATCH | COMPRESSED)) == (INNER_BATCH | COMPRESSED)
         if whole.any():
             raise InvalidMessageError(
-                f"column 'sysFlag', row {int(whole.argmax())} of a batch: a compressed inner batch, expected its "
-                "messages. Leave such rows out (sysFlag & 128 = 0)"
+                "a compressed inner batch, expected its messages. Leave such rows out (sysFlag & 128 = 0)",
+                row=int(whole.argmax()),
+                column="sysFlag",
             )
         kept = flags & KEPT_BITS
         return kept if kept.any() else None

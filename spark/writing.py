@@ -29,6 +29,7 @@ from ..store.held_append import HeldRange
 from ..store.lock import StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.settings import DEFAULT_SEGMENT_SIZE
+from .entry import entry
 from .staging import (
     StagedFile,
     Stager,
@@ -125,10 +126,12 @@ class LogBatchWriter(DataSourceArrowWriter):
         refuse_locked(options.root)
         self._staging = JobStaging(options, schema)
 
+    @entry
     def write(self, iterator: Iterator[Any]) -> StagedTask:
         """Stage the rows of a task. Raises InvalidMessageError for rows that no store takes."""
         return self._staging.write(iterator)
 
+    @entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Append all rows, or none: then it raises, and nothing is left of the job."""
         try:
@@ -136,6 +139,7 @@ class LogBatchWriter(DataSourceArrowWriter):
         finally:
             self._staging.clean_up(messages)
 
+    @entry
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what was staged."""
         self._staging.clean_up(messages)
@@ -149,9 +153,12 @@ def staged_files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedF
 
 
 def append_files(root: Path, files: Sequence[StagedFile], query: str | None, batch: int) -> None:
-    """Append the rows of all files as one, unless this batch of this query is there already. Raises DamagedStoreError,
-    StoreLockedError, and what opening and appending raise: then none of the rows is in the store."""
+    """Append the rows of all files as one, unless this batch of this query is there already. Without any row, makes
+    the store where there is none, so that a reader finds it. Raises DamagedStoreError, StoreLockedError, and what
+    opening and appending raise: then none of the rows is in the store."""
     if not files:
+        if not (root / COMMIT_LOG_FOLDER).exists():
+            open_store(root, SETTINGS).close()
         return
     check_staged(files)
     ledger = None if query is None else WriteLedger(root, query)

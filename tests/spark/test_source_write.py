@@ -101,9 +101,26 @@ def test_a_failed_job_leaves_no_message_no_file_and_no_store(spark: SparkSession
         save(rows, tmp_path / "new" / "store")
     assert not (tmp_path / "new" / "store").exists()
     bad = spark.range(10).selectExpr("'t' AS topic", "CAST(id AS STRING) AS value", "map('DELAY', '3') AS properties")
-    with pytest.raises(Exception, match="property DELAY"):
+    place = r"Spark partition \d, row \d \(the first is 0\), topic 't', column 'properties'"
+    with pytest.raises(Exception, match=f"{place}: .*property DELAY"):
         save(bad, tmp_path / "new" / "store")
     assert not (tmp_path / "new" / "store").exists()
+
+
+def test_a_first_write_of_no_rows_makes_an_empty_store(
+    spark: SparkSession, load: Load, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """It made none, and the reader behind it failed: no such folder."""
+    none = spark.range(0).selectExpr("'t' AS topic", "CAST(id AS STRING) AS value")
+    save(none, tmp_path / "store")
+    assert load(tmp_path / "store").count() == 0
+    assert load(tmp_path / "store", columns="topic,value").collect() == []
+    assert assert_clean(tmp_path / "store").records == 0
+    save(spark.range(3).selectExpr("'t' AS topic", "CAST(id AS STRING) AS value"), tmp_path / "store")
+    save(none, tmp_path / "store")
+    assert load(tmp_path / "store").count() == 3
+    assert not staged(tmp_path / "store")
+    assert_clean(tmp_path / "store")
 
 
 def test_a_failed_job_leaves_a_store_as_it_was(

@@ -71,6 +71,26 @@ def test_a_batch_that_comes_again_is_not_appended_again(
     assert_clean(path)
 
 
+def test_a_first_batch_of_no_rows_makes_an_empty_store(
+    spark: SparkSession, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    if not CAN_WRITE:
+        return
+    source, path, checkpoint = tmp_path / "source", tmp_path / "store", tmp_path / "checkpoint"
+    add(source, 0)
+    rows = spark.readStream.schema("value string").text(str(source)).where("value = 'no such line'")
+    writer = rows.selectExpr("value", "'lines' AS topic").writeStream.format("flightlog")
+    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(path))
+    query.awaitTermination()
+    assert spark.read.format("flightlog").load(str(path)).count() == 0
+    assert not list((path / "flightlog" / "staging").rglob("*"))
+    assert assert_clean(path).records == 0
+    add(source, 1)
+    run(spark, source, path, tmp_path / "another")
+    assert sum(lines(path).values()) == 200
+    assert_clean(path)
+
+
 def test_what_a_stream_cannot_do_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     source: Any = tmp_path / "source"
     add(source, 0)

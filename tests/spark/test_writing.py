@@ -163,22 +163,34 @@ def test_the_document_names_every_column_and_option() -> None:
 
 # ---- what tasks refuse ----
 
+ROW_1 = r"^Spark partition 0, row 1 \(the first is 0\), "
+
 
 @pytest.mark.parametrize(
     ("columns", "text", "kind", "said"),
     [
-        ({"value": [b"x", None]}, "value binary", InvalidMessageError, "row 1: no body"),
+        ({"value": [b"x", None]}, "value binary", InvalidMessageError, ROW_1 + "topic 't', column 'value': no body"),
         (
             {"value": [b"x"], "topic": [None]},
             "value binary, topic string",
             InvalidMessageError,
-            "column 'topic', row 0",
+            r"^Spark partition 0, row 0 \(the first is 0\), column 'topic': null",
         ),
         ({"value": [b"x"], "topic": ["t" * 200]}, "value binary, topic string", TopicTooLongError, "200 UTF-8 bytes"),
-        ({"value": [b"x"], "key": ["a b"]}, "value binary, key string", InvalidMessageError, "a key is not empty"),
+        (
+            {"value": [b"x"], "key": ["a b"]},
+            "value binary, key string",
+            InvalidMessageError,
+            "column 'key': a key is not",
+        ),
         ({"value": [b"x"], "sysFlag": [4]}, "value binary, sysFlag int", InvalidMessageError, "a half message"),
         ({"value": [b"x"], "sysFlag": [0x81]}, "value binary, sysFlag int", InvalidMessageError, "inner batch"),
-        ({"value": [b"x"], "partition": [-1]}, "value binary, partition int", InvalidMessageError, "queue id -1"),
+        (
+            {"value": [b"x"], "partition": [-1]},
+            "value binary, partition int",
+            InvalidMessageError,
+            "column 'partition': queue id -1",
+        ),
     ],
 )
 def test_a_task_refuses_what_no_store_takes_and_leaves_no_file(
@@ -188,6 +200,43 @@ def test_a_task_refuses_what_no_store_takes_and_leaves_no_file(
     with pytest.raises(kind, match=said):
         stage(tmp_path / "job", [batch(**columns)], text, topic=topic)
     assert list((tmp_path / "job").iterdir()) == []
+
+
+MAP = "map<string,string>"
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_an_error_names_the_row_as_spark_handed_it_over(
+    is_late: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows are regrouped by topic before they are checked: row 12345 was told as 6172, and no column, topic or
+    partition with it."""
+    if is_late:  # when earlier rows have been written
+        monkeypatch.setattr(staging_module, "STAGED_SIZE", 4 << 10)
+    wrong: dict[str, tuple[str, Any, str]] = {
+        "value": ("binary", None, "topic 'b', column 'value': no body"),
+        "partition": ("int", -1, "topic 'b', column 'partition': queue id -1"),
+        "tags": ("string", "a\x01b", "topic 'b', column 'tags': a property contains the byte 0x01"),
+        "properties": (MAP, [("DELAY", "3")], "topic 'b', column 'properties': topic 'b': the property DELAY asks"),
+        "topic": ("string", None, "column 'topic': null, expected the name of a topic"),
+        "sysFlag": ("int", 4, "column 'sysFlag': a half message"),
+    }
+    for name, (kind, value, said) in wrong.items():
+        columns: dict[str, list[Any]] = {"value": [b"x"] * 20_000, "topic": ["a", "b"] * 10_000}
+        columns.setdefault(name, [None] * 20_000)[12_345] = value
+        types = {"value": "binary", "topic": "string", name: kind}
+        arrow = {
+            "binary": pa.binary(),
+            "string": pa.string(),
+            "int": pa.int32(),
+            MAP: pa.map_(pa.string(), pa.string()),
+        }
+        table = pa.table({each: pa.array(columns[each], arrow[types[each]]) for each in types})
+        text = ", ".join(f"{each} {types[each]}" for each in types)
+        with pytest.raises(InvalidMessageError) as caught:
+            stage(tmp_path / "job", table.to_batches(max_chunksize=1000), text, partition=3)
+        assert str(caught.value).startswith(f"Spark partition 3, row 12345 (the first is 0), {said}"), name
+        assert caught.value.row == 12_345 and list((tmp_path / "job").iterdir()) == []
 
 
 def test_a_task_that_dies_of_its_rows_leaves_no_file(tmp_path: Path) -> None:
@@ -209,6 +258,17 @@ def test_rows_go_to_their_topics_in_order(files: list[StagedFile], path: Path, a
     append_files(path, files, None, 0)
     assert bodies(path) == BEFORE | ROWS
     assert assert_clean(path).records == 6
+
+
+def test_a_job_without_rows_makes_an_empty_store_and_leaves_another_alone(
+    tmp_path: Path, path: Path, assert_clean: AssertClean
+) -> None:
+    append_files(tmp_path / "new", [], None, 0)
+    assert assert_clean(tmp_path / "new").records == 0
+    with flightlog.open(path, StoreSettings.small()):
+        append_files(path, [], None, 0)  # nothing to append: the lock is not taken
+    assert bodies(path) == BEFORE
+    assert_clean(path)
 
 
 def test_what_is_held_is_written_by_topic_in_few_batches(
@@ -351,10 +411,11 @@ def test_a_driver_that_is_killed_leaves_all_or_nothing_and_the_batch_is_known_ag
     command = [sys.executable, "-P", "-c", KILLED, str(path), site]
     finished = subprocess.run(command, input=pickle.dumps(files), capture_output=True)
     assert finished.returncode == -signal.SIGKILL, finished.stderr.decode()
-    assert bodies(path) == BEFORE, "what a killed writer had not shown yet cannot be seen"
+    expected = BEFORE | ROWS if site == "after commit" else BEFORE
+    assert bodies(path) == expected, "a view shows what the next writer keeps"
     with flightlog.open(path, SETTINGS):
         pass
-    assert bodies(path) == (BEFORE | ROWS if site == "after commit" else BEFORE)
+    assert bodies(path) == expected
     append_files(path, files, "query", 7)
     assert bodies(path) == BEFORE | ROWS, "once"
     append_files(path, files, "query", 7)

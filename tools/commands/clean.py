@@ -1,0 +1,49 @@
+"""`flightlog clean PATH`: what killed Spark drivers left in a store's staging folder, and removing it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...spark.left_staging import default_staging, remove_staged_job, staged_jobs
+from ...store.errors import StoreNotFoundError
+from ..output import Column, Output
+from ..words import count_text, printable, size_text
+from .arguments import StorePath
+
+Staging = Annotated[
+    Path | None,
+    typer.Option(help="The folder that the option stagingPath of the writes names.", show_default="PATH's own"),
+]
+
+
+def clean(
+    path: StorePath,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove what is listed.")] = False,
+    idle_minutes: Annotated[
+        int, typer.Option(min=0, help="Pass over jobs that changed within this time: they may still run.")
+    ] = 60,
+    staging: Staging = None,
+) -> None:
+    """List the rows that killed Spark jobs left staged. Removes them only with --remove.
+
+    Nothing of the store itself is touched. A job that still runs fails if its folder is removed, and appends nothing.
+    """
+    if not path.is_dir():
+        raise StoreNotFoundError(f"{path}: no such folder; expected the folder of a store")
+    jobs = staged_jobs(default_staging(path) if staging is None else staging, idle_s=60 * idle_minutes)
+    output, now_s = Output(), time.time()
+    rows = [
+        [size_text(job.size), f"{max(now_s - job.changed_s, 0) / 60:,.0f}", printable(str(job.path))] for job in jobs
+    ]
+    output.table("Staged by jobs", [Column("size", True), Column("minutes idle", True), Column("folder")], rows)
+    for job in jobs if remove else ():
+        remove_staged_job(job)
+    what = f"{count_text(len(jobs), 'job')}, {size_text(sum(job.size for job in jobs))}"
+    if remove:
+        output.line(f"removed: {what}")
+    else:
+        output.line(f"left behind: {what}" + (". Remove it with --remove" if jobs else ""))
