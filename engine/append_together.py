@@ -34,9 +34,12 @@ def checked_rows(part: ColumnPart, settings: StoreSettings, segment_size: int) -
     for rows in found:
         refused = sorted(rows.uncommon - harmless)
         if refused:
+            name = refused[0].decode()
+            row = next(number for number, message in enumerate(rows.messages()) if name in (message.properties or {}))
             raise InvalidMessageError(
-                f"topic {part.topic!r}: a row has the property {refused[0].decode()}, which asks for more than an "
-                "append (a later delivery, another queue, an inner batch). Take it out, or put such messages one by one"
+                f"topic {part.topic!r}: the property {name} asks for more than an append (a later delivery, another "
+                "queue, an inner batch). Take it out, or put such messages one by one",
+                row=row,
             )
     return found
 

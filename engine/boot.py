@@ -8,10 +8,11 @@
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
                          are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the topics are
-                         written that have more queues than their file says
+                         written that have more queues than their file says; where the log begins is noted before the
+                         progress page says that flightlog wrote last, for then the note binds
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get, and
                          the one that a page of ours has until then: who dies between 8 and 9 is no RocketMQ
-    9   progress page    a new epoch, all marks at the end
+    9   progress page    a new epoch, all marks at the end; then readers are told, by the lock, that they are exact
     10  service thread   last: it works on a store that is whole
 
 Steps 5 to 9 can be interrupted anywhere: the next open finds the same end and does them again.
@@ -36,6 +37,7 @@ from ..index.queue_table import (
     find_extension_file_size,
     find_file_entries,
 )
+from ..index.rocksdb_queues import has_rocksdb_queues
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
@@ -46,12 +48,16 @@ from ..store.errors import (
     ClockBehindError,
     DamagedStoreError,
     GeometryMismatchError,
+    MissingSegmentsError,
+    RocksDbQueuesError,
     StoreNotFoundError,
+    UnkeptPromiseError,
     UnsupportedStoreError,
 )
 from ..store.lock import LOCK_FILE, StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ..store.log_reader import LogReader
+from ..store.log_start import log_start_path, read_log_start, write_log_start
 from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
 from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
@@ -63,6 +69,7 @@ from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evid
 from .key_recovery import open_index, recover_keys
 from .key_scan import KeptKeys
 from .log_sync import LogSync
+from .lost import missing_start, start_text
 from .recovery import RecoveryReport, recover_queues
 from .topics import TopicTable
 
@@ -115,6 +122,8 @@ class OpenParts:
 
 def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenParts:
     """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, the lock is free again."""
+    if settings.unkept_promises:
+        raise UnkeptPromiseError(path, settings.unkept_promises)
     check_folder(path, settings, disk)
     disk.make_folder(path)
     lock = StoreLock.acquire(path)
@@ -160,6 +169,11 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     reader = LogReader(disk, files, check_crc_property=settings.check_crc_property)
     log_sync = LogSync(disk, reader)
     try:
+        lost_start = missing_start(disk, path, reader)
+        if lost_start is not None and evidence.is_ours:
+            raise MissingSegmentsError(
+                reader.folder, reader.min_offset, lost_start.physical_offset, log_start_path(path)
+            )
         keys = KeptKeys()
         found, report = recover_queues(
             *(reader, table, evidence, rules, None),
@@ -167,6 +181,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
             keys=None if index is None else keys,
             at_end=partial(log_sync.begin, evidence.durable_below) if evidence.is_ours else None,
         )
+        if lost_start is not None:
+            report.damage.append(start_text(lost_start, evidence))
         deleted.settle(reader.min_offset, found.end)
         topics.load(
             (key for key, _ in table.items()),
@@ -191,6 +207,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         if index is not None:
             recover_keys(reader, index, evidence, report, keys)
         log_sync.sync(min(evidence.durable_below, found.end), found.end, folders)
+        if read_log_start(disk, path) != reader.min_offset:
+            write_log_start(disk, path, reader.min_offset)
         kept = {segment.base: segment.path.parent for segment in reader.segments}
         files = replace(files, bases=list(kept), found_in=kept)
     finally:
@@ -204,6 +222,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = evidence.checkpoint or Checkpoint()
     progress = _begin_progress(disk, path, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
+    lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
     commit_log = CommitLog(disk, files, settings, clock, progress, start)
@@ -217,6 +236,8 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
     features = {
         "compaction/compactionLog": "it has compacted topics (compaction/)",
     }
+    if has_rocksdb_queues(disk, path / CONSUME_QUEUE_FOLDER):
+        raise RocksDbQueuesError(path)
     for name, feature in features.items():
         if disk.list(path / name):
             raise UnsupportedStoreError(path, feature)

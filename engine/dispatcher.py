@@ -96,7 +96,9 @@ class Dispatcher:
         """Dispatch everything visible. A put that returned is in its queue afterwards, and its keys are in the index.
 
         Raises DiskFullError; the next call goes on from the same place. Raises DiskError and SyncFailedError, which
-        poison the log: no more puts.
+        poison the log: no more puts. What is visible is then dispatched in memory, before they are raised: so reads of
+        queues find it, and only what reads keys raises again. If `position` is behind even so, the log itself cannot be
+        read.
         """
         target = self._log.visible
         while not self._is_dispatched(target) and self._lock.locked():
@@ -119,10 +121,26 @@ class Dispatcher:
                 raise
             except DiskError as e:
                 self._log.refuse_all(e)
+                if not self._table.is_in_memory:
+                    self._continue_in_memory(e)
                 raise
             if self.is_stalled:
                 log.info("%s: there is room for queue entries and keys again", self._root, extra=self._facts())
             self._log.obstacles.pop(STALLED, None)
+
+    def _continue_in_memory(self, why: DiskError) -> None:
+        """Leave the queues on disk as they are, and dispatch what is visible into memory: the next open for writing
+        does it on disk. Raises DiskError where the log cannot be read."""
+        text = "%s: queues are kept in memory from now on, because they cannot be written: %s"
+        log.warning(text, self._root, why, extra=self._facts())
+        self._table.continue_in_memory()
+        if self._index is not None and self._index_failure is None:
+            self._index_failure = why
+        try:
+            self._dispatch_up_to(self._log.visible)
+        except DiskError as e:
+            if e is not self._index_failure:
+                raise
 
     def _is_dispatched(self, target: int) -> bool:
         return min(self.position, self.index_position) >= target
@@ -176,7 +194,8 @@ class Dispatcher:
             if is_in_step and failure is None:
                 self.index_position = target
             self.position = self._log.dispatched = target
-            self._progress.publish(DISPATCHED, target)
+            if not self._table.is_in_memory:
+                self._progress.publish(DISPATCHED, target)
         if self.index_position < target and failure is None:
             for keys in keys_between(reader, self.index_position, target):
                 put_keys(keys)

@@ -8,12 +8,16 @@
     RocketMQ, killed   any other `abort` (or it is running now)
 
 RocketMQ looks at the presence of `abort` alone, never into it.
+
+The marks of the progress page are exact only while the writer that made the page holds the store: what is mapped
+outlives the process, but not the mount, and a page read from the disk is older than the log. "The same boot" says
+nothing of that (a pulled disk, a volume that was attached again, a restored snapshot). So without a live writer the log
+itself is walked, and the page only says what was durable at least: where the walk begins, and what must be there.
 """
 
 from __future__ import annotations
 
 import enum
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +26,7 @@ from ..index.index_file import INDEX_FOLDER
 from ..store.checkpoint import Checkpoint, read_checkpoint
 from ..store.config_file import CONFIG_FOLDER
 from ..store.disk import Disk
-from ..store.lock import LOCK_FILE
+from ..store.lock import is_served
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_files
 from ..store.progress import FLIGHTLOG_FOLDER, Progress, read_progress
 
@@ -30,7 +34,6 @@ ABORT_FILE = "abort"
 ABORT_SIZE = 96
 """Bytes of ours, padded with spaces: it is written in one piece over an earlier one."""
 OUR_ABORT = re.compile(rb"([0-9]+) flightlog ([0-9]+)(?: after ([0-9]+))? *")
-PROC_LOCKS = Path("/proc/locks")
 
 
 class LastWriter(enum.Enum):
@@ -53,6 +56,8 @@ class Evidence:
     progress: Progress | None
     abort: bytes | None
     last_writer: LastWriter
+    is_served: bool
+    """Whether flightlog wrote last, and that writer still holds the store: then the progress page is exact."""
 
     @property
     def is_ours(self) -> bool:
@@ -70,14 +75,25 @@ class Evidence:
 
     @property
     def readable_below(self) -> int:
-        """Physical offset up to which a flightlog writer lets others read; what is durable is whole, too."""
+        """Physical offset up to which a live flightlog writer lets others read; what is durable is whole, too."""
         return max(self.progress.visible, self.progress.flushed) if self.progress else 0
+
+    def dispatched_below(self, end: int) -> int:
+        """Physical offset below which every message must have its queue entry, in a log that ends at `end`; what has
+        none from there on was not dispatched when the last writer was killed, or its entry was not durable."""
+        if self.is_clean or self.last_writer is LastWriter.NOBODY:
+            return end
+        if self.last_writer is LastWriter.FLIGHTLOG_KILLED and self.progress is not None:
+            progress = self.progress
+            return min(end, progress.dispatched if self.is_served else progress.queues_flushed)
+        return 0  # RocketMQ keeps no account of it
 
     def is_stale(self, disk: Disk) -> bool:
         """Whether a writer has opened or closed the store since this was read."""
-        return _session(self.progress, self.abort) != _session(
-            read_progress(disk, self.root), read_abort(disk, self.root)
-        )
+        now = read_progress(disk, self.root), read_abort(disk, self.root)
+        if _session(self.progress, self.abort) != _session(*now):
+            return True
+        return self.last_writer is LastWriter.FLIGHTLOG_KILLED and not self.is_served and is_served(self.root)
 
 
 def _session(progress: Progress | None, abort: bytes | None) -> tuple[object, ...]:
@@ -111,7 +127,10 @@ def read_evidence(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders
     checkpoint = read_checkpoint(disk, root)
     abort = read_abort(disk, root)
     files = list_log_files(disk, folders or root / COMMIT_LOG_FOLDER, tolerant=tolerant)
-    return Evidence(root, files, checkpoint, progress, abort, _last_writer(files, progress, checkpoint, abort))
+    last_writer = _last_writer(files, progress, checkpoint, abort)
+    # Asked last: a page that was read before is never ahead of one that its writer still keeps.
+    served = last_writer is LastWriter.FLIGHTLOG_KILLED and is_served(root)
+    return Evidence(root, files, checkpoint, progress, abort, last_writer, served)
 
 
 def _last_writer(
@@ -144,17 +163,3 @@ def refuse_links(disk: Disk, root: Path) -> None:
     nothing that a store's files say leads out of its folder. (The path of the folder itself is the caller's.)"""
     for folder in (root, root / FLIGHTLOG_FOLDER, root / CONFIG_FOLDER, root / INDEX_FOLDER):
         disk.list(folder)
-
-
-def someone_holds_the_lock(root: Path) -> bool:
-    """Whether a process of this machine holds the store's lock, seen without opening the file (that could drop a lock).
-
-    Locks of processes in other containers do not show.
-    """
-    try:
-        status = os.stat(root / LOCK_FILE)
-        table = PROC_LOCKS.read_text()
-    except OSError:
-        return False
-    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
-    return any("POSIX" in line and place in line.split() for line in table.splitlines())

@@ -1,4 +1,8 @@
-"""What a verify says: findings, each with its place and what would mend it, and how much was looked at."""
+"""The result of a verify: damage and lag, each with its place and what would mend it, and how much was checked.
+
+Damage (`findings`) and lag (`lag`) are two things. A writer that was killed leaves records that are in no queue yet:
+readers find them by reading the log, and the next open for writing adds their entries. That is lag, not damage.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .evidence import LastWriter
+
+IN_ROCKSDB = (
+    "its consume queues are in RocksDB (storeType=defaultRocksDB), which flightlog does not read: messages are read "
+    "from the commit log, and opening for writing is refused"
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +38,10 @@ class VerifyReport:
     path: Path
     last_writer: LastWriter
     findings: list[Finding] = field(default_factory=list)
+    """Damage, and everything else that somebody has to mend."""
+    lag: list[Finding] = field(default_factory=list)
+    """Messages that a killed writer stored and did not dispatch: none is lost, the next open for writing adds their
+    queue entries. A store that was closed cleanly has none: there, a missing entry is a finding."""
     oddities: list[str] = field(default_factory=list)
     """What looks wrong and is not: RocketMQ's own ways, in words."""
     records: int = 0
@@ -41,4 +54,5 @@ class VerifyReport:
 
     @property
     def is_clean(self) -> bool:
+        """Whether there is no finding; a store whose queues lag is clean."""
         return not self.findings

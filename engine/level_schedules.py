@@ -35,7 +35,7 @@ def begin_levels(
 ) -> LevelSchedules | None:
     """Deliver what waits in a store that has just been opened, and is whole; None where nothing is to be delivered.
 
-    Raises ConfigFileError, DiskError, RuntimeError if the system has no thread to give.
+    Raises ConfigFileError, DiskError, ThreadStartError if the system has no thread to give.
     """
     if not settings.deliver_delayed:
         return None

@@ -15,11 +15,15 @@ from pathlib import Path
 from ..store.disk import Disk, DiskFile
 from ..store.log_files import LogFolders
 from ..store.log_reader import LogReader
+from ..store.thread_start import thread_start_errors
 
 WRITE_SIZE = 4 << 20
 """Bytes of the log that are written again at once."""
 MUCH = 4 * WRITE_SIZE
 """Bytes for which a thread is worth it."""
+
+
+THREAD = "flightlog-log-sync"
 
 
 class LogSync:
@@ -37,7 +41,7 @@ class LogSync:
     def begin(self, start: int, end: int) -> None:
         """Have [start, end) written again: `sync` waits for it, and raises what ends it early."""
         if end - start > MUCH and threading.main_thread().is_alive():  # a program that is ending starts no threads
-            self._pool = ThreadPoolExecutor(1, "flightlog-log-sync")
+            self._pool = ThreadPoolExecutor(1, THREAD)
         self.follow(lambda: self.write_again(start, end))
 
     def follow(self, work: Callable[[], None]) -> None:
@@ -45,7 +49,8 @@ class LogSync:
         if self._pool is None:
             work()
         else:
-            self._under_way.append(self._pool.submit(work))
+            with thread_start_errors(THREAD):
+                self._under_way.append(self._pool.submit(work))
 
     def write_again(self, start: int, end: int) -> None:
         """Write [start, end) as it is, and have the disk begin to take it; below `start` all is known to be durable.

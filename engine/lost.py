@@ -7,8 +7,11 @@ there ever was.
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
+from ..store.disk import Disk
 from ..store.log_reader import LogReader
+from ..store.log_start import read_log_start
 from .evidence import Evidence
 from .survey import LOG_IS_SHORT, Damage, Survey
 
@@ -31,3 +34,21 @@ def lost_places(reader: LogReader, evidence: Evidence, found: Survey) -> list[Da
         path = segments[-1].path if segments else reader.folder
         places.append(Damage(path, found.end, LOG_IS_SHORT if found.torn is None else found.torn.found, None))
     return sorted(places, key=lambda place: place.physical_offset)
+
+
+def missing_start(disk: Disk, root: Path, reader: LogReader) -> Damage | None:
+    """The oldest segments, if they are missing and retention did not remove them; see store/log_start.py. Whether that
+    is a loss, or another program's retention, depends on who wrote last."""
+    if not reader.segments:
+        return None
+    found, expected = reader.min_offset, read_log_start(disk, root)
+    if expected is None or expected >= found:
+        return None
+    text = f"no segment file: the log begins at {found}, and retention has removed nothing from {expected} on"
+    return Damage(reader.folder, expected, text, found)
+
+
+def start_text(place: Damage, evidence: Evidence) -> str:
+    """What a report says of a missing start."""
+    by_others = "" if evidence.is_ours else "; another program has written the store since, and may have removed it"
+    return f"{place.path}: physical offset {place.physical_offset}: {place.found}{by_others}"

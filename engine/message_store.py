@@ -91,6 +91,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._disk, self._clock, self._pid = disk, clock, os.getpid()
         self._close_lock = threading.Lock()
         self._closed = False
+        self._told_missing = set()
+        self._at_exit = close_at_exit(self)
         parts = boot(path, settings, disk, clock)
         services: list[Service] = []
         timers: TimerSchedules | None = None
@@ -130,13 +132,14 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._put_lane = self._putter.put_lane
             self._end = ending(services, self._putter.pending, (schedules.save, timers.close), keep)
             watch_fork(self)
-            self._at_exit = close_at_exit(self)
-            atexit.register(self._at_exit)
             service.start()
             preparing.start()
             self._levels = begin_levels(disk, path, settings, clock, parts, keep, self._putter, schedules)
             timers.begin(parts, keep, self._putter)
+            atexit.register(self._at_exit)  # last: at an exit in between, nothing half made is closed
         except BaseException:  # closed as one that was killed before anything happened
+            self._closed = True
+            atexit.unregister(self._at_exit)
             for each in services:
                 each.stop()
             if timers is not None:
@@ -166,8 +169,9 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
 
         `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
         CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,
-        ClockBehindError, ConfigFileError, DiskError. Durable when it returns: everything that was found, and that the
-        store is now in use (`abort`).
+        ClockBehindError, ConfigFileError, DiskError, and ThreadStartError if the system has no thread to give. Whatever
+        is raised, everything is given back: the lock, files and threads. Durable when it returns: everything that was
+        found, and that the store is now in use (`abort`).
         """
         return cls(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
 
@@ -186,6 +190,9 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             if isinstance(e, SyncFailedError) or (name in deleted.pending and not isinstance(e, DiskFullError)):
                 self._upkeep.poison(e)
             raise
+
+    def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
+        return {key[1]: bounds for key, bounds in self.queues().items() if key[0] == name and key[1] in queue_ids}
 
     def _default_queue_count(self) -> int:
         return self.settings.default_queue_count

@@ -73,7 +73,7 @@ class PendingPuts:
         return self._completer.is_current()
 
     def start(self) -> None:
-        """Have the threads running. Raises RuntimeError if the system has none to give."""
+        """Have the threads running. Raises ThreadStartError if the system has none to give."""
         self._completer.start()
         self._syncer.start()
 

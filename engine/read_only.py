@@ -2,7 +2,8 @@
 
 What queues on disk do not know yet is dispatched in memory when the view is opened and refreshed, 20 bytes a missing
 message. Beside a live flightlog writer the view ends at the progress page's *visible* word; beside a live RocketMQ,
-which has no such page, at the end of the highest queue entry whose record checks.
+which has no such page, at the end of the highest queue entry whose record checks. Where no writer is alive, it ends
+where the log does.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from ..store.errors import (
     StoreNotFoundError,
 )
 from ..store.holds import Hold, Holds
+from ..store.lock import is_held, is_served
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.log_reader import LogReader
 from ..store.progress import STILL_OPEN, read_progress
@@ -35,12 +37,12 @@ from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from ..store.topic import Topic
 from .deleting import note_foreign_deletions
 from .dispatching import dispatch_range, dispatch_rules
-from .evidence import Evidence, LastWriter, read_abort, read_evidence, refuse_links, someone_holds_the_lock
+from .evidence import Evidence, LastWriter, read_abort, read_evidence, refuse_links
 from .finding import Finder
-from .findings import VerifyReport
+from .findings import IN_ROCKSDB, VerifyReport
 from .get_limits import GetLimits
 from .key_query import KeyQuery
-from .lost import lost_places
+from .lost import lost_places, missing_start, start_text
 from .readable import ReadableStore
 from .reading import QueueReader
 from .recovery import RecoveryReport, recover_queues
@@ -66,6 +68,7 @@ class ReadOnlyStore(ReadableStore):
         self._shown_below = shown_below
         """Physical offset up to which the view that this one is to go on for has shown the log."""
         self._closed = False
+        self._told_missing = set()
         if not disk.exists(path):
             raise StoreNotFoundError(
                 f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/"
@@ -145,9 +148,14 @@ class ReadOnlyStore(ReadableStore):
         found, report = recover_queues(
             self._reader, self._table, self._evidence, self._rules, self._limit(), for_writing=False
         )
+        if self._table.is_in_rocksdb:
+            report.damage.append(f"{self.path}: {IN_ROCKSDB}")
         report.damage += self._evidence.files.notes + self._table.unreadable
         if self._deleted_problem is not None:
             report.damage.append(self._deleted_problem)
+        lost_start = missing_start(self._disk, self.path, self._reader)
+        if lost_start is not None:
+            report.damage.append(start_text(lost_start, self._evidence))
         if found.torn is not None:
             report.damage.append(
                 f"{found.torn.path}: torn tail at physical offset {found.torn.physical_offset}: {found.torn.found}; "
@@ -158,11 +166,11 @@ class ReadOnlyStore(ReadableStore):
     def _limit(self) -> int | None:
         """How far a writer that may be alive lets us see; None at rest."""
         evidence = self._evidence
-        if evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and evidence.progress is not None:
-            # Within one boot the page cache outlives its process, so the page is exact whether the writer lives or not.
-            # After a reboot nobody writes, and the page may be older than the log.
-            return evidence.readable_below if evidence.progress.is_of_this_boot else None
-        if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and someone_holds_the_lock(self.path):
+        if evidence.is_served:
+            return evidence.readable_below
+        if self._table.is_in_rocksdb:
+            return None  # no queue says how far the broker is: every whole record of the log is read
+        if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and is_held(self.path):
             # Whoever has just opened it may be bringing lagging queues up to what was shown while nobody had it open.
             return max(self._highest_proven_end(), self._shown_below)
         return None
@@ -190,8 +198,8 @@ class ReadOnlyStore(ReadableStore):
                 return
         self._let_go_of_what_is_due()
         evidence = read_evidence(self._disk, self.path, tolerant=True, folders=self._folders)
-        is_as_closed = evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED and not self._has_deleted()
-        if evidence == self._evidence and is_as_closed:
+        is_at_rest = evidence.is_ours and not evidence.is_served and not self._has_deleted()
+        if evidence == self._evidence and is_at_rest:
             return  # nobody has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._survey.end)
         self._table.close()
@@ -213,15 +221,15 @@ class ReadOnlyStore(ReadableStore):
         return self._survey.end
 
     def _is_same_session(self) -> bool:
-        """Whether the flightlog writer of the last look still has the store open, or was killed; notes its progress."""
+        """Whether the flightlog writer of the last look still has the store open; notes its progress."""
         known, progress = self._evidence, read_progress(self._disk, self.path)
-        if known.last_writer is not LastWriter.FLIGHTLOG_KILLED or known.progress is None or progress is None:
+        if not known.is_served or known.progress is None or progress is None:
             return False
         is_same = (
             progress.epoch == known.progress.epoch
             and progress.clean_close == STILL_OPEN
-            and progress.is_of_this_boot
             and read_abort(self._disk, self.path) == known.abort  # else RocketMQ has been here; our page would not tell
+            and is_served(self.path)
         )
         if is_same:
             self._evidence = replace(known, progress=progress)
@@ -362,6 +370,13 @@ def open_read_only(
 ) -> ReadOnlyStore:
     """Open a store, flightlog's or RocketMQ's, live or at rest, damaged or not, without touching it.
 
-    Raises StoreNotFoundError where there is none.
+    Settings of a broker that promise safety which flightlog does not give are logged as a warning. Raises
+    StoreNotFoundError where there is none.
     """
-    return ReadOnlyStore(Path(path), disk or RealDisk(), settings or StoreSettings())
+    settings = settings or StoreSettings()
+    if settings.unkept_promises:
+        extra = {"path": str(path), "unkept_promises": settings.unkept_promises}
+        log.warning(
+            "%s: the settings promise what is not kept: %s", path, "; ".join(settings.unkept_promises), extra=extra
+        )
+    return ReadOnlyStore(Path(path), disk or RealDisk(), settings)

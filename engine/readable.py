@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..index.queue_table import QueueTable
-from ..store.errors import UsageError
+from ..store.errors import ConfigFileError, DiskError, QueueNotFoundError, TopicNotFoundError, UsageError
+from ..store.light_queues import is_light
 from ..store.message import GetResult, StoredMessage
 from ..store.queue_offsets import QueueKey
+from ..store.record import RETRY_TOPIC_PREFIX
+from ..store.topic import is_system_topic
 from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT
 from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, was_put_to
 from .reading import OnCorrupt, QueueReader, queue_bounds
 from .topic_calls import TopicReading
+from .topics import DEAD_LETTER_PREFIX
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import pyarrow as pa
 
 DEFAULT_BATCH_COUNT = 65_536
 DEFAULT_BATCH_SIZE = 64 << 20
 """Bytes of records."""
+GROUP_TOPIC_PREFIXES = (RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)
+"""Topics of a group: made when its first message fails, so that they are often not there."""
+MAX_TOLD_MISSING = 1000
+
+log = logging.getLogger("flightlog.store")
 
 
 class ReadableStore(TopicReading):
@@ -39,6 +51,9 @@ class ReadableStore(TopicReading):
     """Called before each question, for queues that grow meanwhile."""
     _catch_up_keys: Callable[[], None] | None = None
     """Called before each question by key; raises what keeps keys out of the index."""
+    path: Path
+    _told_missing: set[str]
+    """Topics that were read and do not exist, of which a warning was logged."""
 
     def _make_ready(self) -> None:
         self._check_usable()
@@ -79,20 +94,49 @@ class ReadableStore(TopicReading):
         tags: str | None = None,
         decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
     ) -> Iterator[StoredMessage]:
         """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached; in a read-only
         view, to the end as of its last refresh. `tags` as in `get`. `decompress` gives compressed bodies as they were
-        before, see `StoredMessage.decompressed`.
+        before, see `StoredMessage.decompressed`. A topic that does not exist has no messages, which is logged as a
+        warning the first time; with `must_exist` it is a TopicNotFoundError, and a queue that its topic does not have a
+        QueueNotFoundError.
 
         Raises CorruptRecordError or CorruptQueueError at a damaged message, CorruptBodyError at one that cannot be
         decompressed; `on_corrupt="skip"` leaves it out and
         counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
         """
         self._make_ready()
+        if must_exist or not self._queues.has_queue(topic, queue_id):
+            self._tell_missing(topic, queue_id, must_exist)
         return self._queues.read(
             *(topic, queue_id, queue_offset, tags, on_corrupt, self._check_usable, self._catch_up),
             decompress=decompress,
         )
+
+    def _tell_missing(self, topic: str, queue_id: int, must_exist: bool) -> None:
+        """Raise where a topic, or its queue, does not exist but must; else log a warning once for each topic."""
+        is_optional = is_light(topic) or is_system_topic(topic) or topic.startswith(GROUP_TOPIC_PREFIXES)
+        if must_exist:
+            if self._queues.has_queue(topic, queue_id):
+                return
+            found = self.topic(topic)
+            if found is None:
+                raise TopicNotFoundError(self.path, topic, "make it with create_topic, or read without must_exist")
+            if queue_id >= found.queue_count:
+                raise QueueNotFoundError(
+                    f"{self.path}: the topic {topic!r} has queues 0 to {found.queue_count - 1}, and none with id "
+                    f"{queue_id}; read one of those, or read without must_exist"
+                )
+        elif not is_optional and topic not in self._told_missing and len(self._told_missing) < MAX_TOLD_MISSING:
+            try:
+                is_missing = self.topic(topic) is None
+            except (ConfigFileError, DiskError):  # the queue is known to be empty: a warning was all that was at stake
+                return
+            if is_missing:
+                self._told_missing.add(topic)
+                extra = {"path": str(self.path), "topic": topic}
+                log.warning("%s: there is no topic %r: a read of it has no messages", self.path, topic, extra=extra)
 
     def read_batch(
         self,
@@ -143,6 +187,11 @@ class ReadableStore(TopicReading):
         """(topic, queue id) -> (offset of the first message, offset one past the last)."""
         self._make_ready()
         return {key: queue_bounds(queue) for key, queue in self._table.items()}
+
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        """Of one queue: the offset of its first message, and the offset one past its last; (0, 0) without a queue."""
+        self._make_ready()
+        return queue_bounds(self._table.get((topic, queue_id)))
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower") -> int:
         """The queue offset that a store time in ms stands for, always between the queue's first message and its end.

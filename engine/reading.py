@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..index.batch_queue import BatchQueue
+from ..index.memory_queue import MemoryQueue
 from ..index.queue_table import Queue, QueueTable
 from ..index.queue_unit import QueueUnit, Units, valid_mask
 from ..schedule.delay_levels import SCHEDULE_TOPIC
@@ -222,6 +223,10 @@ class QueueReader:
         """Physical offset from which on iterators are yet to read; None if there is none."""
         return self._holds.lowest(self)
 
+    def has_queue(self, topic: str, queue_id: int) -> bool:
+        """Whether anything was ever put to this queue."""
+        return self._table.get((topic, queue_id)) is not None
+
     def read(
         self,
         topic: str,
@@ -301,6 +306,9 @@ class QueueReader:
             if index >= queue.end and catch_up is not None:
                 check()
                 catch_up()
+                now = self._table.get(key)
+                if isinstance(now, MemoryQueue) and now.is_over(queue):  # the disk has failed since
+                    queue, fetcher = now, Fetcher(self._reader, key, now)
             if index >= queue.end:
                 return
             check()

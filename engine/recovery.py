@@ -174,6 +174,8 @@ def recover_queues(
 def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tuple[int, str]:
     """From which physical offset on the log must be walked, and why."""
     progress = evidence.progress
+    if table.is_in_rocksdb:
+        return reader.min_offset, "its consume queues are in RocksDB, which is not read"
     if evidence.is_ours and progress is not None:
         wrong = _lost_queues(table, progress) or _disagreement(reader, table)
         if wrong is not None:

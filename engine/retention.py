@@ -32,6 +32,7 @@ from ..store.clock import Clock
 from ..store.disk import Disk
 from ..store.errors import DiskFullError
 from ..store.holds import Holds
+from ..store.log_start import write_log_start
 from ..store.progress import INDEX_COUNT, QUEUE_STARTS
 from ..store.seal import drop_seals_below
 from ..store.segment import Segment
@@ -161,6 +162,7 @@ class Retention:
                 return
             try:
                 self._flush_queues_to(segment.end)
+                write_log_start(self._disk, self._path, segment.end)
             except DiskFullError as e:
                 text = "%s is to go once there is room for what queues say of it: %s"
                 extra = {"path": str(self._path), "physical_offset": segment.base, "wanted": e.wanted}

@@ -57,7 +57,7 @@ class ScheduleService:
         self.thread = ServiceThread("flightlog-schedule", self._serve, self._bell.ring)
 
     def start(self) -> None:
-        """Have the thread running, if anything is delivered at all. Raises RuntimeError if the system has none."""
+        """Have the thread running, if anything is delivered at all. Raises ThreadStartError if the system has none."""
         if self._is_on:
             self.thread.start()
 

@@ -13,6 +13,7 @@ import _thread
 import threading
 from collections.abc import Callable
 
+from ..store.thread_start import thread_start_errors
 from .bell import Bell
 
 STOP_POLL_S = 0.1
@@ -36,7 +37,7 @@ class ServiceThread:
     def start(self) -> None:
         """Start it unless it was. If an interrupt ends this, call it again: of two threads the second goes at once.
 
-        Raises RuntimeError if the system has no thread to give.
+        Raises ThreadStartError if the system has no thread to give.
         """
         if self._was_started:
             return
@@ -52,10 +53,11 @@ class ServiceThread:
             finally:
                 is_done.ring()
 
-        _thread.start_new_thread(start_thread, ())
-        is_done.wait()
-        if failures:
-            raise failures[0]
+        with thread_start_errors(self._name):
+            _thread.start_new_thread(start_thread, ())
+            is_done.wait()
+            if failures:
+                raise failures[0]
         self._was_started = True
 
     def is_current(self) -> bool:

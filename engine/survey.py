@@ -17,16 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..store.errors import CorruptLogError
 from ..store.frame import Rows, WalkEnd
 from ..store.log_reader import BAD_CRC, BAD_CRC_PROPERTY, WALK_END_TEXT, LogReader
+from ..store.properties import SECTOR_SIZE
 from ..store.salvage import next_intact
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 
 LOST_SECTOR = "a record whose topic or properties lost a sector"
-SECTOR_SIZE = 512
 """What a disk writes whole or not at all."""
 LOG_IS_SHORT = "the end of the last segment, before what was synced"
 GOES_ON = (WalkEnd.BLANK, WalkEnd.END)
@@ -165,12 +166,13 @@ class _Surveyor:
             self._found.last_record_offset = int(good["physical_offset"][-1])
 
     def _first_torn(self, piece: bytes | memoryview, rows: Rows) -> int | None:
-        """The first of the rows whose topic or properties, which no CRC covers, lost a sector in a power cut: what
-        flightlog allocated and never wrote is zero. Only above the durable mark can that be."""
+        """The first of the rows whose topic or properties, which no CRC covers, lost a sector: what flightlog allocated
+        and never wrote is zero. Above the durable mark a power cut does that; below, the mark was wrong, or the disk.
+        What a clean close has synced, and what a live writer shows, is whole."""
         evidence = self._evidence
-        if not evidence.is_ours or evidence.progress is None or evidence.progress.is_of_this_boot:
+        if evidence.last_writer is not LastWriter.FLIGHTLOG_KILLED or evidence.is_served:
             return None
-        for i in np.flatnonzero(rows["physical_offset"] >= evidence.durable_below).tolist():
+        for i in np.flatnonzero(_may_have_lost_sector(piece, rows)).tolist():
             row = rows[i]
             piece_offset = int(row["physical_offset"] - row["position"])
             for name in ("topic", "properties"):
@@ -187,7 +189,7 @@ class _Surveyor:
             if not is_empty:
                 found.torn = Damage(segment.path, problem, reason, None)
             return None
-        resumes_at = self._next_intact(problem)
+        resumes_at = self._next_intact(problem + (reason == LOST_SECTOR))  # such a record passes for an intact one
         if resumes_at is not None and self._is_stale(resumes_at):
             found.torn = Damage(segment.path, problem, "records that RocketMQ's recovery had thrown away", None)
             return None
@@ -245,6 +247,23 @@ class _Surveyor:
     def _close_extent(self, stop: int) -> None:
         if stop > self._extent_start:
             self._found.extents.append((self._extent_start, stop))
+
+
+def _may_have_lost_sector(piece: bytes | memoryview, rows: Rows) -> NDArray[np.bool_]:
+    """Of which rows a sector may be lost: the first byte of what a sector holds of their topic or properties is zero,
+    or there is more than two sectors of it."""
+    found = np.zeros(len(rows), dtype=bool)
+    data = np.frombuffer(piece, np.uint8)
+    piece_offset = int(rows["physical_offset"][0] - rows["position"][0])
+    for name in ("topic", "properties"):
+        starts = rows[f"{name}_position"].astype(np.int64)
+        stops = starts + rows[f"{name}_size"]
+        borders = starts + SECTOR_SIZE - (piece_offset + starts) % SECTOR_SIZE
+        there, reaches = stops > starts, borders < stops
+        found[there] |= data[starts[there]] == 0
+        found[reaches] |= data[borders[reaches]] == 0
+        found |= borders + SECTOR_SIZE < stops
+    return found
 
 
 def _has_lost_sector(piece: bytes | memoryview, start: int, stop: int, piece_offset: int) -> bool:

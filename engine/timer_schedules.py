@@ -61,7 +61,7 @@ class TimerSchedules:
         self._failure = ""
 
     def begin(self, parts: OpenParts, upkeep: Upkeep, putter: Putter) -> None:
-        """Deliver what waits. Raises DamagedStoreError, DiskError, RuntimeError without a thread to give."""
+        """Deliver what waits. Raises DamagedStoreError, DiskError, ThreadStartError without a thread to give."""
         if not self._delivers:
             return
         self._upkeep = upkeep

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 from ..index.key_index import KeyIndex
@@ -25,6 +24,7 @@ from ..store.errors import (
     StoreClosedError,
     StorePoisonedError,
     SyncFailedError,
+    TooManyFilesError,
 )
 from ..store.meters import Latest, RateMeter
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
@@ -76,13 +76,18 @@ class Upkeep:
         """Whether `end` has let go of everything."""
 
     def catch_up(self) -> None:
-        """Dispatch everything visible, as far as the disk lets us: what cannot be dispatched cannot be read yet.
+        """Dispatch everything visible: in memory where queues cannot be written. Reads go on then; puts are refused.
 
-        A disk without room for queue entries refuses the next put (see `Dispatcher.is_stalled`), any other failure all
-        of them; reads go on.
+        A disk without room for queue entries refuses the next put (see `Dispatcher.is_stalled`), and what waits for
+        room cannot be read yet. Raises DiskError where the log itself cannot be read: an answer would lack messages.
         """
-        with suppress(DiskError):  # noted by the dispatcher; the next put says so
+        try:
             self._dispatcher.catch_up()
+        except (DiskFullError, TooManyFilesError):
+            pass  # noted by the dispatcher; the next put says so
+        except DiskError:
+            if self._dispatcher.position < self._log.visible:
+                raise
 
     def poison(self, cause: BaseException) -> None:
         """Refuse puts from now on."""

@@ -25,13 +25,15 @@ from ..store.disk import Disk
 from ..store.errors import ConfigFileError, DiskError, SegmentLengthError, TooManyFilesError
 from ..store.frame import Rows
 from ..store.log_reader import LogReader
+from ..store.log_start import log_start_path
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
-from ..store.record import INT32_MAX
+from ..store.record import INT32_MAX, INT64_MAX
 from ..store.seal import BlockCrcs, read_seal, seal_fits, seal_path
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
-from .findings import Finding, VerifyReport
+from .findings import IN_ROCKSDB, Finding, VerifyReport
+from .lost import missing_start, start_text
 from .survey import Survey, survey
 from .topics import read_topics
 from .verifying_batches import BatchCheck
@@ -42,6 +44,7 @@ REMAKE = (
     f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are made anew from the log"
 )
 """For damage that an open does not look for: it trusts the middle of a queue whose ends are sound."""
+RESTORE_SEGMENTS = "restore the missing segments from a copy, or name the folders that hold them (commit_log_folders)"
 
 
 def verify_store(
@@ -61,13 +64,19 @@ def verify_store(
         path, _, text = note.partition(": ")
         meaning, _, mend = text.partition(". ")  # as these errors are worded: what was found, then what to do
         add(Finding(Path(path), 0, meaning, mend or restore))
+    if (lost := missing_start(disk, root, reader)) is not None:
+        if evidence.is_ours:
+            accept = f"{RESTORE_SEGMENTS}; to accept the loss, delete {log_start_path(root)}"
+            add(Finding(lost.path, lost.physical_offset, lost.found, accept))
+        else:
+            report.oddities.append(start_text(lost, evidence))
     # Before any is read: a writer that is alive seals segments meanwhile.
     were_sealed = {segment.base for segment in reader.segments if disk.exists(seal_path(root, segment.base))}
     seals = {segment.base: read_seal(disk, root, segment) for segment in reader.segments}
     blocks: defaultdict[int, BlockCrcs] = defaultdict(BlockCrcs)
 
     def begin(start: int, end: int) -> _QueueCheck:
-        batches = BatchCheck(disk, root, reader, table, rules, report)
+        batches = BatchCheck(disk, root, reader, table, rules, report, evidence.dispatched_below(end))
         keys = KeyCheck(disk, evidence, report, Survey(start, end))
         return _QueueCheck(disk, root, reader, evidence, rules, report, batches, keys, end)
 
@@ -110,8 +119,11 @@ def verify_store(
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
     is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
     is_live = known.is_bounded or is_new or evidence.is_stale(disk)
+    if table.is_in_rocksdb:
+        report.oddities.append(f"{root / CONSUME_QUEUE_FOLDER}: {IN_ROCKSDB}; its queues were not checked")
+        check.skip_queues()
     check.tell(whole, is_live=is_live)
-    _check_small_files(root, evidence, known, report)
+    _check_small_files(root, evidence, known, report, has_queues=not table.is_in_rocksdb)
     _check_topics(disk, root, report)
     return report
 
@@ -136,12 +148,14 @@ class _QueueCheck:
         self.dispatched = end
         """Physical offset up to which the queues should be."""
         progress = evidence.progress
-        if evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and progress and progress.is_of_this_boot:
-            self.dispatched = min(end, progress.dispatched)  # the writer may be alive and a little behind
+        if evidence.is_served and progress is not None:
+            self.dispatched = min(end, progress.dispatched)  # the writer is alive, and may be a little behind
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._ends: dict[QueueKey, int] = {}
-        self._wrong: dict[QueueKey, tuple[int, int]] = {}
-        """First wrong queue offset and how many are wrong."""
+        self._may_lag_from = evidence.dispatched_below(end)
+        """Physical offset from which on the last writer may not have dispatched."""
+        self._wrong: dict[QueueKey, tuple[int, int, int]] = {}
+        """First wrong queue offset, how many are wrong, and the lowest physical offset of the messages."""
         extension = extension_maker(disk, root)
         for key, folder in list_queue_folders(disk, root):
             sizes = {entry.size for entry in disk.list(folder) if entry.size}
@@ -179,17 +193,27 @@ class _QueueCheck:
     def tell(self, whole: Survey, *, is_live: bool) -> None:
         """Report what was found."""
         self._batches.run(whole, self.dispatched, is_live=is_live)
-        for key, (first, wrong) in sorted(self._wrong.items()):
+        if self.dispatched < whole.end:
+            size = whole.end - self.dispatched
+            meaning = f"{size} bytes of the log, from physical offset {self.dispatched} on, are in no queue yet"
+            self._report.lag.append(Finding(self._folder, self.dispatched, meaning, REBUILD))
+        for key, (first, wrong, physical_offset) in sorted(self._wrong.items()):
             queue = self._queues.get(key)
-            lags = queue is None or first >= queue.end
+            is_missing = queue is None or first >= queue.end
             who = "1 message has" if wrong == 1 else f"{wrong} messages have"
-            meaning = f"{who} {'no entry yet' if lags else 'a wrong entry or none'}"
-            self._add(key, first, meaning, REBUILD if lags else REMAKE)
+            meaning = f"{who} {'no entry yet' if is_missing else 'a wrong entry or none'}"
+            lags = is_missing and physical_offset >= self._may_lag_from
+            self._add(key, first, meaning, REBUILD if is_missing else REMAKE, lags=lags)
         for key, queue in self._queues.items():
             if is_live:  # what the writer has added since the view was opened is not judged
                 queue.end = queue.first_at_or_after(whole.end)
             self._check_end(key, queue, whole)
         self.keys.tell(is_live=is_live)
+
+    def skip_queues(self) -> None:
+        """Report nothing of queues: there are none that could be read."""
+        self._wrong.clear()
+        self._report.queue_entries = 0
 
     def _has_run(self, key: QueueKey, entries: QueueEntries) -> bool:
         """Whether these follow one another, and stand in the queue: a first look, which most pass."""
@@ -230,8 +254,9 @@ class _QueueCheck:
             same[known] = self._same(key, queue, there[at[known]], units[known])
         if not same.all():
             wrong = indexes[~same]
-            before = self._wrong.get(key)
-            self._wrong[key] = (before[0], before[1] + len(wrong)) if before else (int(wrong[0]), len(wrong))
+            first_wrong, count, lowest = self._wrong.get(key, (int(wrong[0]), 0, INT64_MAX))
+            lowest = min(lowest, int(units["physical_offset"][~same].min()))
+            self._wrong[key] = first_wrong, count + len(wrong), lowest
 
     def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: Survey) -> None:
         end = self._ends.get(key)
@@ -257,18 +282,21 @@ class _QueueCheck:
             meaning = f"{queue.end - end} phantom entries behind the last message: stale, or of a tail that was cut"
             self._add(key, end, meaning, REBUILD)
 
-    def _add(self, key: QueueKey, offset: int, meaning: str, mend: str) -> None:
-        self._report.findings.append(Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend))
+    def _add(self, key: QueueKey, offset: int, meaning: str, mend: str, *, lags: bool = False) -> None:
+        found = Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend)
+        (self._report.lag if lags else self._report.findings).append(found)
 
 
-def _check_small_files(root: Path, evidence: Evidence, known: Survey, report: VerifyReport) -> None:
+def _check_small_files(
+    root: Path, evidence: Evidence, known: Survey, report: VerifyReport, *, has_queues: bool
+) -> None:
     add = report.findings.append
     checkpoint, progress = evidence.checkpoint, evidence.progress
     mend = "open the store for writing and close it: it is written anew; until then recovery scans more than it must"
     if evidence.last_writer is not LastWriter.NOBODY and evidence.is_clean:
         if checkpoint is None:
             add(Finding(root / CHECKPOINT_FILE, 0, "missing or truncated, expected 4096 bytes", mend))
-        elif not any(checkpoint.words) and known.end > 0:
+        elif not any(checkpoint.words) and known.end > 0 and has_queues:  # RocksDB keeps its own account
             add(Finding(root / CHECKPOINT_FILE, 0, "all zero after a clean close", mend))
     if progress is not None and evidence.is_ours and progress.flushed > known.end and not known.damage:
         meaning = f"says that {progress.flushed} bytes were durable, the log ends at {known.end}"

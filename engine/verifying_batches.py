@@ -29,10 +29,19 @@ class BatchCheck:
     """Batch queues on disk against the log."""
 
     def __init__(
-        self, disk: Disk, root: Path, reader: LogReader, table: QueueTable, rules: DispatchRules, report: VerifyReport
+        self,
+        disk: Disk,
+        root: Path,
+        reader: LogReader,
+        table: QueueTable,
+        rules: DispatchRules,
+        report: VerifyReport,
+        may_lag_from: int,
     ) -> None:
         self._reader, self._rules, self._report = reader, rules, report
         self._folder = root / BATCH_QUEUE_FOLDER
+        self._may_lag_from = may_lag_from
+        """Physical offset from which on the last writer may not have dispatched."""
         self._queues: dict[QueueKey, BatchQueue] = {}
         self._is_batch_queue = {key: isinstance(queue, BatchQueue) for key, queue in table.items()}
         for key, folder in list_queue_folders(disk, root, BATCH_QUEUE_FOLDER):
@@ -77,10 +86,12 @@ class BatchCheck:
             self._add(key, int(units["base"][wrong]), text, REMAKE)
         elif len(units) > common:
             text = f"{len(units) - common} batches have no entry yet"
-            self._add(key, int(units["base"][common]), text, REBUILD)
+            lags = int(units["physical_offset"][common:].min()) >= self._may_lag_from
+            self._add(key, int(units["base"][common]), text, REBUILD, lags=lags)
         elif len(there) > common and end is None:
             text = f"{len(there) - common} phantom entries behind the last batch: stale, or of a tail that was cut"
             self._add(key, int(there["base"][common]), text, REBUILD)
 
-    def _add(self, key: QueueKey, offset: int, meaning: str, mend: str) -> None:
-        self._report.findings.append(Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend))
+    def _add(self, key: QueueKey, offset: int, meaning: str, mend: str, *, lags: bool = False) -> None:
+        found = Finding(self._folder / key[0] / str(key[1]), offset, meaning, mend)
+        (self._report.lag if lags else self._report.findings).append(found)

@@ -15,8 +15,9 @@ from ..index.looking_again import look_again_where_files_go
 from ..index.memory_keys import MemoryKeys
 from ..store.disk import Disk
 from ..store.errors import SegmentGoneError
+from ..store.lock import is_held
 from ..store.log_reader import LogReader
-from .evidence import Evidence, someone_holds_the_lock
+from .evidence import Evidence
 from .key_recovery import KeyPlan, open_index_to_read, plan_keys
 from .key_scan import keys_between
 
@@ -127,7 +128,7 @@ class ViewKeys:
     def _look_at_files(self, end: int) -> tuple[IndexFolder, KeyPlan]:
         def look() -> tuple[IndexFolder, KeyPlan]:
             folder = open_index_to_read(self._disk, self._root)
-            is_live = someone_holds_the_lock(self._root)
+            is_live = is_held(self._root)
             return folder, plan_keys(self._reader, folder, self._evidence, end, self._first_missed, is_live=is_live)
 
         return look_again_where_files_go(look)

@@ -10,6 +10,8 @@ Invariants:
   Queue offsets are therefore exact. In the kernel's lane no interrupt can come.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed.
 - Store times never run backwards.
+- A flush looks whether the segments that it synced are still at their paths: a log that was removed on disk poisons the
+  store before anything more is acknowledged.
 - After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is among the
   obstacles, so the lane is closed by the same store that sets it.
 
@@ -324,11 +326,13 @@ class CommitLog(HeldAppends):
             if active.base <= start:  # mostly; and `stop`, where the log ended a moment ago, is in there too
                 active.release_pages(start - active.base, stop - active.base)
                 active.sync(start - active.base, stop - active.base)
+                active.check_in_place()
                 return
             for segment, first, last in self.reader.segments_between(start, stop):
                 assert isinstance(segment, AppendSegment)
                 segment.release_pages(first, last)
                 segment.sync(first, last)
+                segment.check_in_place()
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()
         except BaseException as e:

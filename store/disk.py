@@ -77,6 +77,9 @@ class DiskFile(Protocol):
     def has_name(self) -> bool:
         """Whether it has a name yet: not once it was removed, or another file put in its place."""
 
+    def is_in_place(self) -> bool:
+        """Whether its path still leads to it: not once it was removed or moved away, nor another file put there."""
+
     def read(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
@@ -185,6 +188,20 @@ class RealFile(HintedFile):
             return os.fstat(self._descriptor).st_nlink > 0
         except OSError:  # a network's file system has lost sight of it
             return False
+
+    def is_in_place(self) -> bool:
+        try:
+            mine = os.fstat(self._descriptor)
+            if not mine.st_nlink:
+                return False
+            if not self.path.is_absolute():  # after a change of the working folder it leads elsewhere
+                return True
+            found = os.stat(self.path)
+        except FileNotFoundError:
+            return False
+        except OSError as e:
+            raise_disk_error(e, self.path, "looking whether it is still there")
+        return (mine.st_dev, mine.st_ino) == (found.st_dev, found.st_ino)
 
     def read(self, position: int, size: int) -> bytes:
         try:

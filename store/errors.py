@@ -3,6 +3,8 @@
     FlightlogError
     ├── UsageError                     the call was wrong; nothing was written
     │   ├── InvalidSettingsError
+    │   │   └── UnkeptPromiseError     a broker.conf promises safety that flightlog does not give
+    │   ├── ListenerResultError        a consumer's listener returned neither None nor a status
     │   ├── InvalidMessageError
     │   │   ├── InvalidTopicError      a name that RocketMQ gives no topic
     │   │   │   └── TopicTooLongError
@@ -13,14 +15,18 @@
     │   │   ├── PropertiesTooLargeError
     │   │   └── RecordTooLargeError
     │   ├── TopicExistsError
+    │   ├── UnreadMessagesError        fewer queues would leave messages that a consumer group has yet to consume
+    │   ├── TooManyQueuesError         a topic has more queues than consumers and producers go through
     │   ├── GeometryMismatchError      a setting contradicts the files that exist
     │   ├── UnsupportedStoreError      a feature of these files that flightlog cannot write beside
+    │   │   └── RocksDbQueuesError     the consume queues are in RocksDB
     │   ├── StoreNotFoundError
     │   ├── StoreClosedError
     │   ├── ForkedStoreError
     │   ├── UnsupportedPlatformError
     │   ├── MissingExtraError
     │   └── MissingJavaError
+    ├── ThreadStartError               the system has no thread to give; a RuntimeError, too
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
     ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
@@ -41,6 +47,7 @@
         ├── DiskFullError
         ├── IndexFileGoneError         somebody deleted a file of an open store's key index; it is made anew
         ├── SyncFailedError
+        │   └── SegmentRemovedError    the open store's active segment was removed or moved away on disk
         └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
 
 Each error says what was found, where, what was expected, and what to do. `exit_code` is what the command line returns
@@ -49,7 +56,7 @@ for it: 2 for a wrong call, 3 where a store cannot be read or written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,6 +84,18 @@ class InvalidSettingsError(UsageError):
     """A setting has no meaning or contradicts another one."""
 
 
+class UnkeptPromiseError(InvalidSettingsError):
+    """A broker's settings promise safety that flightlog does not give. Nothing was opened or written."""
+
+    def __init__(self, path: Path, promises: Sequence[str]) -> None:
+        super().__init__(
+            f"{path}: not opened for writing, because the settings promise what is not kept: {'; '.join(promises)}. "
+            "Take these settings out of the file, or accept the loss by dataclasses.replace(settings, "
+            "unkept_promises=()); open_read_only works with them"
+        )
+        self.path, self.promises = path, tuple(promises)
+
+
 class InvalidAllocationError(UsageError):
     """An allocation strategy shared out what the topic does not have, or the same twice."""
 
@@ -89,8 +108,31 @@ class InconsistentGroupError(UsageError):
         self.group, self.found, self.expected = group, found, expected
 
 
+class ListenerResultError(UsageError):
+    """A listener returned neither None nor a status. Its messages were not acknowledged: they come again."""
+
+    def __init__(self, listener: str, returned: object, statuses: Sequence[str], hint: str) -> None:
+        shown = repr(returned)
+        shown = shown if len(shown) <= 100 else shown[:100] + "..."
+        super().__init__(
+            f"the listener {listener} returned {shown} ({type(returned).__name__}), expected None or one of "
+            f"{', '.join(statuses)}: nothing was acknowledged, the messages come again. Return None (or nothing) to "
+            f"acknowledge, {statuses[1]!r} to have them again, or raise an exception.{hint}"
+        )
+        self.listener, self.returned = listener, returned
+
+
 class InvalidMessageError(UsageError):
-    """A message that no RocketMQ store would take. Nothing was appended."""
+    """A message that no RocketMQ store would take. Nothing was appended.
+
+    Of rows that are appended together, `row` is the number of the first one that is wrong, counted from 0, and `column`
+    its column; `reason` is the text without them.
+    """
+
+    def __init__(self, reason: str, *, row: int | None = None, column: str | None = None) -> None:
+        places = ([] if column is None else [f"column {column!r}"]) + ([] if row is None else [f"row {row}"])
+        super().__init__(f"{', '.join(places)}: {reason}" if places else reason)
+        self.reason, self.row, self.column = reason, row, column
 
 
 class InvalidTopicError(InvalidMessageError):
@@ -138,6 +180,31 @@ class TopicExistsError(UsageError):
     """There is a topic of this name already."""
 
 
+class UnreadMessagesError(UsageError):
+    """A topic was to have fewer queues, and a group has yet to consume messages of the others. Nothing was changed."""
+
+    def __init__(self, path: Path, topic: str, queue_ids: range, unread: Mapping[str, int]) -> None:
+        shown = "; ".join(f"group {group!r}: {count}" for group, count in unread.items() if count)
+        super().__init__(
+            f"{path}: topic {topic!r}: no consumer would read queues {queue_ids[0]} to {queue_ids[-1]} any more, but "
+            f"there are messages in them that were not consumed: {shown}. Lower write_queue_count first, and "
+            "read_queue_count when they have been consumed; or pass allow_unread=True to leave them behind"
+        )
+        self.path, self.topic, self.queue_ids, self.unread = path, topic, queue_ids, dict(unread)
+
+
+class TooManyQueuesError(UsageError):
+    """A topic has more queues than consumers and producers go through."""
+
+    def __init__(self, store: Path | str, topic: str, setting: str, found: int, limit: int) -> None:
+        super().__init__(
+            f"{store}: topic {topic!r} has {setting}={found}, expected {limit} at most to subscribe or to send to it "
+            f"in turn. A wrong queue id or a wrong config/topics.json may have set it: lower it with "
+            f"update_topic({topic!r}, {setting}=...)"
+        )
+        self.store, self.topic, self.setting, self.found, self.limit = store, topic, setting, found, limit
+
+
 class GeometryMismatchError(UsageError):
     """A setting contradicts the sizes of the files that are already there."""
 
@@ -158,6 +225,32 @@ class UnsupportedStoreError(UsageError):
             "Open this store with open_read_only, or let RocketMQ write it"
         )
         self.path, self.feature = path, feature
+
+
+class RocksDbQueuesError(UnsupportedStoreError):
+    """RocketMQ keeps this store's consume queues in RocksDB. Nothing was changed."""
+
+    def __init__(self, path: Path) -> None:
+        UsageError.__init__(
+            self,
+            f"{path}: found consume queues in RocksDB (consumequeue/CURRENT, MANIFEST-*, *.sst), expected queue files: "
+            "a broker with storeType=defaultRocksDB would not find messages that flightlog puts. Read this store "
+            "with open_read_only, which takes its messages from the commit log; or let the broker write it. To "
+            "write it with flightlog, stop the broker, set storeType=default, move consumequeue/ away, open again",
+        )
+        self.path, self.feature = path, "its consume queues are in RocksDB"
+
+
+class ThreadStartError(FlightlogError, RuntimeError):
+    """The system has no thread to give: an open gave everything back, and a put stored nothing."""
+
+    def __init__(self, thread: str, detail: str) -> None:
+        super().__init__(
+            f"the thread {thread!r} cannot be started ({detail}): found no memory or address space for its stack, or "
+            "as many threads as this user may have. Allow more (ulimit -v, ulimit -u, the container's pids limit), or "
+            "a smaller stack (threading.stack_size), and call again"
+        )
+        self.thread = thread
 
 
 class StoreNotFoundError(UsageError):
@@ -286,6 +379,19 @@ class CorruptLogError(DamagedStoreError):
         self.records_behind, self.durable_below = records_behind, durable_below
 
 
+class MissingSegmentsError(DamagedStoreError):
+    """The oldest segments are missing, although retention did not remove them. Nothing was changed."""
+
+    def __init__(self, path: Path, found: int, expected: int, note: Path) -> None:
+        super().__init__(
+            f"{path}: the commit log begins at physical offset {found}, expected {expected}: retention has removed "
+            "nothing from there on. Nothing was changed; open_read_only and Spark read what is left. Restore the "
+            "missing segments from a copy, or name the folders that hold them (commit_log_folders). To accept the "
+            f"loss, delete {note} and open the store again"
+        )
+        self.path, self.found, self.expected, self.note = path, found, expected, note
+
+
 class CorruptRecordError(DamagedStoreError):
     """A record whose bytes are not those that were written."""
 
@@ -376,6 +482,20 @@ class SyncFailedError(DiskError):
             f"{path}: the sync failed ({detail}). Nothing after the last successful sync is acknowledged, and no sync "
             "is tried again, because a second one may succeed without having written. Close the store, look after the "
             "disk, and open it again: it recovers what reached the disk"
+        )
+        self.path = path
+
+
+class SegmentRemovedError(SyncFailedError):
+    """The segment that an open store appends to was removed, moved away or replaced. Nothing that its last flush did
+    not cover is acknowledged; the store takes no more puts."""
+
+    def __init__(self, path: Path) -> None:
+        DiskError.__init__(
+            self,
+            f"{path}: this segment was removed, moved away or replaced while the store had it open: what is appended "
+            "to it would be lost. Nothing after the last flush is acknowledged. Close the store, restore the commit "
+            "log from a copy, and open it again",
         )
         self.path = path
 

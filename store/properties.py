@@ -37,12 +37,26 @@ LANE_NEVER_TAKES = frozenset(
 """Names that mean something to a put, or come from another field of a message: with these it goes the long way."""
 
 
+SECTOR_SIZE = 512
+"""Bytes that a disk writes in one piece: a power cut leaves all of them or none."""
+LOOKS_LOST = (
+    f"the properties begin with a zero byte, or contain {SECTOR_SIZE} of them in a row: recovery would take the record "
+    "for one that lost a sector in a power cut. Move binary data into the body, or encode it as text"
+)
+
+
+def looks_lost(text: str) -> bool:
+    """Whether a sector of a property text may hold nothing but zeros. No checksum covers properties, so zeros are all
+    that tells recovery of a sector that was never written (engine/survey.py)."""
+    return text.startswith("\0") or "\0" * SECTOR_SIZE in text
+
+
 def encode_properties(properties: Mapping[str, str], *, is_foreign: bool = False) -> bytes:
     """The text in UTF-8, with the last 0x02 as RocketMQ 5.2 and later write it. What `is_foreign` was decoded from a
     record: RocketMQ's parser takes a second 0x01 for a part of the value.
 
     Raises InvalidMessageError for an empty name or value (readers would drop the pair), for the two separator bytes,
-    and for what is no text.
+    for zeros that recovery would take for a lost sector, and for what is no text.
     """
     parts: list[str] = []
     for name, value in properties.items():
@@ -57,6 +71,8 @@ def encode_properties(properties: Mapping[str, str], *, is_foreign: bool = False
     # differ.
     if (text.count(NAME_END) != len(properties) and not is_foreign) or text.count(VALUE_END) != len(properties):
         raise InvalidMessageError("a property contains the byte 0x01 or 0x02, which separates properties")
+    if not is_foreign and looks_lost(text):
+        raise InvalidMessageError(LOOKS_LOST)
     try:
         return text.encode()
     except UnicodeEncodeError as e:

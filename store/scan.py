@@ -17,6 +17,7 @@ from .crc_property import check_crc_properties
 from .frame import FRAME_DTYPE, Rows, WalkEnd
 from .record import FIXED_V1_V4_SIZE
 from .settings import MAX_RECORD_SIZE
+from .thread_start import thread_start_errors
 
 ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""
@@ -108,7 +109,8 @@ class SegmentScan:
             return
         steps = iter(self)
         with ThreadPoolExecutor(1, "flightlog-ahead") as pool:
-            step = pool.submit(next, steps, None)
+            with thread_start_errors("flightlog-ahead"):
+                step = pool.submit(next, steps, None)
             while (found := step.result()) is not None:
                 step = pool.submit(next, steps, None)
                 yield found

@@ -23,6 +23,7 @@ from .errors import (
     DiskFullError,
     FileGoneError,
     SegmentGoneError,
+    SegmentRemovedError,
     StoreClosedError,
     SyncFailedError,
 )
@@ -296,6 +297,11 @@ class AppendSegment(Segment):
         else:
             file.sync(MappedPart(mapping, first, stop))
         self.sync_name()
+
+    def check_in_place(self) -> None:
+        """Raises SegmentRemovedError if its path no longer leads to the file that appends go to."""
+        if not self.write_file.is_in_place():
+            raise SegmentRemovedError(self.path)
 
     def release_pages(self, start: int, stop: int) -> None:
         """Let go of the append mapping's pages of [start, stop), which no append comes to any more, before a sync that

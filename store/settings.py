@@ -7,7 +7,15 @@ import os
 from dataclasses import dataclass, replace
 
 from .errors import InvalidSettingsError
-from .settings_check import Ranges, check_delay_levels, check_fields, check_folders, check_host, check_hours
+from .settings_check import (
+    Ranges,
+    check_delay_levels,
+    check_fields,
+    check_folders,
+    check_host,
+    check_hours,
+    check_texts,
+)
 
 PAGE_SIZE = 4096
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -42,6 +50,7 @@ RANGES: Ranges = {
     "allocate_step_size": (PAGE_SIZE, MAX_SEGMENT_SIZE),
     "prepare_ahead_size": (0, MAX_SEGMENT_SIZE),
     "default_queue_count": (1, MAX_ANSWER),
+    "max_auto_queue_count": (1, MAX_ANSWER),
     "delay_save_interval_ms": INTERVAL_MS,
     "timer_max_delay_s": (1, 10 * 365 * 86_400),
     "timer_slot_max_count": (1, MAX_ANSWER),
@@ -141,7 +150,14 @@ class StoreSettings:
     """Whether a message that names light queues in its property INNER_MULTI_DISPATCH stands in those too
     (`enableMultiDispatch` with `enableLmq`). What stands in light queues is read and kept in any case."""
     auto_create_topics: bool = True
-    """Whether a put makes a topic, or a queue of one, that is not there (`autoCreateTopicEnable`)."""
+    """Whether a put makes a topic that is not there, and adds queues to one that a put made
+    (`autoCreateTopicEnable`)."""
+    max_auto_queue_count: int = 64
+    """Up to how many queues a put adds queues to a topic that a put made. A put to a higher queue id raises
+    QueueNotFoundError, and so does a put to a queue that a topic made by `create_topic` or by a broker has not."""
+    put_adds_queues: bool = False
+    """Whether a put adds the queue that it names to any topic, whatever its id, as a RocketMQ store does. One wrong id
+    then gives a topic as many queues as that number says."""
     default_queue_count: int = 4
     """Queues of a topic that is made without a number of them (`defaultTopicQueueNums`: 8 in RocketMQ, of which its
     clients ask for 4)."""
@@ -195,6 +211,10 @@ class StoreSettings:
     record on."""
     accept_future_store_time: bool = False
     """Open for writing even if the newest record lies more than an hour in the clock's future."""
+    unkept_promises: tuple[str, ...] = ()
+    """Settings of a `broker.conf` that promise safety (replication, access control) where flightlog does not keep the
+    promise, with file and line: filled by `from_broker_conf`. Opening for writing raises UnkeptPromiseError while there
+    are any; a read-only view warns. To open without them: `dataclasses.replace(settings, unkept_promises=())`."""
 
     def __post_init__(self) -> None:
         check_fields(self, RANGES)
@@ -203,6 +223,7 @@ class StoreSettings:
         if not isinstance(self.flush_mode, FlushMode):
             raise InvalidSettingsError(f"flush_mode={self.flush_mode!r}: expected FlushMode.ASYNC or FlushMode.SYNC")
         check_folders(self, "commit_log_folders", "commit_log_read_only_folders")
+        check_texts("unkept_promises", self.unkept_promises)
         check_host("store_host", self.store_host)
         check_delay_levels("delay_levels", self.delay_levels)
         check_hours("delete_when", self.delete_when)
@@ -224,6 +245,9 @@ class StoreSettings:
     def from_broker_conf(cls, path: str | os.PathLike[str]) -> StoreSettings:
         """The settings of a RocketMQ broker, from its `broker.conf`. What is not there has RocketMQ's default: 72 for
         `retention_hours`. `store.broker_conf.read_broker_conf` tells more: the store's folder, what was ignored.
+
+        Settings that promise what flightlog does not keep are logged as warnings. Opening a store for writing with the
+        result raises UnkeptPromiseError for those that promise safety: see `unkept_promises`.
 
         Raises InvalidSettingsError, with file and line, for what makes no sense.
         """

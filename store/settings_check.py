@@ -52,6 +52,12 @@ def check_folders(settings: DataclassInstance, *names: str) -> None:
             raise InvalidSettingsError(f"{name}={folders!r}: expected each folder once")
 
 
+def check_texts(name: str, texts: object) -> None:
+    """A tuple of texts."""
+    if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+        raise InvalidSettingsError(f"{name}={texts!r}: expected a tuple of texts")
+
+
 def check_host(name: str, host: object) -> None:
     """An address in digits and a port."""
     if not isinstance(host, tuple) or len(host) != 2:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ...store import native
 from ...store import property_names as props
 from ...store.errors import InvalidMessageError, PropertiesTooLargeError
+from ...store.properties import LOOKS_LOST, looks_lost
 from ...store.record import PROPERTIES_MAX_SIZE
 from .ranges import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
 
@@ -36,9 +37,7 @@ def key_texts(keys: Lists | Ranges) -> Ranges:
     values = values.take(items)
     if not values.present().all() or not values.sizes.all():
         row = _row_of(row_ends, int((values.present() & (values.sizes > 0)).argmin()))
-        raise InvalidMessageError(
-            f"column 'keys', row {row}: a key is not empty and has no space, which separates keys"
-        )
+        raise InvalidMessageError(NO_KEY, row=row, column="keys")
     source = np.append(values.data, np.uint8(ord(props.KEY_SEPARATOR)))
     starts, sizes = np.full((count, 2), len(source) - 1), np.ones((count, 2), np.int64)
     starts[:, 0], sizes[:, 0] = values.starts, values.sizes
@@ -48,9 +47,7 @@ def key_texts(keys: Lists | Ranges) -> Ranges:
         spaces = np.flatnonzero(text == ord(props.KEY_SEPARATOR))
         found = np.diff(np.searchsorted(spaces, ends))
         row = int((found == keys.counts).argmin())
-        raise InvalidMessageError(
-            f"column 'keys', row {row}: a key is not empty and has no space, which separates keys"
-        )
+        raise InvalidMessageError(NO_KEY, row=row, column="keys")
     sizes = np.diff(ends) - 1
     return Ranges(text, ends[:-1], np.maximum(sizes, 0), sizes > 0)
 
@@ -148,7 +145,7 @@ def _row_of(row_ends: Integers, item: int) -> int:
 
 def _refuse(pairs: Pairs, at: int, why: str) -> None:
     name = pairs.names[int(pairs.codes[at])].decode("utf-8", "replace")
-    raise InvalidMessageError(f"row {int(pairs.rows[at])}: the property {name!r} {why}")
+    raise InvalidMessageError(f"the property {name!r} {why}", row=int(pairs.rows[at]))
 
 
 def _check_names(pairs: Pairs) -> None:
@@ -178,17 +175,20 @@ def _check_texts(text: NDArray[np.uint8], bounds: Integers, pair_counts: Integer
     if len(sizes) and sizes.max() > PROPERTIES_MAX_SIZE:
         row = int(sizes.argmax())
         raise PropertiesTooLargeError(
-            f"row {row}: properties, keys and tags take {sizes[row]} bytes, the format's limit is "
-            f"{PROPERTIES_MAX_SIZE}. Move data into the body"
+            f"properties, keys and tags take {sizes[row]} bytes, the format's limit is "
+            f"{PROPERTIES_MAX_SIZE}. Move data into the body",
+            row=row,
         )
     for separator in (NAME_END, VALUE_END):
         places = text == separator
         if np.count_nonzero(places) != pair_counts.sum():
             found = np.diff(np.searchsorted(np.flatnonzero(places), bounds))
             row = int((found == pair_counts).argmin())
-            raise InvalidMessageError(
-                f"row {row}: a property contains the byte 0x01 or 0x02, which separates properties"
-            )
+            raise InvalidMessageError("a property contains the byte 0x01 or 0x02, which separates properties", row=row)
+    if len(text) and not text.all():
+        for row in range(len(sizes)):
+            if looks_lost(text[bounds[row] : bounds[row + 1]].tobytes().decode("latin-1")):
+                raise InvalidMessageError(LOOKS_LOST, row=row)
     if len(text) and text.max() >= 0x80:
         _check_utf8(text, bounds)
 
@@ -203,5 +203,5 @@ def _check_utf8(text: NDArray[np.uint8], bounds: Integers) -> None:
             text[start : int(bounds[last])].tobytes().decode()
         except UnicodeDecodeError as e:
             row = _row_of(bounds[1:], start + e.start)
-            raise InvalidMessageError(f"row {row}: a property cannot be written as UTF-8: {e.reason}") from e
+            raise InvalidMessageError(f"a property cannot be written as UTF-8: {e.reason}", row=row) from e
         first = last

@@ -60,7 +60,7 @@ class Ranges:
         good = (self.starts >= 0) & (self.sizes >= 0) & (self.sizes <= len(self.data))
         good &= self.starts <= len(self.data) - np.where(good, self.sizes, 0)
         if not good.all():
-            raise InvalidMessageError(f"column {name!r}, row {int(good.argmin())}: its bytes lie outside of the buffer")
+            raise InvalidMessageError("its bytes lie outside of the buffer", row=int(good.argmin()), column=name)
 
 
 @dataclass(slots=True)
@@ -138,11 +138,11 @@ def _encoded(name: str, row: int, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
     if not isinstance(value, str):
-        raise InvalidMessageError(f"column {name!r}, row {row}: a {type(value).__name__}, expected bytes or text")
+        raise InvalidMessageError(f"a {type(value).__name__}, expected bytes or text", row=row, column=name)
     try:
         return value.encode()
     except UnicodeEncodeError as e:
-        raise InvalidMessageError(f"column {name!r}, row {row}: text that cannot be written as UTF-8 ({e})") from e
+        raise InvalidMessageError(f"text that cannot be written as UTF-8 ({e})", row=row, column=name) from e
 
 
 def each_alone(values: Ranges) -> Lists:
@@ -165,7 +165,7 @@ def lists_of(name: str, values: Any) -> Lists | Ranges:
     counts: list[int] = []
     for row, value in enumerate(values):
         if value is not None and not isinstance(value, (str, bytes, Sequence, np.ndarray)):
-            raise InvalidMessageError(f"column {name!r}, row {row}: a {type(value).__name__}, expected texts")
+            raise InvalidMessageError(f"a {type(value).__name__}, expected texts", row=row, column=name)
         is_one = isinstance(value, (str, bytes))
         several = () if value is None or not len(value) else (value,) if is_one else tuple(value)
         flat += several
@@ -184,10 +184,10 @@ def pairs_of(name: str, values: Any, count: int) -> Pairs | Fields:
     flat: list[Any] = []
     for row, mapping in enumerate(values):
         if mapping is not None and not isinstance(mapping, Mapping):
-            raise InvalidMessageError(f"column {name!r}, row {row}: a {type(mapping).__name__}, expected a mapping")
+            raise InvalidMessageError(f"a {type(mapping).__name__}, expected a mapping", row=row, column=name)
         for key, value in (mapping or {}).items():
             if key is None or value is None:
-                raise InvalidMessageError(f"column {name!r}, row {row}: the property {key!r}={value!r} has no text")
+                raise InvalidMessageError(f"the property {key!r}={value!r} has no text", row=row, column=name)
             rows.append(row)
             found.append(codes.setdefault(_encoded(name, row, key) or b"", len(codes)))
             flat.append(value)
@@ -244,12 +244,12 @@ def numbers_of(name: str, values: Any, count: int, bits: int) -> tuple[Integers,
         listed = list(values)
         for row, value in enumerate(listed):
             if value is not None and (not isinstance(value, (int, np.integer)) or isinstance(value, bool)):
-                raise InvalidMessageError(f"column {name!r}, row {row}: {value!r}, expected a whole number")
+                raise InvalidMessageError(f"{value!r}, expected a whole number", row=row, column=name)
         present = np.array([value is not None for value in listed], np.bool_)
         values = [0 if value is None else int(value) for value in listed]
         bad = next((row for row, value in enumerate(values) if not -1 << 63 <= value < 1 << 63), None)
         if bad is not None:
-            raise InvalidMessageError(f"column {name!r}, row {bad}: {values[bad]} has more than {bits} bits")
+            raise InvalidMessageError(f"{values[bad]} has more than {bits} bits", row=bad, column=name)
         values = np.array(values, np.int64)
     elif values.dtype.kind == "M":
         present = ~np.isnat(values)
@@ -264,5 +264,5 @@ def numbers_of(name: str, values: Any, count: int, bits: int) -> tuple[Integers,
         fits &= values >= ~highest
     if not fits.all():
         row = int(fits.argmin())
-        raise InvalidMessageError(f"column {name!r}, row {row}: {values[row]} has more than {bits} bits")
+        raise InvalidMessageError(f"{values[row]} has more than {bits} bits", row=row, column=name)
     return values.astype(np.int64), present

@@ -78,7 +78,8 @@ class Rows:
         self.bodies = _ranges("value", given["value"])
         count = self.count = len(self.bodies)
         if not self.bodies.present().all():
-            raise InvalidMessageError(f"row {int(self.bodies.present().argmin())}: no body, expected bytes")
+            row = int(self.bodies.present().argmin())
+            raise InvalidMessageError("no body, expected bytes", row=row, column="value")
         self.texts, names = texts_of([part for part in self._properties() if part is not None], count)
         self.uncommon = names & UNCOMMON
         """Their properties that a put looks at: with any, these rows must be put as messages."""
@@ -87,9 +88,10 @@ class Rows:
         self.born_timestamps_ms, self.has_born = self._numbers("bornTimestamp", 64, None)
         if (self.queue_ids < 0).any():
             row = int((self.queue_ids < 0).argmax())
-            raise InvalidMessageError(f"row {row}: queue id {self.queue_ids[row]}, expected 0 to {INT32_MAX}")
+            text = f"queue id {self.queue_ids[row]}, expected 0 to {INT32_MAX}"
+            raise InvalidMessageError(text, row=row, column="partition")
         if not has_flag.all():
-            raise InvalidMessageError(f"row {int(has_flag.argmin())}: no flag, expected a whole number")
+            raise InvalidMessageError("no flag, expected a whole number", row=int(has_flag.argmin()), column="flag")
         self._check_sizes(settings, segment_size)
 
     def _properties(self) -> list[Pairs | Fields | None]:
@@ -133,14 +135,17 @@ class Rows:
         row = int(self.bodies.sizes.argmax())
         if self.bodies.sizes[row] > limit:
             raise BodyTooLargeError(
-                f"row {row}: the body has {self.bodies.sizes[row]} bytes, the limit is {limit} (max_message_size)"
+                f"the body has {self.bodies.sizes[row]} bytes, the limit is {limit} (max_message_size)",
+                row=row,
+                column="value",
             )
         sizes = self.bodies.sizes + self.texts.sizes + self._template.size
         row = int(sizes.argmax())
         if sizes[row] > limit + RECORD_EXTRA_SIZE or sizes[row] + BLANK_SIZE > segment_size:
             raise RecordTooLargeError(
-                f"row {row}: the record takes {sizes[row]} bytes; the limits are {limit + RECORD_EXTRA_SIZE} "
-                f"(max_message_size + 64 KiB) and {segment_size - BLANK_SIZE} (segment_size less its filler)"
+                f"the record takes {sizes[row]} bytes; the limits are {limit + RECORD_EXTRA_SIZE} "
+                f"(max_message_size + 64 KiB) and {segment_size - BLANK_SIZE} (segment_size less its filler)",
+                row=row,
             )
 
     def choose_queues(self, queue_for: Callable[[int | None], int], next_queues: Callable[[int], Integers]) -> None:

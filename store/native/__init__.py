@@ -153,9 +153,9 @@ property_texts: PropertyTexts
 The property text of each row, one behind the other, and in the writable int64 column `text_sizes` their sizes. Each of
 the properties is a tuple (head, data, starts, sizes): its name with 0x01 behind it, and the value of row i, which is
 data[starts[i] : starts[i] + sizes[i]]; a column of one item gives it to all rows. A row has the head, the value and
-0x02 of every property whose value is not empty there. Texts are plain if they are ASCII and neither a name nor a value
-contains 0x01 or 0x02; nothing else is checked. ValueError for a value outside of its data, for columns of other
-lengths, and if `text_sizes` shares memory with a property.
+0x02 of every property whose value is not empty there. Texts are plain if they are ASCII without a zero byte and neither
+a name nor a value contains 0x01 or 0x02; nothing else is checked. ValueError for a value outside of its data, for
+columns of other lengths, and if `text_sizes` shares memory with a property.
 """
 
 number_rows: NumberRows

@@ -17,7 +17,8 @@ static int put_bytes(struct text *out, const char *data, size_t size) {
     return 1;
 }
 
-/* One part and the byte behind it. 0 unless it is text, not empty, writable as UTF-8 and without separators. */
+/* One part and the byte behind it. 0 unless it is text, not empty, writable as UTF-8, and without separators and zeros
+ * (many zeros are refused: store/properties.py). */
 static int put_part(struct text *out, PyObject *part, char separator, int has_spaces) {
     if (!PyUnicode_CheckExact(part)) return 0;
     Py_ssize_t size;
@@ -30,7 +31,7 @@ static int put_part(struct text *out, PyObject *part, char separator, int has_sp
     int is_bad = 0;
     for (Py_ssize_t i = 0; i < size; i++) {
         const uint8_t byte = (uint8_t)data[i];
-        is_bad |= byte == NAME_END || byte == VALUE_END;
+        is_bad |= byte <= VALUE_END;
         out->at[i] = byte;
     }
     if (is_bad || (!has_spaces && memchr(data, ' ', (size_t)size) != NULL)) return 0;

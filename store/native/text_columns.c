@@ -61,21 +61,24 @@ static inline uint8_t *append_short(uint8_t *at, struct bytes bytes) {
 struct found {
     uint64_t name_ends, value_ends;
     uint8_t bits; /* of all bytes */
+    uint8_t has_zero;
 };
 
 static void look_through(const uint8_t *at, size_t size, struct found *found) {
     while (size > 0) {
         /* So few that a byte holds their count: the compiler makes vectors of it. */
         const size_t some = size < 128 ? size : 128;
-        uint8_t name_ends = 0, value_ends = 0, bits = 0;
+        uint8_t name_ends = 0, value_ends = 0, bits = 0, zeros = 0;
         for (size_t i = 0; i < some; i++) {
             name_ends = (uint8_t)(name_ends + (at[i] == NAME_END));
             value_ends = (uint8_t)(value_ends + (at[i] == VALUE_END));
             bits |= at[i];
+            zeros |= at[i] == 0;
         }
         found->name_ends += name_ends;
         found->value_ends += value_ends;
         found->bits |= bits;
+        found->has_zero |= zeros;
         at += some;
         size -= some;
     }
@@ -85,7 +88,7 @@ int write_texts(const struct property_column *columns, size_t column_count, size
                 uint8_t *text_sizes) {
     uint8_t *at = out, *const stop = out + size, *looked = out;
     uint64_t pairs = 0;
-    struct found found = {0, 0, 0};
+    struct found found = {0, 0, 0, 0};
     for (size_t row = 0; row < rows; row++) {
         const uint8_t *const text = at;
         for (size_t i = 0; i < column_count; i++) {
@@ -108,5 +111,6 @@ int write_texts(const struct property_column *columns, size_t column_count, size
     }
     if (at != stop) return 0;
     look_through(looked, (size_t)(at - looked), &found);
-    return found.name_ends == pairs && found.value_ends == pairs && found.bits < 0x80 ? 2 : 1;
+    const int is_plain = found.bits < 0x80 && !found.has_zero;
+    return found.name_ends == pairs && found.value_ends == pairs && is_plain ? 2 : 1;
 }

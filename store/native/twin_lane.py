@@ -180,6 +180,8 @@ class Lane:
             if " " in keys or "\x01" in keys or "\x02" in keys or "\x01" in tags or "\x02" in tags:
                 return None
             text = f"KEYS\x01{keys}\x02TAGS\x01{tags}\x02"
+            if "\0" in text:
+                return None
         elif (found := self._text(properties, keys, tags, uniq_key)) is not None:
             text = found
         else:
@@ -240,7 +242,7 @@ class Lane:
                 text += f"{name}\x01{value}\x02"
                 count += 1
         # A separator inside a name or a value makes the counts differ.
-        return text if text.count("\x01") == text.count("\x02") == count else None
+        return text if text.count("\x01") == text.count("\x02") == count and "\0" not in text else None
 
     def append(
         self,

@@ -60,7 +60,7 @@ def property_texts(
     gather(b"".join(source), starts.reshape(-1), sizes.reshape(-1), text)
     np.ndarray(rows, np.int64, out)[:] = sums
     ends = (int(np.count_nonzero(text == end)) for end in (NAME_END, VALUE_END))
-    return text.tobytes(), all(count == pairs for count in ends) and not (text >= 0x80).any()
+    return text.tobytes(), all(count == pairs for count in ends) and not ((text >= 0x80) | (text == 0)).any()
 
 
 def _parts(column: tuple[Buffer, Buffer, Buffer, Buffer]) -> list[memoryview]:

@@ -360,6 +360,7 @@ def test_the_note_is_dropped_once_the_log_has_let_go(tmp_path: Path, assert_clea
         assert below == store._log.end
         fill(store)
     first = sorted((tmp_path / "commitlog").iterdir())[: below // 8192 + 1]
+    (tmp_path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it
     for segment in first:
         segment.unlink()
         (tmp_path / "flightlog" / "seals" / segment.name).unlink(missing_ok=True)

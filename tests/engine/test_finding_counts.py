@@ -102,6 +102,7 @@ def test_a_range_below_the_first_message_is_moved_up(tmp_path: Path, assert_clea
     small = StoreSettings(segment_size=4096, queue_file_entries=10)
     with flightlog.open(tmp_path, small) as store:
         store.put_many([Message("t", bytes(290), tags="AB"[i % 2]) for i in range(60)])
+    (tmp_path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it
     for base in (0, 4096):
         (tmp_path / "commitlog" / f"{base:020d}").unlink()
     with flightlog.open_read_only(tmp_path) as view:

@@ -209,6 +209,7 @@ def test_a_put_is_found_at_once(tmp_path: Path, assert_clean: AssertClean) -> No
 def test_after_segments_expired(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         results = store.put_many([Message("t", bytes(290))] * 40)
+    (tmp_path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it
     with flightlog.open_read_only(tmp_path) as view:
         for base in (0, SEGMENT_SIZE):
             (tmp_path / "commitlog" / f"{base:020d}").unlink()

@@ -299,6 +299,7 @@ def test_expired_messages_are_not_returned(tmp_path: Path, keyed: ModuleType, as
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:
         results = store.put_many(keyed.messages(0, 120))
+    (path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it
     for base in (0, 4096):
         (path / "commitlog" / f"{base:020d}").unlink()
     first = next(i for i, result in enumerate(results) if result.physical_offset >= 8192)

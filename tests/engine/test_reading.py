@@ -112,6 +112,7 @@ def test_messages_whose_segments_expired(
     with flightlog.open(tmp_path) as store:
         store.put_many([Message("t", b"%04d" % i + bytes(200)) for i in range(60)])
         assert store.put(Message("gone", b"x" * 3000)).queue_offset == 0
+    (tmp_path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it
     for base in range(removed):
         (tmp_path / "commitlog" / f"{base * SEGMENT_SIZE:020d}").unlink()
     with reader(tmp_path) as store:
@@ -133,6 +134,7 @@ def test_a_queue_of_which_everything_expired_keeps_its_offsets(
     fill(tmp_path, 13, "old")
     fill(tmp_path, 40)
     (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    (tmp_path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it
     with reader(tmp_path) as store:
         assert store.queues()["old", 0] == (13, 13)
         statuses = {

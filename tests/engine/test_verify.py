@@ -18,6 +18,7 @@ from flightlog.engine.findings import Finding
 from flightlog.store.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import TooManyFilesError
+from flightlog.store.progress import BOOT
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint
@@ -228,6 +229,42 @@ def test_messages_without_entries(root: Path, assert_clean: AssertClean) -> None
     assert f"{entries} messages have no entry yet" in finding.meaning
     flightlog.open(root, SETTINGS).close()
     assert_clean(root)
+
+
+@pytest.mark.usefixtures("kernel")
+def test_what_a_killed_writer_did_not_dispatch_is_lag_and_no_finding(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path / "store", SETTINGS) as store:
+        store.put_many([message(i) for i in range(50)])
+        assert store.verify().lag == [], "it dispatches what is visible before it looks"
+        store.put_many([message(i) for i in range(50, 100)])
+        killed = Path(shutil.copytree(tmp_path / "store", tmp_path / "killed"))  # as a kill here would leave it
+    with flightlog.open_read_only(killed) as view:
+        report = view.verify()
+    assert (report.is_clean, report.findings, report.last_writer) == (True, [], LastWriter.FLIGHTLOG_KILLED)
+    assert sum(int(behind.meaning.split()[0]) for behind in report.lag) == 47, "all but the half messages (50, 67, 84)"
+    assert all("no entry yet" in behind.meaning and "open the store" in behind.mend for behind in report.lag)
+    flightlog.open(killed, SETTINGS).close()
+    assert assert_clean(killed).lag == []
+
+
+@pytest.mark.parametrize("is_damage", [False, True], ids=["above what was synced", "below"])
+def test_entries_that_a_reboot_took_are_lag_above_the_synced_queues(
+    is_damage: bool, root: Path, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(root, SETTINGS) as store:  # what is there was synced by the close
+        store.put(message(COUNT))
+        killed = Path(shutil.copytree(root, tmp_path / "killed"))
+    progress = RealDisk().open(killed / "flightlog" / "progress", writable=True)
+    progress.write(BOOT * 8, bytes(8))
+    progress.close()
+    if is_damage:
+        shutil.rmtree(killed / "consumequeue" / "t" / "1")
+    with flightlog.open_read_only(killed) as view:
+        report = view.verify()
+    assert [(each.path.name, each.meaning) for each in report.lag] == [("0", "1 message has no entry yet")]
+    assert [each.path.name for each in report.findings] == (["1"] if is_damage else [])
+    flightlog.open(killed, SETTINGS).close()
+    assert assert_clean(killed).lag == []
 
 
 @pytest.mark.parametrize("loss", ["a file in the middle", "the first file", "a queue", "all queues"])

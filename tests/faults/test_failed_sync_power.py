@@ -32,6 +32,7 @@ SETTINGS = StoreSettings(
     flush_interval_ms=NEVER_MS,
     queue_flush_interval_ms=NEVER_MS,
     index_flush_interval_ms=NEVER_MS,
+    max_auto_queue_count=128,
 )
 LATER_QUEUE = 1
 

@@ -33,6 +33,7 @@ def settings(mode: FlushMode) -> StoreSettings:
         flush_interval_ms=NEVER_MS,
         queue_flush_interval_ms=NEVER_MS,
         index_flush_interval_ms=NEVER_MS,
+        max_auto_queue_count=128,
     )
 
 

@@ -206,7 +206,7 @@ def test_queues_that_a_put_made_outlive_an_opening_that_dies(
     is_through = False
     for operations in itertools.count():
         topic = f"t{operations}"
-        store = flightlog.open(disk.root, replace(SETTINGS, flush_mode=FlushMode.SYNC), disk=disk)
+        store = flightlog.open(disk.root, replace(SETTINGS, flush_mode=FlushMode.SYNC, put_adds_queues=True), disk=disk)
         store.create_topic(topic, 1)
         assert store.put(Message(topic, b"acknowledged", queue_id=3)).status is PutStatus.PUT_OK
         kill(store)

@@ -93,17 +93,15 @@ def test_without_damage_everything_is_there(
     root = Path(shutil.copytree(sound(name), tmp_path / "store"))
     stored = damaged_stores.stored_in(root)
     with flightlog.open_read_only(root) as view:
-        findings = view.verify().findings
+        report = view.verify()
         read = [m for key in view.queues() for m in view.read(*key)]
     assert {(m.physical_offset, m.batch_index) for m in read} <= stored.keys() and len(read) > 90
-    is_behind = (
-        name == "killed"
-    )  # a writer that may be at work has its queues a little behind; after a reboot nobody is
-    assert all(finding.meaning.endswith("no entry yet") for finding in findings) and bool(findings) == is_behind
+    # A writer that may be at work has its queues a little behind, and one that was killed before a reboot.
+    assert report.is_clean and bool(report.lag) == (name in ("killed", "running"))
     case = damaged_stores.Case(root, stored)
     case.run()
     told = case.told["findings"], case.told["clean"], case.told["opened"]
-    assert told == ((1, 1, 1) if is_behind else (0, 2, 1))
+    assert told == (0, 2, 1)
 
 
 def test_an_invented_message_is_seen(sound: Callable[[str], Path], damaged_stores: ModuleType, tmp_path: Path) -> None:

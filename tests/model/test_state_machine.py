@@ -26,7 +26,7 @@ from flightlog.store.deleted_topics import DeletedTopics
 if TYPE_CHECKING:
     from tests.conftest import Scale
 
-EXAMPLES = 80
+EXAMPLES_CI, EXAMPLES = 30, 80
 STEPS = 50
 
 
@@ -37,7 +37,7 @@ def settings(**changes: Any) -> hypothesis.settings:
 @pytest.mark.ci
 def test_a_store_is_what_the_model_says(kernel: str, scale: Scale, machine: ModuleType, tmp_path: Path) -> None:
     here = machine.machine_in(tmp_path)
-    run_state_machine_as_test(here, settings=settings(max_examples=scale.pick(ci=EXAMPLES, full=5000)))
+    run_state_machine_as_test(here, settings=settings(max_examples=scale.pick(ci=EXAMPLES_CI, full=5000)))
     print(kernel, here.count)
 
 

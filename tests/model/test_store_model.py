@@ -8,31 +8,40 @@ compared in every field; after openings everything is, and the store verifies it
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from _pytest.mark import ParameterSet
+
     from tests.model.conftest import LiveAll
 
-SEEDS = 500
+SEEDS_CI, SEEDS = 150, 500
 STEPS = 200
 CHUNK = 50
 RERUN = "FLIGHTLOG_MODEL_SEEDS"
 
 
-def chunks() -> list[list[int]]:
-    """The seeds of every test: those of the environment, or all of them, and as many new ones where the run's are."""
-    seeds: list[int] = []
-    drawn = int(os.environ["FLIGHTLOG_SEED"]) * SEEDS
-    usual = f"0-{SEEDS - 1}" + (f",{drawn}-{drawn + SEEDS - 1}" if drawn else "")
-    for part in os.environ.get(RERUN, usual).split(","):
-        first, _, last = part.partition("-")
-        seeds += range(int(first), int(last or first) + 1)
-    return [seeds[i : i + CHUNK] for i in range(0, len(seeds), CHUNK)]
+def chunks() -> Iterator[ParameterSet]:
+    """The seeds of every test: those of the environment, or the usual ones, and as many new ones where the run's are.
+    Only the first of them are for every run."""
+    if RERUN in os.environ:
+        seeds: list[int] = []
+        for part in os.environ[RERUN].split(","):
+            first, _, last = part.partition("-")
+            seeds += range(int(first), int(last or first) + 1)
+        for i in range(0, len(seeds), CHUNK):
+            yield pytest.param(seeds[i : i + CHUNK])
+        return
+    for begin in sorted({0, int(os.environ["FLIGHTLOG_SEED"]) * SEEDS}):
+        for i in range(0, SEEDS, CHUNK):
+            marks = [] if i < SEEDS_CI else [pytest.mark.full]
+            yield pytest.param([*range(begin + i, begin + i + CHUNK)], marks=marks)
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("seeds", chunks(), ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
+@pytest.mark.parametrize("seeds", [*chunks()], ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}")
 def test_a_store_is_what_the_model_says(seeds: list[int], kernel: str, live_all: LiveAll) -> None:
     live_all(seeds, STEPS, kernel)

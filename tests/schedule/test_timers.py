@@ -45,6 +45,8 @@ def test_a_timer_comes_by_itself(
         until(lambda: numbers(store) == [1])
         [message] = store.read("t")
         assert message.store_timestamp_ms >= deliver_at_ms
+        # The message is readable before its delivery is counted.
+        until(lambda: (state := store.statistics().timers) is not None and state.delivered == 1)
         state = store.statistics().timers
         assert state is not None
         assert (state.pending, state.delivered, state.lost) == (0, 1, 0)

@@ -113,7 +113,7 @@ def test_blocks_are_allocated_a_step_ahead(tmp_path: Path, assert_clean: AssertC
 def test_queue_offsets_count_by_topic_and_queue(tmp_path: Path, assert_clean: AssertClean) -> None:
     chance = random.Random(7)
     expected: Counter[tuple[str, int]] = Counter()
-    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+    with flightlog.open(tmp_path, StoreSettings.small(put_adds_queues=True)) as store:
         for _ in range(500):
             key = (chance.choice(["a", "b", "%RETRY%a"]), chance.choice([0, 1, 1 << 30]))
             result = store.put(Message(key[0], b"x" * chance.randrange(100), queue_id=key[1]))
@@ -121,7 +121,7 @@ def test_queue_offsets_count_by_topic_and_queue(tmp_path: Path, assert_clean: As
             expected[key] += 1
         assert store.queues() == {key: (0, count) for key, count in expected.items()}
     assert_clean(tmp_path)
-    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+    with flightlog.open(tmp_path, StoreSettings.small(put_adds_queues=True)) as store:
         for key, count in expected.items():
             assert store.put(Message(key[0], b"", queue_id=key[1])).queue_offset == count
     assert_clean(tmp_path)

@@ -32,6 +32,7 @@ NO_FOLDERS = ("one", ("",), (" ",), ("a", "a"), ["a"], (1,), ("a\0",), (None,), 
 NONSENSE: dict[str, tuple[Any, ...]] = {
     "commit_log_folders": NO_FOLDERS,
     "commit_log_read_only_folders": NO_FOLDERS,
+    "unkept_promises": ("aclEnable", ["aclEnable"], (1,), None),
     "segment_size": (4097, 8191, (1 << 31) - 4095),
     "flush_mode": ("SYNC_FLUSH", None, 1, True, FlushMode),
     "store_host": (
@@ -80,6 +81,7 @@ def test_defaults_are_rocketmqs() -> None:
     assert (settings.get_disk_max_size, settings.get_disk_max_count) == (65_536, 8)
     assert (settings.access_memory_ratio, settings.get_scan_size) == (40, 16_000)
     assert (settings.auto_create_topics, settings.default_queue_count) == (True, 4)
+    assert (settings.max_auto_queue_count, settings.put_adds_queues) == (64, False)
     assert settings.delay_levels == "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 

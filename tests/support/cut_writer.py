@@ -60,6 +60,7 @@ def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
         allocate_step_size=16 << 10,
         prepare_ahead_size=order["prepare_ahead_size"],
         accept_future_store_time=True,
+        max_auto_queue_count=128,
         delay_levels=cut_later.LEVELS,
         delay_save_interval_ms=10,
     )

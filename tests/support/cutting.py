@@ -208,6 +208,20 @@ def _content(state: FileState, losses: Sequence[Loss]) -> bytes:
     return bytes(content)
 
 
+def may_boot_anew(tree: dict[str, bytes | None], dice: random.Random) -> None:
+    """The machine was off, or in half of the cases only the disk: then the boot is the one of before. Does not advance
+    the dice."""
+    if foreseen(dice) < 0.5:
+        boot_anew(tree)
+
+
+def foreseen(dice: random.Random) -> float:
+    """What the dice would give next."""
+    copied = random.Random()
+    copied.setstate(dice.getstate())
+    return copied.random()
+
+
 def boot_anew(tree: dict[str, bytes | None]) -> None:
     """The machine was off: what the progress page says of its boot is over."""
     name = str(progress_path(Path()))

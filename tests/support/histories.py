@@ -212,7 +212,7 @@ class History:
         self._say(f"the power is cut at moment {moment.number}, {moment.operation} {moment.path}")
         cutting = self._parts.cutting
         tree = cutting.tree_after(moment, cutting.choose(moment, self._dice))
-        cutting.boot_anew(tree)
+        cutting.may_boot_anew(tree, self._dice)
         self.account.go_back(moment.mark)
         self._faults.heal()
         self._disk = self._parts.memory_disk.MemoryDisk(self.root, tree)

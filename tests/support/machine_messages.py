@@ -168,6 +168,7 @@ def settings_of(geometry: Geometry, opening: Opening) -> StoreSettings:
         index_entries=geometry.index_entries,
         key_index=opening.key_index,
         auto_create_topics=opening.auto_create_topics,
+        put_adds_queues=True,  # the model does not know who created a topic
         flush_mode=opening.flush_mode,
         flush_interval_ms=NEVER_MS,
         queue_flush_interval_ms=NEVER_MS,

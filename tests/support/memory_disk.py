@@ -114,6 +114,9 @@ class MemoryFile:
     def has_name(self) -> bool:
         return self._disk.has_name(self.path, self._inode)
 
+    def is_in_place(self) -> bool:
+        return self._disk.has_name(self.path, self._inode)
+
     def read(self, position: int, size: int) -> bytes:
         return self._inode.read(position, size)
 

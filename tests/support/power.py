@@ -258,9 +258,12 @@ class PowerDisk(RealDisk):
             self._live[path].synced = _mix(self._live[path].synced, path.read_bytes(), chance, dice)
 
     def cut(self, dice: random.Random, *, chance: float | None = None) -> None:
-        """Leave what a power cut may leave, as of another boot of the machine: everything that was synced, and every
-        other sector and name with the same chance."""
+        """Leave what a power cut may leave: everything that was synced, and every other sector and name with the same
+        chance. In half of the cases another boot of the machine follows; in the others only the disk was away, and the
+        same kernel mounts it again."""
         self.kill()
+        foreseen = random.Random()
+        foreseen.setstate(dice.getstate())
         if chance is None:
             chance = dice.choice((0.0, 0.0, 0.5, 0.5, 0.9, 1.0))
         for folder, changes in sorted(self._pending.items(), key=_by_path):
@@ -280,7 +283,7 @@ class PowerDisk(RealDisk):
                 now = names[inode].read_bytes() if inode in names else inode.last
                 left[folder / name] = _mix(inode.synced, now, chance, dice)
         page = progress_path(self.root)
-        if len(left.get(page, b"")) >= PAGE.size:
+        if len(left.get(page, b"")) >= PAGE.size and foreseen.random() < 0.5:
             left[page] = left[page][: BOOT * 8] + ANOTHER_BOOT + left[page][BOOT * 8 + 8 :]
         self._leave(left)
 

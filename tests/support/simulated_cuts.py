@@ -64,10 +64,15 @@ class Cut(NamedTuple):
     was_cut: bool
     """Else the process was killed, and nothing is lost."""
 
+    @property
+    def is_new_boot(self) -> bool:
+        """Whether the machine was off; else the disk alone was away, and was mounted again by the same kernel."""
+        return self.was_cut and random.Random(f"boot {self.number} {self.moment.number}").random() < 0.5
+
     def tree(self) -> dict[str, bytes | None]:
         cutting = load("cutting")
         tree: dict[str, bytes | None] = cutting.tree_after(self.moment, self.losses)
-        if self.was_cut:
+        if self.is_new_boot:
             cutting.boot_anew(tree)
         return tree
 
@@ -94,6 +99,8 @@ class Campaign:
         self._root.mkdir(parents=True, exist_ok=True)
         self._parts: Parts = load("histories").Parts(*map(load, PARTS))
         self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.lane_puts = 0
+        self.same_boots = 0
+        """Cuts that left the machine on."""
         self.sites: Counter[str] = Counter()
         """Kind of file and operation that was about to be done -> cuts."""
 
@@ -124,7 +131,8 @@ class Campaign:
     def summary(self) -> str:
         sites = ", ".join(f"{site} {count}" for site, count in sorted(self.sites.items()))
         return (
-            f"seed {self._seed}: {self.cuts} cuts ({self.second_cuts} of them in a recovery), {self.kills} kills, "
+            f"seed {self._seed}: {self.cuts} cuts ({self.second_cuts} of them in a recovery, {self.same_boots} "
+            f"without a new boot), {self.kills} kills, "
             f"{self.histories} histories with {self.lane_puts} puts by the lane and {self.syncs} syncs; {sites}"
         )
 
@@ -189,13 +197,18 @@ class Campaign:
             self.kills += 1
             return
         self.cuts += 1
+        self.same_boots += not cut.is_new_boot
         self.sites[site_of(cut.moment.operation, cut.moment.path)] += 1
 
     def _tell(self, index: int, cut: Cut, first: Cut | None, e: Exception) -> str:
         cutting = self._parts.cutting
         lines = [f"seed {self._seed}, --repeat {index}:{cut.number}: {type(e).__name__}: {e}"]
         for one in (first, cut) if first is not None else (cut,):
-            end = "the power is cut" if one.was_cut else "the process is killed"
+            end = (
+                ("the power is cut" if one.is_new_boot else "the disk is lost")
+                if one.was_cut
+                else "the process is killed"
+            )
             where = "" if one is not cut or first is None else " of the recovery"
             lines.append(
                 f"{end} before moment {one.moment.number}{where}, {one.moment.operation} {one.moment.path}; lost:"

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 import flightlog
 
 if TYPE_CHECKING:
@@ -125,21 +127,22 @@ import os, sys
 def note(event, arguments):
     if event == "open" and arguments[0]:
         path, _, flags = arguments
-        print("opened", os.fsdecode(path) if not isinstance(path, int) else path, flags, file=sys.stderr)
+        by = os.path.basename(sys._getframe(1).f_code.co_filename)
+        print("opened", os.fsdecode(path) if not isinstance(path, int) else path, flags, by, file=sys.stderr)
 from flightlog.__main__ import main
 sys.addaudithook(note)
 sys.exit(main())
 """
 
 
-def test_the_lock_is_never_opened_and_nothing_is_opened_for_writing(clean_store: Path) -> None:
+def test_only_the_lock_module_opens_the_lock_and_nothing_is_opened_for_writing(clean_store: Path) -> None:
     for command in ("info", "verify"):
         program = [sys.executable, "-P", "-c", OPENS, command, str(clean_store)]
         finished = subprocess.run(program, capture_output=True, text=True, check=True)
         opened = [line.split() for line in finished.stderr.splitlines() if line.startswith(f"opened {clean_store}")]
-        assert {Path(path).name for _, path, _ in opened} > {"checkpoint", "progress"}
-        assert not [path for _, path, _ in opened if Path(path).name == "lock"]
-        assert not [path for _, path, flags in opened if int(flags) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)]
+        assert {Path(path).name for _, path, _, _ in opened} > {"checkpoint", "progress"}
+        assert {by for _, path, _, by in opened if Path(path).name == "lock"} <= {"lock.py"}
+        assert not [path for _, path, flags, _ in opened if int(flags) & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)]
 
 
 def test_a_pipe_gets_plain_text_and_whole_names(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
@@ -176,10 +179,36 @@ def test_a_terminal_gets_tables_that_keep_their_numbers(rocketmq: Callable[[str]
     assert max(len(line.rstrip("\r")) for line in shown.splitlines() if LONG_TOPIC_START in line) <= 80
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(clean_store: Path) -> None:
-    command = [sys.executable, "-P", "-m", "flightlog", "info", str(clean_store)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+@pytest.mark.parametrize("command", ["info", "verify", "--help", "--version"])
+def test_a_full_stdout_is_one_line_and_ends_with_4(clean_store: Path, command: str) -> None:
+    """It was a traceback of 40 lines; what a short output says fails only when it is flushed."""
+    arguments = [command] if command.startswith("-") else [command, str(clean_store)]
+    with open("/dev/full", "w") as full:
+        finished = subprocess.run(
+            [sys.executable, "-P", "-m", "flightlog", *arguments], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert finished.returncode == 4
+    [line] = finished.stderr.splitlines()
+    assert line.startswith("flightlog: stdout: ") and "incomplete" in line
+
+
+def test_no_stdout_at_all_ends_with_4(clean_store: Path) -> None:
+    finished = subprocess.run(
+        ["sh", "-c", 'exec "$0" -P -m flightlog info "$1" >&-', sys.executable, str(clean_store)],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert finished.returncode == 4
+    [line] = finished.stderr.splitlines()
+    assert "closed" in line
+
+
+@pytest.mark.parametrize("command", ["info", "verify", "--help", "--version"])
+def test_a_reader_that_goes_away_ends_it_quietly(clean_store: Path, command: str) -> None:
+    arguments = [command] if command.startswith("-") else [command, str(clean_store)]
+    command_line = [sys.executable, "-P", "-m", "flightlog", *arguments]
+    with subprocess.Popen(command_line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == -signal.SIGPIPE
+    assert process.returncode == 128 + signal.SIGPIPE

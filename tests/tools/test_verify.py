@@ -39,9 +39,21 @@ def test_clean_stores(cli: Cli, clean_store: Path, killed_store: Path, rocketmq:
 def test_a_halted_rocketmq_left_queues_behind(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
     store = rocketmq("halted") / "store"
     code, found = verify(cli, store)
+    assert (code, found["is_clean"], found["findings"]) == (0, True, []), "lag is not damage"
+    assert {Path(behind["path"]).parents[1] for behind in found["lag"]} == {store / "consumequeue"}
+    assert all(behind["meaning"].endswith("no entry yet") and behind["mend"] for behind in found["lag"])
+    text = cli("verify", store)
+    assert text.code == 0 and ": clean. Checked" in text.out
+    assert "note: no message is lost; to add the entries, open the store for writing once" in text.out
+    assert text.out.count("no entry yet: the last writer was killed") == len(found["lag"])
+
+
+def test_lag_beside_damage_ends_with_1(cli: Cli, rocketmq: Callable[[str], Path]) -> None:
+    store = rocketmq("halted") / "store"
+    (store / "commitlog" / "notes.txt").touch()
+    code, found = verify(cli, store)
     assert code == 1
-    assert {Path(finding["path"]).parents[1] for finding in found["findings"]} == {store / "consumequeue"}
-    assert all(finding["meaning"] and finding["mend"] for finding in found["findings"])
+    assert [Path(finding["path"]).name for finding in found["findings"]] == ["notes.txt"] and found["lag"]
 
 
 def test_a_flipped_byte_is_found_with_file_offset_and_mend(cli: Cli, golden: Callable[[str], Path]) -> None:
@@ -68,7 +80,8 @@ def test_a_wrong_call_ends_with_2(cli: Cli, arguments: tuple[str, ...]) -> None:
 
 
 def test_version_and_help(cli: Cli) -> None:
-    assert cli("--version").out == f"flightlog {flightlog.__version__}\n"
+    kernel = {"c": "C kernel", "pure": "pure Python kernel"}[flightlog.kernel]
+    assert cli("--version").out == f"flightlog {flightlog.__version__} ({kernel}) from {flightlog.__path__[0]}\n"
     shown = cli("--help")
     assert shown.code == 0
     assert all(command in shown.out for command in ("demo", "info", "verify", "bench"))

@@ -54,7 +54,7 @@ UNWATCHED static int64_t plain_texts(const struct property_column *columns, size
     for (int64_t i = 0; i < done; i++) {
         name_ends += out[i] == NAME_END;
         value_ends += out[i] == VALUE_END;
-        if (out[i] >= 0x80) *is_plain = 0;
+        if (out[i] >= 0x80 || out[i] == 0) *is_plain = 0;
     }
     if (name_ends != pairs || value_ends != pairs) *is_plain = 0;
     return done;
