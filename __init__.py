@@ -41,9 +41,13 @@ from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, 
 from .store.message_queue import MessageQueue
 from .store.settings import FlushMode, StoreSettings
 from .store.topic import Topic, TopicPermission
+from .store.which_kernel import warn_if_another_was_built as _warn_if_another_was_built
 
 if _TYPE_CHECKING:
     from . import spark
+
+    kernel: str
+    """The name of the kernel in use: "c", or "pure" for the reference in Python."""
 
 __version__ = "0.1.0"
 
@@ -76,6 +80,7 @@ __all__ = [
     "Subscription",
     "Topic",
     "TopicPermission",
+    "kernel",
     "open",
     "open_read_only",
     "spark",
@@ -83,9 +88,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> _Any:
-    """Import on first use what most programs never use."""
+    """`kernel`, and what most programs never use: imported on first use."""
+    if name == "kernel":
+        from .store import native
+
+        return native.NAME
     if name == "spark":
         import importlib
 
         return importlib.import_module(".spark", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+_warn_if_another_was_built()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .commands.bench import bench
+from .commands.clean import clean
 from .commands.demo import demo
 from .commands.info import info
 from .commands.verify import verify
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo, info, verify):
+for command in (clean, demo, info, verify):
     app.command()(command)
 app.add_typer(bench)
 
@@ -29,14 +30,18 @@ app.add_typer(bench)
 def _print_version(wanted: bool) -> None:
     if wanted:
         package = import_module("..", __package__)
-        print("flightlog", package.__version__)
+        kernel = {"c": "C kernel", "pure": "pure Python kernel"}[package.kernel]
+        print(f"flightlog {package.__version__} ({kernel}) from {package.__path__[0]}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print version, kernel and location, and exit."
+        ),
     ] = False,
 ) -> None:
     """An embeddable message store whose files are Apache RocketMQ's files."""

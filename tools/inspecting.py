@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..engine.evidence import Evidence, LastWriter, someone_holds_the_lock
+from ..engine.evidence import Evidence, LastWriter
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..engine.statistics import StoreStatistics
 from ..index.index_file import FIRST_ENTRY, IndexGeometry
@@ -14,6 +14,7 @@ from ..index.index_folder import IndexFolder
 from ..index.index_geometry import find_index_geometry
 from ..store.disk import Disk, RealDisk
 from ..store.errors import StoreNotFoundError
+from ..store.lock import is_held
 from ..store.seal import read_seal
 
 OTHER_FILES = "(other files)"
@@ -149,7 +150,7 @@ def inspect(path: Path) -> StoreInfo:
         return StoreInfo(
             path=path,
             evidence=view.evidence,
-            is_held=someone_holds_the_lock(path),
+            is_held=is_held(path),
             min_physical_offset=view.min_physical_offset,
             end_physical_offset=end,
             segment_size=view.log_reader.segment_size,

@@ -6,17 +6,16 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from ...engine.evidence import LastWriter
 from ...store.progress import STILL_OPEN, Progress
 from ..inspecting import StoreInfo, inspect
 from ..output import Column, Output
-from ..program import end_when_nobody_reads
 from ..words import count_text, printable, size_text, time_text
 from .arguments import AsJson, StorePath
 
 
 def info(path: StorePath, as_json: AsJson = False) -> None:
     """Show segments, topics, queues, sizes, and who wrote last. Takes no lock and changes nothing."""
-    end_when_nobody_reads()
     found = inspect(path)
     if as_json:
         print(json.dumps(as_object(found), indent=2))
@@ -91,6 +90,8 @@ def _show(found: StoreInfo, output: Output) -> None:
     progress = found.evidence.progress
     if progress is not None:
         title = "Progress page" if found.evidence.is_ours else "Progress page (stale: RocketMQ has written since)"
+        if found.evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and not found.evidence.is_served:
+            title = "Progress page (its writer is gone: the log was read instead)"
         output.table(title, [Column("word"), Column("value"), Column("meaning")], _progress_rows(progress))
     notes = found.notes + found.index.unreadable
     for note in notes:

@@ -8,16 +8,16 @@ from typing import Any
 
 import typer
 
-from ...engine.evidence import someone_holds_the_lock
-from ...engine.findings import VerifyReport
+from ...engine.findings import Finding, VerifyReport
 from ...engine.read_only import ReadOnlyStore
+from ...store import lock
 from ...store.disk import RealDisk
 from ...store.seal import seal_path
 from ..bar import Bar
 from ..counting_disk import CountingDisk
 from ..inspecting import open_to_inspect
 from ..output import Output
-from ..program import EXIT_FINDINGS, end_when_nobody_reads
+from ..program import EXIT_FINDINGS
 from ..words import count_text, printable, seconds_text, size_text
 from .arguments import AsJson, StorePath
 
@@ -25,16 +25,16 @@ from .arguments import AsJson, StorePath
 def verify(path: StorePath, as_json: AsJson = False) -> None:
     """Check log, seals, queues, key index, checkpoint and progress page. Takes no lock and changes nothing.
 
-    Exit code: 0 clean, 1 findings, 2 wrong call, 3 cannot be read.
+    Exit code: 0 clean, 1 findings, 2 wrong call, 3 cannot be read. Messages that a killed writer stored and did not
+    dispatch yet are a note, not a finding: none is lost, and the next open for writing adds their queue entries.
     """
-    end_when_nobody_reads()
     started_s = time.monotonic()
     disk = CountingDisk()
     with open_to_inspect(path, disk) as view:
         disk.read_size = 0
         with Bar("verifying", _size_to_read(view), lambda: disk.read_size):
             report = view.verify()
-    is_held = someone_holds_the_lock(path)
+    is_held = lock.is_held(path)
     if as_json:
         print(json.dumps(as_object(report, is_held), indent=2))
     else:
@@ -60,9 +60,14 @@ def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) 
         output.line(f"{number}. {printable(str(finding.path))}, offset {finding.offset:,}")
         output.line(f"   found    {printable(finding.meaning)}")
         output.line(f"   to mend  {printable(finding.mend)}")
+    for behind in report.lag:
+        where = f"{printable(str(behind.path))}, offset {behind.offset:,}"
+        output.line(f"note: {where}: {printable(behind.meaning)}: the last writer was killed before it added them")
+    if report.lag:
+        output.line(f"note: no message is lost; to add the entries, {report.lag[0].mend}")
     for oddity in report.oddities:
         output.line(f"note: {printable(oddity)}")
-    if report.findings or report.oddities:
+    if report.findings or report.lag or report.oddities:
         output.line()
     result = "clean" if report.is_clean else count_text(len(report.findings), "finding")
     segments = count_text(report.segments, "segment")
@@ -77,6 +82,15 @@ def _show(report: VerifyReport, is_held: bool, passed_s: float, output: Output) 
         output.line("It is open for writing now: checked is what its writer had published a moment ago.")
 
 
+def _finding_object(finding: Finding) -> dict[str, Any]:
+    return {
+        "path": str(finding.path),
+        "offset": finding.offset,
+        "meaning": finding.meaning,
+        "mend": finding.mend,
+    }
+
+
 def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
     """What `--json` prints. A finding's offset: physical in the log, a queue offset in a queue, else a position."""
     return {
@@ -84,9 +98,8 @@ def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
         "last_writer": report.last_writer.name,
         "is_clean": report.is_clean,
         "is_open_for_writing": is_held,
-        "findings": [
-            {"path": str(f.path), "offset": f.offset, "meaning": f.meaning, "mend": f.mend} for f in report.findings
-        ],
+        "findings": [_finding_object(each) for each in report.findings],
+        "lag": [_finding_object(each) for each in report.lag],
         "records": report.records,
         "segments": report.segments,
         "sealed_segments": report.sealed_segments,
