@@ -28,7 +28,7 @@ Line = dict[str, Any]
 
 def unpack(name: str, folder: Path) -> Path:
     with tarfile.open(DATA / f"{name}.tar.xz") as tar:
-        tar.extractall(folder / name, filter="data")
+        tar.extractall(folder / name)
     return folder / name
 
 

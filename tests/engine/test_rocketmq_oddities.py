@@ -33,7 +33,7 @@ def committed(tmp_path: Path) -> Callable[[str], Path]:
 
     def unpack(name: str) -> Path:
         with tarfile.open(DATA / f"rocketmq-{name}.tar.xz") as tar:
-            tar.extractall(tmp_path / name, filter="data")
+            tar.extractall(tmp_path / name)
         return tmp_path / name
 
     return unpack

@@ -7,6 +7,7 @@ them out again, whatever the input is.
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ MOST = (1 << 8 * LENGTH_SIZE) - 1
 @cache
 def scratch_folder() -> Path:
     """The folder of this process."""
-    made = tempfile.mkdtemp(prefix="flightlog-fuzz-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None)
+    made = tempfile.mkdtemp(prefix="flightlog-fuzz-", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)
     atexit.register(shutil.rmtree, made, ignore_errors=True)
     return Path(made)
 

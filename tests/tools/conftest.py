@@ -145,7 +145,7 @@ def rocketmq(tmp_path: Path) -> Callable[[str], Path]:
     def unpack(name: str) -> Path:
         folder = tmp_path / name
         with tarfile.open(DATA / f"rocketmq-{name}.tar.xz") as tar:
-            tar.extractall(folder, filter="data")
+            tar.extractall(folder)
         return folder
 
     return unpack

@@ -78,8 +78,6 @@ class BarsOptions:
 def run(options: BarsOptions) -> int:
     """Measure and print. Raises UsageError for wrong options, before anything is written."""
     groups, sizes = _groups(options), _sizes(options)
-    if "c" not in native.available():
-        raise UsageError("the bars are those of the C kernel, which is not there; install with a C compiler")
     if options.rocketmq is not None:
         check_jars(options.rocketmq)
     saving.check_folder(options.folder)
@@ -91,6 +89,8 @@ def run(options: BarsOptions) -> int:
                 f"{folder.parent} is on {machine.file_system}, where a sync syncs nothing: name a disk's folder with "
                 f"--folder, or leave out {', '.join(NOT_IN_MEMORY)} with --only"
             )
+        if "c" not in native.available():
+            raise UsageError("the bars are those of the C kernel, which is not there; install with a C compiler")
         lines, measures = _measure(options, groups, sizes, machine, folder)
     found: dict[str, Any] = saving.as_object(measures.outcomes, machine)
     found = {"machine": found["machine"], "sizes": asdict(sizes), "lines": [line.as_object() for line in lines]} | {

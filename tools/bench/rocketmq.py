@@ -43,13 +43,13 @@ def is_rocketmq(load: Load) -> bool:
 
 def check_jars(folder: Path) -> None:
     """Raises UsageError without a Java, or where the folder holds no RocketMQ store."""
-    if shutil.which("java") is None:
-        raise UsageError(f"--versus rocketmq={folder}: there is no java on the PATH; install a JDK, 11 or newer")
     if not list(folder.glob(STORE_JAR)):
         raise UsageError(
             f"--versus rocketmq={folder}: no {STORE_JAR} there; `mvn dependency:copy-dependencies` of "
             "org.apache.rocketmq:rocketmq-store:5.3.3 leaves such a folder"
         )
+    if shutil.which("java") is None:
+        raise UsageError(f"--versus rocketmq={folder}: there is no java on the PATH; install a JDK, 11 or newer")
 
 
 class RocketmqProcess:

@@ -28,7 +28,8 @@ def unpack_rocketmq_store(folder: Path) -> Path:
             f"{archive}: the store that RocketMQ wrote is not here. Install flightlog anew, it brings it"
         )
     with archive.open("rb") as opened, tarfile.open(fileobj=opened, mode="r:xz") as tar:
-        tar.extractall(folder, filter="data")
+        tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11 has it from 3.11.4 on
+        tar.extractall(folder)
     return folder / STORE
 
 
