@@ -80,7 +80,8 @@ def pytest_configure(config: pytest.Config) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     os.environ.setdefault("SPARK_SUBMIT_OPTS", SHORT_LIVED_JAVA)
     # What archives are unpacked by. Python 3.11 knows filters from 3.11.4 on, Debian 12 has 3.11.2.
-    tarfile.TarFile.extraction_filter = staticmethod(getattr(tarfile, "data_filter", None))
+    if hasattr(tarfile, "data_filter"):
+        tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
     wants_new = _is_full(config) or os.environ.get("FLIGHTLOG_RANDOM", "") not in ("", "0")
     hypothesis.settings.load_profile("new" if wants_new else "repeats")
     if not wants_new:
