@@ -118,7 +118,9 @@ def test_a_result_that_the_collector_shows_is_not_filled_anew() -> None:
 def test_a_result_that_waits_for_its_put_can_be_looked_at(kernel: str) -> None:
     """It was a tuple with empty fields: whoever had the collector show it and looked inside, crashed the process."""
     lane = make_lane(bytearray(1 << 16), bytearray(64))
-    assert lane.put_all((Message("orders", b"fits"), Message("orders", bytes(501)))) is None  # the long way, both of them
+    assert (
+        lane.put_all((Message("orders", b"fits"), Message("orders", bytes(501)))) is None
+    )  # the long way, both of them
     shown = [tuple(one) for one in gc.get_objects() if type(one) is PutResult]
     assert bool(shown) >= (kernel == "c" and sys.version_info < (3, 14))  # who makes none ahead has none to show
     assert all(len(one) == len(PutResult._fields) for one in shown)
