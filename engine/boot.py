@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,6 +50,7 @@ from ..store.disk import Disk
 from ..store.errors import (
     ClockBehindError,
     DamagedStoreError,
+    FileSystemWarning,
     MissingSegmentsError,
     RocksDbQueuesError,
     StoreNotFoundError,
@@ -156,6 +158,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         disk.make_folder(folder)
     evidence = read_evidence(disk, path, tolerant=False, folders=folders)
     _refuse_unsupported(path, disk)
+    maps_appends = _maps_appends(path, disk, folders)
     geometry = Geometry(disk, path, is_empty=not evidence.files.bases)
     files = _adopt_segments(evidence.files, settings, geometry)
     sizes = _adopt_queue_entries(path, disk, settings, geometry), _adopt_extensions(path, disk, settings, geometry)
@@ -225,11 +228,12 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = evidence.checkpoint or Checkpoint()
-    progress = _begin_progress(disk, path, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
+    page = ProgressPage(disk, path, is_mapped=maps_appends)
+    progress = _begin_progress(page, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
     lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
-    commit_log = CommitLog(disk, files, settings, clock, progress, start)
+    commit_log = CommitLog(disk, files, settings, clock, progress, start, maps_appends=maps_appends)
     dispatcher = Dispatcher(disk, commit_log, table, index, rules, progress, found.end)
     return OpenParts(
         lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics, deleted, deleted_file
@@ -301,9 +305,24 @@ def _write_abort(disk: Disk, path: Path, epoch: int, evidence: Evidence) -> None
     disk.sync_folder(path)
 
 
+def _maps_appends(path: Path, disk: Disk, folders: LogFolders) -> bool:
+    """Whether nothing that is appended through mappings can end the process. Warns where it could."""
+    for folder in (path, *folders.writable):
+        found = disk.find_unpromising(folder)
+        if found is not None:
+            text = (
+                f"{found.folder} is on {found.name}, which {found.reason}: appends through a mapping could end the "
+                "process by SIGBUS there. This store appends by write calls, which is slower; a full disk raises "
+                "DiskFullError. For full speed, and for what docs/durability.md promises, keep the store on a local "
+                "ext4 or XFS, in a container on a mounted volume"
+            )
+            warnings.warn(text, FileSystemWarning, stacklevel=2)
+            return False
+    return True
+
+
 def _begin_progress(
-    disk: Disk,
-    path: Path,
+    page: ProgressPage,
     table: QueueTable,
     index: KeyIndex | None,
     evidence: Evidence,
@@ -314,7 +333,6 @@ def _begin_progress(
 ) -> ProgressPage:
     queues = table.items()
     indexed, state, count = (end, index.state, len(index.files)) if index is not None else _indexed_before(evidence)
-    page = ProgressPage(disk, path)
     page.begin(
         Progress(
             epoch=epoch,

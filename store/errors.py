@@ -68,6 +68,12 @@ EXIT_USAGE = 2
 EXIT_UNREADABLE = 3
 
 
+class FileSystemWarning(UserWarning):
+    """A store that was opened for writing is on a file system that does not promise what others do: btrfs, ZFS, NFS,
+    overlay, virtiofs and the like. No error: the store takes puts, slower, and none of them ends the process by
+    SIGBUS."""
+
+
 class FlightlogError(Exception):
     """The base of everything that flightlog raises on purpose."""
 
