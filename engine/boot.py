@@ -2,14 +2,16 @@
 
     1   the lock         before anything is looked at: a second process that recovers a live store destroys it
     2   evidence         who wrote last; refuse what flightlog cannot write beside
-    3   geometry         adopt what exists; a contradicting setting is refused before anything is changed
+    3   geometry         adopt what exists, or what the store was made with; a contradicting setting is refused before
+                         anything is changed, unless the store is empty
     4   survey           find the log's end; a corrupt middle is refused before anything is changed
     5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
                          are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the topics are
-                         written that have more queues than their file says; where the log begins is noted before the
-                         progress page says that flightlog wrote last, for then the note binds
+                         written that have more queues than their file says, and the geometry of an empty store; where
+                         the log begins is noted before the progress page says that flightlog wrote last, for then the
+                         note binds
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get, and
                          the one that a page of ours has until then: who dies between 8 and 9 is no RocketMQ
     9   progress page    a new epoch, all marks at the end; then readers are told, by the lock, that they are exact
@@ -23,6 +25,7 @@ from __future__ import annotations
 import logging
 import os
 import secrets
+import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -47,13 +50,14 @@ from ..store.disk import Disk
 from ..store.errors import (
     ClockBehindError,
     DamagedStoreError,
-    GeometryMismatchError,
+    FileSystemWarning,
     MissingSegmentsError,
     RocksDbQueuesError,
     StoreNotFoundError,
     UnkeptPromiseError,
     UnsupportedStoreError,
 )
+from ..store.geometry import Geometry
 from ..store.lock import LOCK_FILE, StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ..store.log_reader import LogReader
@@ -154,8 +158,10 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         disk.make_folder(folder)
     evidence = read_evidence(disk, path, tolerant=False, folders=folders)
     _refuse_unsupported(path, disk)
-    files = _adopt_segments(path, evidence.files, settings)
-    sizes = _adopt_queue_entries(path, disk, settings), _adopt_extension_file_size(path, disk, settings)
+    maps_appends = _maps_appends(path, disk, folders)
+    geometry = Geometry(disk, path, is_empty=not evidence.files.bases)
+    files = _adopt_segments(evidence.files, settings, geometry)
+    sizes = _adopt_queue_entries(path, disk, settings, geometry), _adopt_extensions(path, disk, settings, geometry)
     table = QueueTable(disk, path, sizes[0], in_memory=False, extension_file_size=sizes[1])
     table.load(thorough=not (evidence.is_ours and evidence.is_clean))
     _refuse_a_lost_log(path, evidence, table)
@@ -164,7 +170,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     note_foreign_deletions(deleted, disk, path, evidence)
     table.drop_deleted(deleted)
     rules = dispatch_rules(settings, deleted)
-    index = open_index(disk, path, settings, clock)
+    index = open_index(disk, path, settings, clock, geometry)
     topics = TopicTable(disk, path, settings, clock)
     reader = LogReader(disk, files, check_crc_property=settings.check_crc_property)
     log_sync = LogSync(disk, reader)
@@ -215,17 +221,19 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         log_sync.close()
         reader.close()
     topics.save()
+    geometry.save()
     report.tell(path, log)
     epoch = secrets.randbits(62)
     _write_abort(disk, path, epoch, evidence)
     if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = evidence.checkpoint or Checkpoint()
-    progress = _begin_progress(disk, path, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
+    page = ProgressPage(disk, path, is_mapped=maps_appends)
+    progress = _begin_progress(page, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
     lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
-    commit_log = CommitLog(disk, files, settings, clock, progress, start)
+    commit_log = CommitLog(disk, files, settings, clock, progress, start, maps_appends=maps_appends)
     dispatcher = Dispatcher(disk, commit_log, table, index, rules, progress, found.end)
     return OpenParts(
         lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics, deleted, deleted_file
@@ -265,32 +273,23 @@ def _refuse_a_lost_log(path: Path, evidence: Evidence, table: QueueTable) -> Non
     )
 
 
-def _adopt_segments(path: Path, files: LogFiles, settings: StoreSettings) -> LogFiles:
-    found, wanted = files.segment_size, settings.segment_size
-    if found is None:
-        return replace(files, segment_size=wanted or DEFAULT_SEGMENT_SIZE)
-    if wanted is not None and wanted != found:
-        raise GeometryMismatchError(path, "segment_size", wanted, found)
-    return files
+def _adopt_segments(files: LogFiles, settings: StoreSettings, geometry: Geometry) -> LogFiles:
+    size = geometry.adopt("segment_size", settings.segment_size, files.segment_size, DEFAULT_SEGMENT_SIZE)
+    return replace(files, segment_size=size)
 
 
-def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings) -> int:
+def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings, geometry: Geometry) -> int:
     found, wanted = find_file_entries(disk, path), settings.queue_file_entries
-    if found is None:
-        return wanted or DEFAULT_QUEUE_FILE_ENTRIES
-    if wanted is not None and wanted != found:
-        raise GeometryMismatchError(path, "queue_file_entries", wanted, found)
-    return found
+    return geometry.adopt("queue_file_entries", wanted, found, DEFAULT_QUEUE_FILE_ENTRIES)
 
 
-def _adopt_extension_file_size(path: Path, disk: Disk, settings: StoreSettings) -> int | None:
-    """None where queues are to have no extension."""
-    if not settings.queue_extension and not disk.exists(path / EXTENSION_FOLDER):
+def _adopt_extensions(path: Path, disk: Disk, settings: StoreSettings, geometry: Geometry) -> int | None:
+    """Bytes of an extension's file; None where queues are to have no extension."""
+    setting = "queue_extension_file_size"
+    if not settings.queue_extension and setting not in geometry.noted and not disk.exists(path / EXTENSION_FOLDER):
         return None
     found, wanted = find_extension_file_size(disk, path), settings.queue_extension_file_size
-    if found is not None and wanted is not None and wanted != found:
-        raise GeometryMismatchError(path, "queue_extension_file_size", wanted, found)
-    return found or wanted or DEFAULT_EXTENSION_FILE_SIZE
+    return geometry.adopt(setting, wanted, found, DEFAULT_EXTENSION_FILE_SIZE)
 
 
 def _write_abort(disk: Disk, path: Path, epoch: int, evidence: Evidence) -> None:
@@ -306,9 +305,24 @@ def _write_abort(disk: Disk, path: Path, epoch: int, evidence: Evidence) -> None
     disk.sync_folder(path)
 
 
+def _maps_appends(path: Path, disk: Disk, folders: LogFolders) -> bool:
+    """Whether nothing that is appended through mappings can end the process. Warns where it could."""
+    for folder in (path, *folders.writable):
+        found = disk.find_unpromising(folder)
+        if found is not None:
+            text = (
+                f"{found.folder} is on {found.name}, which {found.reason}: appends through a mapping could end the "
+                "process by SIGBUS there. This store appends by write calls, which is slower; a full disk raises "
+                "DiskFullError. For full speed, and for what docs/durability.md promises, keep the store on a local "
+                "ext4 or XFS, in a container on a mounted volume"
+            )
+            warnings.warn(text, FileSystemWarning, stacklevel=2)
+            return False
+    return True
+
+
 def _begin_progress(
-    disk: Disk,
-    path: Path,
+    page: ProgressPage,
     table: QueueTable,
     index: KeyIndex | None,
     evidence: Evidence,
@@ -319,7 +333,6 @@ def _begin_progress(
 ) -> ProgressPage:
     queues = table.items()
     indexed, state, count = (end, index.state, len(index.files)) if index is not None else _indexed_before(evidence)
-    page = ProgressPage(disk, path)
     page.begin(
         Progress(
             epoch=epoch,

@@ -32,7 +32,8 @@ from ..index.index_reader import IndexFile, read_header
 from ..index.key_index import KeyIndex
 from ..store.clock import Clock
 from ..store.disk import Disk
-from ..store.errors import CorruptRecordError, GeometryMismatchError
+from ..store.errors import CorruptRecordError
+from ..store.geometry import Geometry
 from ..store.log_reader import LogReader
 from ..store.progress import Progress
 from ..store.record import INT64_MAX
@@ -193,14 +194,14 @@ def _last_timestamp_ms(reader: LogReader, index: KeyIndex, state: IndexState) ->
     return None
 
 
-def open_index(disk: Disk, root: Path, settings: StoreSettings, clock: Clock) -> KeyIndex | None:
+def open_index(disk: Disk, root: Path, settings: StoreSettings, clock: Clock, geometry: Geometry) -> KeyIndex | None:
     """The index of a store that is opened for writing, listed; None if the settings want none.
 
-    Raises GeometryMismatchError for settings that contradict the files.
+    Raises GeometryMismatchError for settings that contradict the files, or what the store was made with.
     """
     if not settings.key_index:
         return None
-    index = KeyIndex(disk, root, adopt_geometry(disk, root, settings), clock)
+    index = KeyIndex(disk, root, adopt_index(disk, root, settings, geometry), clock)
     index.load()
     return index
 
@@ -231,18 +232,22 @@ def _is_begun(disk: Disk, path: Path) -> bool:
         file.close()
 
 
-def adopt_geometry(disk: Disk, root: Path, settings: StoreSettings) -> IndexGeometry:
-    """The geometry of the index files that exist; of the settings where there are none."""
+def adopt_index(disk: Disk, root: Path, settings: StoreSettings, geometry: Geometry) -> IndexGeometry:
+    """The geometry of the index files that exist; where there are none, that of the note or the settings."""
     found = find_index_geometry(disk, root)
     slots, entries = settings.index_slots, settings.index_entries
     if found is None and slots is None and entries is None:
-        # A file that was never flushed tells no more than its length.
-        sizes = (entry.size for entry in disk.list(root / INDEX_FOLDER) if parse_name(entry.name) is not None)
-        return next(filter(None, map(usual_geometry, sizes)), IndexGeometry())
-    if found is None:
-        return IndexGeometry(slots or DEFAULT_INDEX_SLOTS, entries or DEFAULT_INDEX_ENTRIES)
-    if slots is not None and slots != found.slots:
-        raise GeometryMismatchError(root, "index_slots", slots, found.slots)
-    if entries is not None and entries != found.entries:
-        raise GeometryMismatchError(root, "index_entries", entries, found.entries)
-    return found
+        found = _from_length(disk, root, geometry)
+    return IndexGeometry(
+        geometry.adopt("index_slots", slots, found.slots if found else None, DEFAULT_INDEX_SLOTS),
+        geometry.adopt("index_entries", entries, found.entries if found else None, DEFAULT_INDEX_ENTRIES),
+    )
+
+
+def _from_length(disk: Disk, root: Path, geometry: Geometry) -> IndexGeometry | None:
+    """A file that was never flushed tells no more than its length."""
+    sizes = [entry.size for entry in disk.list(root / INDEX_FOLDER) if parse_name(entry.name) is not None]
+    noted = geometry.noted.get("index_slots"), geometry.noted.get("index_entries")
+    if noted[0] and noted[1] and IndexGeometry(noted[0], noted[1]).file_size in sizes:
+        return None
+    return next(filter(None, map(usual_geometry, sizes)), None)

@@ -165,7 +165,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         divert: Divert | None = None,
     ) -> Self:
         """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if
-        need be.
+        need be. Sizes of files that the settings leave open are those that the store was made with.
 
         `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
         CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,

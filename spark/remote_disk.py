@@ -25,7 +25,7 @@ from ..index.queue_table import CONSUME_QUEUE_FOLDER
 from ..store.at_once import AT_ONCE
 from ..store.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
 from ..store.errors import DiskError, FileGoneError
-from ..store.file_system import FileSystem
+from ..store.file_system import FileSystem, Unpromising
 from ..store.log_files import COMMIT_LOG_FOLDER
 from .storages import Storage, StorageFile, storage_errors
 
@@ -193,6 +193,9 @@ class RemoteDisk:
 
     def open_file_system(self, path: Path) -> FileSystem | None:
         return None
+
+    def find_unpromising(self, path: Path) -> Unpromising | None:
+        return None  # nothing is ever written here
 
     def open_unnamed(self, path: Path) -> DiskFile | None:
         self._refuse(path)

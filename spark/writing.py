@@ -25,6 +25,7 @@ from ..engine.boot import check_folder
 from ..engine.message_store import open_store
 from ..store.disk import RealDisk
 from ..store.errors import DamagedStoreError, FlightlogError, InvalidSettingsError, StoreLockedError
+from ..store.geometry import Geometry
 from ..store.held_append import HeldRange
 from ..store.lock import StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
@@ -83,7 +84,9 @@ def find_segment_size(root: Path) -> int:
     if root.exists():
         check_folder(root, SETTINGS, disk)
     found = list_log_files(disk, LogFolders.of(root, SETTINGS), tolerant=True).segment_size
-    return found or DEFAULT_SEGMENT_SIZE  # of a new store
+    if found is None:  # a store that is new or empty: perhaps it was made with another size
+        found = Geometry(disk, root, is_empty=True).noted.get("segment_size")
+    return found or DEFAULT_SEGMENT_SIZE
 
 
 class JobStaging:

@@ -103,7 +103,13 @@ class ColumnRecords:
 
     def encode(self, segment: AppendSegment, first: int, stop: int) -> None:
         """Write rows [first, stop) to their places, which lie behind each other in this segment."""
-        self.encode_into(segment.append_mapping(), int(self.physical_offsets[first]) - segment.base, first, stop)
+        position = int(self.physical_offsets[first]) - segment.base
+        if segment.maps_appends:
+            self.encode_into(segment.append_mapping(), position, first, stop)
+            return
+        aside = bytearray(self.size_of(first, stop))
+        self.encode_into(aside, 0, first, stop)
+        segment.store(position, aside)
 
     def encode_into(self, buffer: mmap.mmap | bytearray, position: int, first: int, stop: int) -> None:
         """The same into any memory, from this position on."""

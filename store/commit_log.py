@@ -8,7 +8,8 @@ Invariants:
 - An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
   behind, which keeps puts off the lane; the next append finishes it if `end` had moved, and wipes its bytes if not.
   Queue offsets are therefore exact. In the kernel's lane no interrupt can come.
-- A store through the mapping never meets a hole: blocks are allocated before the bytes are placed.
+- A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. Where a file system
+  gives no such promise, nothing is stored through a mapping (call_segment.py), and the lane stays closed.
 - Store times never run backwards.
 - A flush looks whether the segments that it synced are still at their paths: a log that was removed on disk poisons the
   store before anything more is acknowledged.
@@ -26,9 +27,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from . import native
+from .call_segment import CallSegment
 from .clock import Clock
 from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
-from .crc_property import place_with_crc
+from .crc_property import put_crc_property
 from .disk import Disk
 from .errors import DiskFullError, StorePoisonedError
 from .held_append import HeldAppends
@@ -75,11 +77,16 @@ class CommitLog(HeldAppends):
         clock: Clock,
         progress: ProgressPage,
         start: LogStart,
+        *,
+        maps_appends: bool = True,
     ) -> None:
+        """`maps_appends`: whether the file systems of all folders promise that a store through a mapping of allocated
+        blocks never fails."""
         assert files.segment_size is not None
-        self.reader = LogReader(disk, files, AppendSegment, check_crc_property=settings.check_crc_property)
+        make_segment = AppendSegment if maps_appends else CallSegment
+        self.reader = LogReader(disk, files, make_segment, check_crc_property=settings.check_crc_property)
         self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
-        self.preparation = Preparation(disk, files, settings, clock)
+        self.preparation = Preparation(disk, files, settings, clock, make_segment)
         super().__init__(settings, clock, progress, start.end, start.last_store_timestamp_ms, start.queue_offsets)
         self._gate = native.Gate(start.flushed)
         self.dispatched = start.end
@@ -191,15 +198,16 @@ class CommitLog(HeldAppends):
             next_offsets[key] = queue_offset + (record.inner_count or 1)
         stop = start + record.size
         self.obstacles[APPEND] = (start, stop, next_offsets)
-        mapping, properties_raw = segment.append_mapping(), record.properties_raw
+        properties_raw = record.properties_raw
         if record.inner_count:
             base = encode_inner_base(queue_offset)
             properties_raw = base + properties_raw[len(base) :]
-        aside: bytearray | None = None
-        if self._settings.append_crc_property:
-            aside, properties_raw = bytearray(record.size), properties_raw + EMPTY_CRC_PROPERTY
+        has_crc = self._settings.append_crc_property
+        if has_crc:
+            properties_raw += EMPTY_CRC_PROPERTY
+        aside = bytearray(record.size) if has_crc or not segment.maps_appends else None
         native.encode_record(
-            mapping if aside is None else aside,
+            segment.append_mapping() if aside is None else aside,
             position if aside is None else 0,
             record.magic,
             record.queue_id,
@@ -218,7 +226,9 @@ class CommitLog(HeldAppends):
             properties_raw,
         )
         if aside is not None:
-            place_with_crc(mapping, position, aside)
+            if has_crc:
+                put_crc_property(aside)
+            segment.store(position, aside)
         lane.last_store_timestamp_ms = now_ms
         lane.end = stop  # the commit point
         self._queue_offsets.update(next_offsets)
@@ -247,7 +257,7 @@ class CommitLog(HeldAppends):
             position = self.end - segment.base
             if position + BLANK_SIZE > segment.allocated:
                 segment.allocate_up_to(position + BLANK_SIZE, 0, self.end - self.dispatched)
-            segment.append_mapping()[position : position + BLANK_SIZE] = encode_blank(remaining)
+            segment.store(position, encode_blank(remaining))
             self.end = segment.end
 
     def _start_segment(self, base: int, last: AppendSegment) -> AppendSegment:

@@ -12,7 +12,6 @@ a batch lack their last 0x02, RocketMQ writes none before `__CRC32#`: here the l
 
 from __future__ import annotations
 
-import mmap
 import re
 
 from . import native
@@ -23,8 +22,6 @@ DIGITS = 10
 CRC_PROPERTY_SIZE = len(CRC_PROPERTY) + 1 + DIGITS + 1
 assert CRC_PROPERTY_SIZE == 20
 
-HEAD_SIZE = 8
-"""Size and magic of a record."""
 EMPTY = f"{CRC_PROPERTY}\x01{'0' * DIGITS}\x02".encode()
 """What stands there before the CRC is known."""
 PATTERN = re.compile(rb"__CRC32#\x01([0-9]{10})\x02")
@@ -35,13 +32,6 @@ def put_crc_property(record: bytearray) -> None:
     start = len(record) - CRC_PROPERTY_SIZE
     crc = native.masked_crc32(memoryview(record)[:start])
     record[start:] = EMPTY[: -DIGITS - 1] + f"{crc:0{DIGITS}d}"[::-1].encode() + EMPTY[-1:]
-
-
-def place_with_crc(mapping: mmap.mmap, position: int, record: bytearray) -> None:
-    """Write the record, with its CRC, into a segment; size and magic last, so that a half-written record is none."""
-    put_crc_property(record)
-    mapping[position + HEAD_SIZE : position + len(record)] = record[HEAD_SIZE:]
-    mapping[position : position + HEAD_SIZE] = record[:HEAD_SIZE]
 
 
 def stored_crc(tail: bytes) -> int | None:

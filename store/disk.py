@@ -21,7 +21,7 @@ from .allocate import allocate_blocks
 from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
 from .disk_hints import HintedFile
 from .errors import DiskError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
-from .file_system import FileSystem, open_file_system
+from .file_system import FileSystem, Unpromising, find_unpromising, open_file_system
 
 FILE_MODE = 0o644
 """Of every file that is made, less what the umask takes; folders are made with 0o777, less the same."""
@@ -148,6 +148,9 @@ class Disk(Protocol):
 
     def open_file_system(self, path: Path) -> FileSystem | None:
         """What syncs all files of the file system of a folder at once; None if it would not tell of a failure."""
+
+    def find_unpromising(self, path: Path) -> Unpromising | None:
+        """The file system of a folder, if one should not append to its files through a mapping: see file_system.py."""
 
     def sync_folder(self, path: Path) -> None:
         """Make creations, renames and removals in this folder durable."""
@@ -359,6 +362,10 @@ class RealDisk:
     def open_file_system(self, path: Path) -> FileSystem | None:
         with disk_errors(path, "opening its file system"):
             return open_file_system(path)
+
+    def find_unpromising(self, path: Path) -> Unpromising | None:
+        with disk_errors(path, "asking for its file system"):
+            return find_unpromising(path)
 
     def sync_folder(self, path: Path) -> None:
         try:

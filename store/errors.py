@@ -68,6 +68,12 @@ EXIT_USAGE = 2
 EXIT_UNREADABLE = 3
 
 
+class FileSystemWarning(UserWarning):
+    """A store that was opened for writing is on a file system that does not promise what others do: btrfs, ZFS, NFS,
+    overlay, virtiofs and the like. No error: the store takes puts, slower, and none of them ends the process by
+    SIGBUS."""
+
+
 class FlightlogError(Exception):
     """The base of everything that flightlog raises on purpose."""
 
@@ -206,11 +212,13 @@ class TooManyQueuesError(UsageError):
 
 
 class GeometryMismatchError(UsageError):
-    """A setting contradicts the sizes of the files that are already there."""
+    """A setting contradicts the sizes of the files that are already there, or those that the store was made with."""
 
-    def __init__(self, path: Path, setting: str, wanted: int, found: int) -> None:
+    def __init__(self, path: Path, setting: str, wanted: int, found: int, note: Path | None = None) -> None:
+        """`note`: the file that says so, where no other file shows it."""
+        known = f"the files here have {found}" if note is None else f"the store was made with {found} ({note})"
         super().__init__(
-            f"{path}: {setting} was set to {wanted}, but the files here have {found}. "
+            f"{path}: {setting} was set to {wanted}, but {known}. "
             f"Leave {setting} unset to adopt what exists, or open an empty folder"
         )
         self.path, self.setting, self.wanted, self.found = path, setting, wanted, found

@@ -26,15 +26,13 @@ from .column_records import ColumnRecords
 from .disk import Disk
 from .progress import FLIGHTLOG_FOLDER, read_progress
 from .record import BLANK_SIZE, encode_blank
-from .segment import AppendSegment
+from .segment import HEAD_SIZE, AppendSegment
 
 HELD_FILE = "held"
 HELD_SIZE = 64
 """Bytes of the note, padded with spaces: it is written in one piece over an earlier one."""
 HELD = re.compile(rb"([0-9]+) in ([0-9]+) *")
 
-HEAD_SIZE = 8
-"""Bytes of a record's size and magic."""
 ROWS_SIZE = 1 << 20
 """About how many bytes of records are encoded at once."""
 
@@ -167,7 +165,7 @@ class _HeldRows:
         if is_head:
             aside = bytearray(size)
             records.encode_into(aside, 0, first, stop_row)
-            segment.append_mapping()[position + HEAD_SIZE : position + size] = aside[HEAD_SIZE:]
+            segment.store(position + HEAD_SIZE, aside[HEAD_SIZE:])
             self._first_record = bytes(aside)
         else:
             records.encode(segment, first, stop_row)
@@ -184,7 +182,7 @@ class _HeldRows:
             return segment
         position = self._end - segment.base
         self._allocate(segment, position + BLANK_SIZE, 0)
-        segment.append_mapping()[position : position + BLANK_SIZE] = encode_blank(remaining)
+        segment.store(position, encode_blank(remaining))
         self._end = segment.end
         self._leave(segment)  # synced as it goes: the disk works meanwhile, and one segment at most is dirty
         self._last = self._log._start_segment(self._end, segment)
@@ -210,7 +208,7 @@ class _HeldRows:
     def commit(self) -> None:
         """Everything is in the log when this returns, and durable. Raises SyncFailedError: then nobody knows yet."""
         log, position = self._log, self._start - self._first.base
-        self._first.append_mapping()[position : position + HEAD_SIZE] = self._first_record[:HEAD_SIZE]
+        self._first.store(position, self._first_record[:HEAD_SIZE])
         self._first.sync()
         if self._first is not self._last:
             self._first.finish_appends()

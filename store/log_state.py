@@ -139,7 +139,7 @@ class LogState(ABC):
         """Let the lane go on where the caller has come to. Not called if an error or an interrupt ended the append: the
         next one that succeeds does it."""
         segment = self._active
-        if self._intent is None and segment.calm_below > 0:
+        if self._intent is None and segment.calm_below > 0 and segment.maps_appends:
             self.lane.open(segment.append_mapping(), segment.base, segment.calm_below)
             self.obstacles.pop(APPEND)
 
@@ -209,8 +209,5 @@ class LogState(ABC):
             self._queue_offsets.update(next_offsets)
         else:
             segment = self._active
-            mapping = segment.append_mapping()
-            first = start - segment.base
-            last = min(stop - segment.base, segment.allocated)
-            mapping[first:last] = bytes(last - first)
+            segment.wipe(start - segment.base, min(stop - segment.base, segment.allocated))
         self.obstacles[APPEND] = None

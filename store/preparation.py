@@ -61,8 +61,10 @@ CALM_SIZE = 16 << 20
 class Preparation:
     """Of one open log. One thread appends at a time, another one prepares."""
 
-    def __init__(self, disk: Disk, files: LogFiles, settings: StoreSettings, clock: Clock) -> None:
-        self._disk, self._files, self._clock = disk, files, clock
+    def __init__(
+        self, disk: Disk, files: LogFiles, settings: StoreSettings, clock: Clock, make: type[AppendSegment]
+    ) -> None:
+        self._disk, self._files, self._clock, self._make = disk, files, clock, make
         self._size = files.segment_size or 0
         self._step_size, self._full_ratio = settings.allocate_step_size, settings.disk_clean_forcibly_ratio
         ahead_size = settings.prepare_ahead_size
@@ -214,7 +216,7 @@ class Preparation:
         return segment
 
     def _new(self, base: int) -> AppendSegment:
-        return AppendSegment(self._disk, self._files.new_path(self._disk, base, self._full_ratio), base, self._size)
+        return self._make(self._disk, self._files.new_path(self._disk, base, self._full_ratio), base, self._size)
 
     def close(self) -> None:
         """Let go of what nobody has taken, once nobody prepares any more."""

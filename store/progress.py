@@ -44,6 +44,7 @@ from pathlib import Path
 
 from .checkpoint import WORDS as CHECKPOINT_WORDS
 from .disk import Disk
+from .errors import DiskError
 from .settings import PAGE_SIZE
 
 FLIGHTLOG_FOLDER = "flightlog"
@@ -171,18 +172,25 @@ def read_progress(disk: Disk, root: Path) -> Progress | None:
 class ProgressPage:
     """The writer's side of the page."""
 
-    def __init__(self, disk: Disk, root: Path) -> None:
+    def __init__(self, disk: Disk, root: Path, *, is_mapped: bool = True) -> None:
+        """`is_mapped`: whether its file system promises that a store through a mapping of allocated blocks never
+        fails."""
         disk.make_folder(root / FLIGHTLOG_FOLDER)
         self._file = disk.open(progress_path(root), writable=True, create=True)
         if self._file.size() != PAGE_SIZE:
             self._file.resize(PAGE_SIZE)
             disk.sync_folder(root / FLIGHTLOG_FOLDER)
         self._file.allocate(0, PAGE_SIZE)  # a store into a hole on a full disk would kill the process
-        self.mapping: mmap.mmap | None = self._file.map_for_append()
-        """For the kernel, whose stores into it come after all others on any processor."""
+        self.mapping: mmap.mmap | None = self._file.map_for_append() if is_mapped else mmap.mmap(-1, PAGE_SIZE)
+        """For the kernel, whose stores into it come after all others on any processor; memory that nobody else sees
+        where the file is not mapped, and then the kernel has nothing to store."""
         self._words: memoryview | None = None
-        if STORES_ARE_ORDERED:
+        if STORES_ARE_ORDERED and is_mapped:
             self._words = memoryview(self.mapping).cast("q")
+        self._shadow: bytearray | None = None if is_mapped else bytearray(PAGE.size)
+        """What a file that is not mapped should hold."""
+        self._is_behind = False
+        """Whether the disk, full perhaps, has not taken all of it: it is written as a whole as soon as that goes."""
 
     def begin(self, words: Progress) -> None:
         """Start a session: write the whole page and sync it."""
@@ -208,7 +216,10 @@ class ProgressPage:
             words.index_entries,
             words.index_count,
         )
-        self._file.write(0, PAGE.pack(*values))
+        page = PAGE.pack(*values)
+        if self._shadow is not None:
+            self._shadow[:] = page
+        self._file.write(0, page)
         self._file.sync()
 
     def publish(self, word: int, value: int) -> None:
@@ -216,7 +227,23 @@ class ProgressPage:
         if self._words is not None:
             self._words[word] = value
         else:
-            self._file.write(word * 8, value.to_bytes(8, "little", signed=True))
+            raw = value.to_bytes(8, "little", signed=True)
+            if self._shadow is None:
+                self._file.write(word * 8, raw)
+            else:
+                self._shadow[word * 8 : word * 8 + 8] = raw
+                self._write_shadow(word * 8, 8)
+
+    def _write_shadow(self, position: int, size: int) -> None:
+        assert self._shadow is not None
+        if self._is_behind:
+            position, size = 0, len(self._shadow)
+        try:
+            self._file.write(position, bytes(self._shadow[position : position + size]))
+            self._is_behind = False
+        except DiskError:
+            # What it speaks of has happened, and the page may be behind: as one that was not written back yet.
+            self._is_behind = True
 
     def publisher(self, *numbers: int) -> Callable[[int], None]:
         """What publishes one value as several words, in one call where that is a store."""
@@ -237,7 +264,11 @@ class ProgressPage:
         return publish_two
 
     def sync(self) -> None:
-        """Make the words durable."""
+        """Make the words durable. Raises SyncFailedError; DiskError where a file that is not mapped lacks some of them,
+        and cannot be written."""
+        if self._shadow is not None and self._is_behind:
+            self._file.write(0, bytes(self._shadow))
+            self._is_behind = False
         self._file.sync()
 
     def close(self) -> None:

@@ -29,6 +29,8 @@ from .errors import (
 )
 
 NAME_DIGITS = 20
+HEAD_SIZE = 8
+"""Bytes of a record's size and magic; a filler has no more."""
 BASE_BELOW = 1 << 62
 """No file is named so by a writer; offsets in what lies below fit into 64 bits."""
 
@@ -157,6 +159,9 @@ class AppendSegment(Segment):
     by both while they ask for blocks.
     """
 
+    maps_appends = True
+    """Whether appends are stored through a mapping; see call_segment.py."""
+
     def __init__(self, disk: Disk, path: Path, base: int, size: int) -> None:
         super().__init__(disk, path, base, size)
         self._write_file: DiskFile | None = None
@@ -236,6 +241,9 @@ class AppendSegment(Segment):
             wished = self._whole_folios(position + step)
             if wished > self.allocated:
                 self._allocate(wished, undispatched_size)
+        self._populate(position, ahead)
+
+    def _populate(self, position: int, ahead: int) -> None:
         start = max(self.populated, position - position % mmap.PAGESIZE)
         stop = min(-(-(position + ahead) // mmap.PAGESIZE) * mmap.PAGESIZE, self.allocated, self.size)
         if stop > start:
@@ -274,6 +282,16 @@ class AppendSegment(Segment):
                 if mapping is None:
                     mapping = self._append_mapping = made
         return mapping
+
+    def store(self, position: int, data: bytes | bytearray) -> None:
+        """Append these bytes; a record's size and magic last, so that a half-written one is none. Raises DiskError."""
+        mapping = self.append_mapping()
+        mapping[position + HEAD_SIZE : position + len(data)] = data[HEAD_SIZE:]
+        mapping[position : position + HEAD_SIZE] = data[:HEAD_SIZE]
+
+    def wipe(self, start: int, stop: int) -> None:
+        """Make [start, stop) zeros again, of what an append left there. Raises DiskError."""
+        self.append_mapping()[start:stop] = bytes(stop - start)
 
     def warm_mapping(self) -> mmap.mmap:
         mapping = self._append_mapping

@@ -84,7 +84,9 @@ class StoreSettings:
     """Settings of one open store. Raises InvalidSettingsError, with the reason, for nonsense."""
 
     segment_size: int | None = None
-    """Bytes of a commit-log segment (`mappedFileSizeCommitLog`). None adopts what exists, else 1 GiB."""
+    """Bytes of a commit-log segment (`mappedFileSizeCommitLog`). None adopts what exists or what the store was made
+    with, else 1 GiB. Another size than that raises GeometryMismatchError, unless the store has no segment yet; so with
+    the other sizes of files."""
     queue_file_entries: int | None = None
     """20-byte entries in one consume-queue file (`mappedFileSizeConsumeQueue` / 20). None adopts, else 300,000."""
     key_index: bool = True

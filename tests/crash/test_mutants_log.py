@@ -212,8 +212,8 @@ def does_not_sync_the_name_of_the_abort_file(patch: pytest.MonkeyPatch) -> None:
 def does_not_sync_the_name_of_the_progress_page(patch: pytest.MonkeyPatch) -> None:
     real = ProgressPage.__init__
 
-    def spoilt(self: ProgressPage, disk: Any, root: Path) -> None:
-        real(self, Lax(disk, "sync_folder"), root)
+    def spoilt(self: ProgressPage, disk: Any, root: Path, *, is_mapped: bool) -> None:
+        real(self, Lax(disk, "sync_folder"), root, is_mapped=is_mapped)
         self._file = self._file._real  # type: ignore[attr-defined]
 
     patch.setattr(ProgressPage, "__init__", spoilt)

@@ -74,7 +74,10 @@ def live(
 @pytest.mark.parametrize("passes", [True, False], ids=["once", "for good"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.ENOENT], ids=["EIO", "ENOSPC", "ENOENT"])
 @pytest.mark.parametrize("mode", FlushMode)
+@pytest.mark.parametrize("file_system", ["", "btrfs"])
+@pytest.mark.filterwarnings("ignore::flightlog.store.errors.FileSystemWarning")
 def test_any_operation_may_fail(
+    file_system: str,
     mode: FlushMode,
     error: int,
     passes: bool,
@@ -92,10 +95,9 @@ def test_any_operation_may_fail(
     while True:
         path = tmp_path / f"store-{nth}"
         known = new_acknowledged()
-        live(
-            path, mode, new_disk(), known, prepare_inline
-        )  # a healthy life before, so that there is something to recover
-        disk = new_disk()
+        healthy, disk = new_disk(), new_disk()
+        healthy.unpromising = disk.unpromising = file_system
+        live(path, mode, healthy, known, prepare_inline)  # before, so that there is something to recover
         fault = disk.fail("*", f"{path.name}", error, skip=nth, times=1 if passes else None)
         errors = live(path, mode, disk, known, prepare_inline)
         if not fault.hits:

@@ -111,6 +111,7 @@ HUGE_FILES: dict[str, tuple[str, int]] = {
     "topics": ("config/topics.json", TIB),
     "deleted topics": ("flightlog/deleted-topics.json", TIB),
     "auto-created topics": ("flightlog/auto-topics.json", TIB),
+    "geometry": ("flightlog/geometry.json", TIB),
 }
 
 

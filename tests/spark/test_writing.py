@@ -442,3 +442,31 @@ def test_a_note_of_a_batch_that_nobody_can_judge_any_more(
     note.write_text('{"query": {"batch": "x"}}')
     with pytest.raises(ConfigFileError):
         ledger.has(7)
+
+
+@pytest.mark.parametrize("rows", [1, 300])
+def test_a_store_made_first_keeps_its_sizes(rows: int, tmp_path: Path, assert_clean: AssertClean) -> None:
+    """As docs/spark.md advises: an empty store used to get segments of 1 GiB by its first write."""
+    path = tmp_path / "store"
+    flightlog.open(
+        path, StoreSettings(segment_size=65536, queue_file_entries=50, index_entries=400, index_slots=100)
+    ).close()
+    assert writing.find_segment_size(path) == 65536
+    text = "value binary, key string"
+    staged = stage(tmp_path / "job", [batch(value=[bytes(1000)] * rows, key=["k"] * rows)], text, topic="t")
+    append_files(path, [staged], None, 0)
+    assert {file.stat().st_size for file in (path / "commitlog").iterdir()} == {65536}
+    assert {file.stat().st_size for file in path.glob("consumequeue/t/*/*")} == {50 * 20}
+    assert {file.stat().st_size for file in path.glob("index/*")} == {40 + 4 * 100 + 20 * 400}
+    assert assert_clean(path).records == rows
+
+
+def test_rows_that_do_not_fit_a_store_made_first_are_refused_in_their_task(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    flightlog.open(path, StoreSettings(segment_size=65536)).close()
+    columns = WriteColumns.of(schema("value binary"), "t")
+    (tmp_path / "job").mkdir()
+    stager = Stager(columns, tmp_path / "job", SETTINGS, writing.find_segment_size(path))
+    with pytest.raises(InvalidMessageError, match="segment_size less its filler"):
+        stager.stage([batch(value=[bytes(70_000)])], 0)
+    assert writing.find_segment_size(tmp_path / "none") == 1 << 30

@@ -12,6 +12,7 @@ matches if it contains the given part.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import threading
 import time
@@ -22,7 +23,7 @@ from pathlib import Path
 from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
 from flightlog.store.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
-from flightlog.store.file_system import FileSystem
+from flightlog.store.file_system import FileSystem, Unpromising
 
 
 @dataclass
@@ -76,6 +77,10 @@ class FaultyFile(RealFile):
             self._disk.meet("allocate", self.path)
         super().allocate(position, size)
 
+    def map_for_append(self) -> mmap.mmap:
+        assert not self._disk.unpromising, f"{self.path} is mapped for appends"
+        return super().map_for_append()
+
     def sync(self, part: MappedPart | None = None) -> None:
         self._disk.meet_sync("sync", self.path)
         super().sync(part)
@@ -95,6 +100,9 @@ class FaultyFileSystem(FileSystem):
 
 class FaultyDisk(RealDisk):
     """A local disk with failures on order; counts every operation."""
+
+    unpromising = ""
+    """The name of the file system that it claims to be, of those where nothing may be appended through a mapping."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
@@ -184,6 +192,11 @@ class FaultyDisk(RealDisk):
     def open_file_system(self, path: Path) -> FileSystem | None:
         found = super().open_file_system(path)
         return None if found is None else FaultyFileSystem(self, found)
+
+    def find_unpromising(self, path: Path) -> Unpromising | None:
+        if self.unpromising:
+            return Unpromising(path, self.unpromising, "does what a test wants")
+        return super().find_unpromising(path)
 
     def sync_folder(self, path: Path) -> None:
         self.meet_sync("sync_folder", path)

@@ -27,10 +27,11 @@ from flightlog.engine import boot
 from flightlog.index import queue_table
 from flightlog.store import progress, segment
 from flightlog.store.errors import DiskError, FlightlogError
+from flightlog.store.file_system import Unpromising
 
 if TYPE_CHECKING:
     from tests.support.account import Account, Mark
-    from tests.support.memory_disk import MemoryDisk
+    from tests.support.memory_disk import MemoryDisk, Tree
     from tests.support.numbered_puts import NumberedPuts
     from tests.support.recording import Recorder
 
@@ -79,7 +80,9 @@ class History:
         self.clock: Any = parts.openings.HeldClock()
         self.account: Account = parts.account.Account()
         self._faults = parts.disks.FaultyDisk()
-        self._disk: MemoryDisk = parts.memory_disk.MemoryDisk(root)
+        self._is_unpromising = random.Random(f"file system of {seed}").random() < 0.2
+        """Whether the disk claims a file system where nothing may be appended through a mapping."""
+        self._disk = self.new_disk(None)
         self.recorder: Recorder[Mark] = parts.recording.Recorder(
             self._disk, self._faults, parts.power.Inode, self.account.mark
         )
@@ -107,6 +110,13 @@ class History:
         self._puts: NumberedPuts = parts.numbered_puts.NumberedPuts(
             dice, self.account, lambda: self._open_store, self._say
         )
+
+    def new_disk(self, tree: Tree | None) -> MemoryDisk:
+        """The disk of this life, with what is there."""
+        disk: MemoryDisk = self._parts.memory_disk.MemoryDisk(self.root, tree)
+        if self._is_unpromising:
+            disk.unpromising = Unpromising(self.root, "btrfs", "does what a test wants")
+        return disk
 
     def settings(self, dice: random.Random) -> StoreSettings:
         return StoreSettings(
@@ -215,7 +225,7 @@ class History:
         cutting.may_boot_anew(tree, self._dice)
         self.account.go_back(moment.mark)
         self._faults.heal()
-        self._disk = self._parts.memory_disk.MemoryDisk(self.root, tree)
+        self._disk = self.new_disk(tree)
         self.recorder.begin(self._disk)
 
     # -- steps

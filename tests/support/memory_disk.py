@@ -17,7 +17,7 @@ from typing import Protocol
 
 from flightlog.store.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
 from flightlog.store.errors import DiskFullError, FileGoneError
-from flightlog.store.file_system import FileSystem
+from flightlog.store.file_system import FileSystem, Unpromising
 
 Content = bytes | None
 """Of a file; None: it is a folder."""
@@ -177,6 +177,8 @@ class MemoryDisk:
     def __init__(self, root: Path, tree: Tree | None = None) -> None:
         self.root = root
         self.watcher: Watcher | None = None
+        self.unpromising: Unpromising | None = None
+        """What it says of its file system: with one, nothing is appended through a mapping."""
         self._folders: dict[str, dict[str, Inode | None]] = {str(root): {}}
         """Path of a folder -> what is in it; None: a folder."""
         for name, content in sorted((tree or {}).items()):
@@ -314,6 +316,9 @@ class MemoryDisk:
 
     def open_file_system(self, path: Path) -> FileSystem | None:
         return MemoryFileSystem(self)
+
+    def find_unpromising(self, path: Path) -> Unpromising | None:
+        return self.unpromising
 
     def free_size(self, path: Path) -> int:
         return ROOM

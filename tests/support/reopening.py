@@ -41,7 +41,7 @@ class Reopening:
     ) -> list[Moment[Mark]]:
         """Returns the moments of the recovery, if it `records` them."""
         history, parts = self._history, self._parts
-        disk: MemoryDisk = parts.memory_disk.MemoryDisk(history.root, tree)
+        disk = history.new_disk(tree)
         settings = history.settings(dice)
         with history.small_files():
             seen = self._view(disk, mark, was_cut) if "commitlog" in tree else None
