@@ -141,7 +141,7 @@ def test_what_is_not_dispatched_stays(
         store._service.stop()
         dispatcher, retention = store._dispatcher, store._upkeep.retention
         set_ages(store, clock, *[100] * 6)
-        retention._flush_queues_to = lambda physical_offset: None  # type: ignore[method-assign]
+        retention._flush_queues_to = lambda physical_offset: None
         positions = dispatcher.position, dispatcher.index_position
         for queues, keys, first in ((SEGMENT_SIZE - 1, positions[1], 0), (positions[0], SEGMENT_SIZE - 1, 0)):
             dispatcher.position, dispatcher.index_position = queues, keys

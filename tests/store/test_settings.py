@@ -155,10 +155,12 @@ def test_the_edges_are_accepted(name: str, value: Any) -> None:
 )
 def test_ratios_are_within_what_rocketmq_takes(name: str, low: int, high: int) -> None:
     for value in (low, high):
-        assert getattr(StoreSettings(**{name: value}), name) == value
+        changes: dict[str, Any] = {name: value}
+        assert getattr(StoreSettings(**changes), name) == value
     for value in (low - 1, high + 1):
+        changes = {name: value}
         with pytest.raises(InvalidSettingsError, match=name):
-            StoreSettings(**{name: value})
+            StoreSettings(**changes)
 
 
 ELSEWHERE = {"store_host", "commit_log_folders", "commit_log_read_only_folders"}
