@@ -95,6 +95,17 @@ def test_a_store_in_use(root: Path, assert_clean: AssertClean) -> None:
     assert_clean(root)
 
 
+def test_keys_that_stand_more_than_once_are_told_of_and_harm_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+        for keys in (("k", "k", "k"), ("one", "two")):
+            store.put(Message("t", b"", keys=keys))
+        store.flush()
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        [oddity] = [text for text in view.verify().oddities if "keys stand" in text]
+    assert "2 keys stand more than once for a record that has them more than once" in oddity
+    assert_clean(tmp_path / "store")
+
+
 def test_it_changes_nothing(root: Path, fingerprint: Callable[[Path], Fingerprint]) -> None:
     change(segment(root, 2), 100, b"\xff" * 50)
     shutil.rmtree(root / "consumequeue" / "t" / "1")
