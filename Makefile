@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage mutants clean
 .DEFAULT_GOAL := help
 
 help:
@@ -22,6 +22,7 @@ help:
 	@echo 'make test-lowest-spark  what the Spark source does at least, with the oldest Spark that is served'
 	@echo 'make test-pythons  the suite with every other Python found (3.12, 3.13, 3.14), with the kernel and without'
 	@echo 'make coverage  how much of store, index and engine the suite runs'
+	@echo 'make mutants  change one thing at a time in store, index, schedule and engine: do tests fail? MUTANTS=500, SEED=7'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
 	@echo 'make bars    every figure that the store has to come to, against its bar; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
@@ -125,6 +126,16 @@ coverage: $(VENV)/.all
 	@$(PY) -m coverage json -q -o .coverage/report.json
 	@$(PY) tests/support/covered_rooms.py .coverage/report.json
 
+$(VENV)/.mutants: $(VENV)/.all
+	@$(PIP) install -q -e '.[mutants]'
+	@touch $@
+
+# Not part of CI: some hours, of which the run of the quick tests under coverage takes the first half. One that was
+# stopped goes on where it was; what it needs and finds is in .mutants.
+MUTANTS ?= 500
+mutants: $(VENV)/.mutants
+	$(PY) tests/mutants/run.py --count $(MUTANTS) $(if $(SEED),--seed $(SEED))
+
 # mypy knows the root as `flightlog` through this link. It is not in git: it makes a recursive grep loop.
 .dev/flightlog:
 	@mkdir -p .dev && ln -sfn .. $@
@@ -157,6 +168,6 @@ soak: $(VENV)/.all
 	ulimit -c 0; $(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
 
 clean:
-	rm -rf $(VENV) .dev .coverage .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .dev .coverage .mutants .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f store/native/*.so

@@ -109,6 +109,7 @@ class TimerWheel:
 
     def next_second(self, from_second: int) -> int | None:
         """The first second, from this one on, that has timers."""
+        from_second = max(from_second, 1)  # an empty slot says 0
         looked, stride = 0, FIRST_STRIDE
         while looked < self.slot_count:
             second = from_second + looked
@@ -120,7 +121,7 @@ class TimerWheel:
             looked += count
             stride = min(4 * stride, LARGEST_STRIDE)
         seconds = self._slots["second"]  # none within a turn, but maybe behind it, if nobody came for as long
-        later = seconds[seconds >= max(from_second, 1)]
+        later = seconds[seconds >= from_second]
         return int(later.min()) if len(later) else None
 
     def pending(self, from_second: int) -> int:

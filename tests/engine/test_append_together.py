@@ -211,6 +211,34 @@ def test_a_torn_tail_is_still_kept_after_such_an_append(tmp_path: Path, assert_c
     assert_clean(path)
 
 
+def test_the_note_of_an_earlier_sessions_rows_does_not_count(tmp_path: Path, assert_clean: AssertClean) -> None:
+    """A record that a later session put in the same place is torn: it was part of the log, so it is kept."""
+    path = tmp_path / "store"
+
+    def die(appended: HeldRange) -> None:
+        raise InterruptedError("before the commit")
+
+    store = begun(path)
+    start = store._log.end
+    with pytest.raises(InterruptedError):
+        store.append_together(parts(1), die)
+    store.close()
+    store = flightlog.open(path, SETTINGS)
+    assert "never committed" in store.recovery_report.cut[0]
+    last = store.put(Message("t", b"last"))
+    assert last.physical_offset == start, "where the rows began"
+    store._upkeep.poison(InterruptedError("killed"))
+    store.close()
+    with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
+        file.seek(start + 8)
+        file.write(b"\xff" * 8)
+    with flightlog.open(path, SETTINGS) as store:
+        assert "are kept in" in store.recovery_report.cut[0]
+        assert contents(store) == {("t", 0): BEFORE}
+    assert b"last" in (path / "flightlog" / f"cut-{start:020d}").read_bytes()
+    assert_clean(path)
+
+
 # ---- wherever it ends ----
 
 

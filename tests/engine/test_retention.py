@@ -132,6 +132,26 @@ def test_by_age_oldest_first_and_never_the_last(
     assert_clean(store.path)
 
 
+def test_what_is_not_dispatched_stays(
+    open_store: Callable[..., MessageStore], clock: ManualClock, assert_clean: AssertClean
+) -> None:
+    """It is old, full and flushed; but queues and keys know nothing of it, and a flush of them brings nothing new."""
+    with open_store() as store:
+        fill(store)
+        store._service.stop()
+        dispatcher, retention = store._dispatcher, store._upkeep.retention
+        set_ages(store, clock, *[100] * 6)
+        retention._flush_queues_to = lambda physical_offset: None
+        positions = dispatcher.position, dispatcher.index_position
+        for queues, keys, first in ((SEGMENT_SIZE - 1, positions[1], 0), (positions[0], SEGMENT_SIZE - 1, 0)):
+            dispatcher.position, dispatcher.index_position = queues, keys
+            assert retention.round(72, is_asked_for=True).min_physical_offset == first
+        dispatcher.position = dispatcher.index_position = 2 * SEGMENT_SIZE
+        assert retention.round(72, is_asked_for=True).min_physical_offset == 2 * SEGMENT_SIZE
+        dispatcher.position, dispatcher.index_position = positions
+    assert_clean(store.path)
+
+
 def test_nothing_goes_unasked(open_store: Callable[..., MessageStore], disk: Any, clock: ManualClock) -> None:
     with open_store(retention_hours=None) as store:
         fill(store)

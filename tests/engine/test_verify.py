@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.evidence import LastWriter
 from flightlog.engine.findings import Finding
-from flightlog.store.checkpoint import Checkpoint, write_checkpoint
+from flightlog.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import TooManyFilesError
 from flightlog.store.progress import BOOT
@@ -95,6 +96,17 @@ def test_a_store_in_use(root: Path, assert_clean: AssertClean) -> None:
     assert_clean(root)
 
 
+def test_keys_that_stand_more_than_once_are_told_of_and_harm_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
+        for keys in (("k", "k", "k"), ("one", "two")):
+            store.put(Message("t", b"", keys=keys))
+        store.flush()
+    with flightlog.open_read_only(tmp_path / "store") as view:
+        [oddity] = [text for text in view.verify().oddities if "keys stand" in text]
+    assert "2 keys stand more than once for a record that has them more than once" in oddity
+    assert_clean(tmp_path / "store")
+
+
 def test_it_changes_nothing(root: Path, fingerprint: Callable[[Path], Fingerprint]) -> None:
     change(segment(root, 2), 100, b"\xff" * 50)
     shutil.rmtree(root / "consumequeue" / "t" / "1")
@@ -134,6 +146,20 @@ def test_a_record_without_structure(content: bytes, root: Path) -> None:
     assert [(f.path, f.offset) for f in found if "seal" not in f.meaning] == [(path, victim)]
     with flightlog.open_read_only(root) as view:
         assert view.verify().records == COUNT - 1
+
+
+def test_seals_count_while_their_segments_end_as_they_did(root: Path) -> None:
+    """Also after another program had the store, as its own checkpoint shows."""
+    checkpoint = read_checkpoint(RealDisk(), root)
+    assert checkpoint is not None
+    write_checkpoint(RealDisk(), root, replace(checkpoint, master_flushed_offset=1))
+    with flightlog.open_read_only(root) as view:
+        report = view.verify()
+        assert report.sealed_segments > 1
+    victim = places(root)[70]
+    path = segment(root, victim // SEGMENT_SIZE)
+    change(path, victim % SEGMENT_SIZE + 16, b"\xee")
+    assert [found.path for found in findings(root) if "differs from its seal" in found.meaning] == [path]
 
 
 def test_a_torn_tail(root: Path) -> None:

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, PutStatus, StoreSettings
+from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, StoreSettings
+from flightlog.engine.dispatcher import Dispatcher
+from flightlog.store.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.faults.conftest import AssertClean
@@ -229,4 +231,84 @@ def test_queues_that_a_put_made_outlive_an_opening_that_dies(
         if is_through:
             break
     assert operations > 10
+    assert_clean(disk.root)
+
+
+def test_what_is_cut_is_kept_whenever_the_next_cut_comes(
+    disk: PowerDisk, power: ModuleType, assert_clean: AssertClean
+) -> None:
+    """The copy of a torn tail is durable before the tail is zeroed, and so is its name: an opening dies at each of its
+    operations, and nothing is left but what it has synced."""
+    is_through, zeroed = False, 0
+    for operations in itertools.count():
+        store = flightlog.open(disk.root, SETTINGS, disk=disk)
+        store.put(Message("t", b"flushed"))
+        store.flush()
+        torn = store.put(Message("t", b"torn %d" % operations + b"." * 600))
+        kill(store)
+        path = disk.root / "commitlog" / f"{torn.physical_offset // 4096 * 4096:020d}"
+        at = torn.physical_offset % 4096
+        with path.open("r+b") as file:
+            file.seek(at + 8)
+            file.write(b"\xff" * 8)
+        disk.cut(random.Random(operations), chance=1)
+        tail = path.read_bytes()[at : at + torn.size]
+        assert b"torn %d." % operations in tail
+        disk.die_after = operations
+        try:
+            store = flightlog.open(disk.root, SETTINGS, disk=disk)
+            is_through = True
+            kill(store)
+        except power.Died:
+            pass
+        disk.cut(random.Random(operations), chance=0)
+        kept = [kept.read_bytes() for kept in (disk.root / "flightlog").glob("cut-*")]
+        is_in_log = path.exists() and path.read_bytes()[at : at + torn.size] == tail
+        assert is_in_log or any(tail.rstrip(b"\0") in content for content in kept), f"lost at operation {operations}"
+        zeroed += not is_in_log
+        if is_through:
+            break
+    assert operations > 10 and zeroed > 1
+    flightlog.open(disk.root, SETTINGS, disk=disk).close()
+    assert_clean(disk.root)
+
+
+@pytest.mark.parametrize("flushed", ["queues", "keys"])
+def test_a_mark_of_queues_or_keys_is_never_ahead_of_the_flushed_log(
+    flushed: str, disk: PowerDisk, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    """A reader dispatches what was put after the log was synced, before its queue is. A cut takes that record; what
+    comes in its place is not passed over when the queues are next brought up to the log."""
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.put(Message("t", b"kept", keys="kept"))
+    name = "sync_queues" if flushed == "queues" else "prepare_index_flush"
+    real = getattr(Dispatcher, name)
+    late: list[PutResult] = []
+
+    def after_a_reader(self: Dispatcher, *arguments: Any) -> Any:
+        if not late:
+            late.append(store.put(Message("t", b"late", keys="late")))
+            assert bodies(store) == [b"kept", b"late"] and store.query("t", "late").messages
+        return real(self, *arguments)
+
+    monkeypatch.setattr(Dispatcher, name, after_a_reader)
+    if flushed == "queues":
+        store._upkeep.flush_queues()
+    else:
+        store._upkeep.flush_index()
+    assert len(late) == 1 and store._log.flushed <= late[0].physical_offset
+    progress = read_progress(disk, disk.root)
+    assert progress is not None
+    assert max(progress.queues_flushed, progress.index_flushed) == progress.flushed == late[0].physical_offset
+    kill(store)
+    disk.cut(random.Random(0), chance=0)
+    for body in (b"other", b"another"):
+        store = flightlog.open(disk.root, SETTINGS, disk=disk)
+        store.put(Message("t", body + bytes(10), keys="new"))
+        store.flush()
+        kill(store)
+        disk.cut(random.Random(0), chance=0)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert bodies(store) == [b"kept", b"other" + bytes(10), b"another" + bytes(10)]
+        assert len(store.query("t", "new").messages) == 2 and not store.query("t", "late").messages
     assert_clean(disk.root)

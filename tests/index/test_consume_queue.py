@@ -205,6 +205,14 @@ def test_what_a_killed_writer_may_leave(tmp_path: Path) -> None:
     assert places(queue_at(tmp_path))[-1] == 77
 
 
+@pytest.mark.parametrize("thorough", [True, False])
+def test_an_empty_file_hides_none_that_is_listed_behind_it(thorough: bool, tmp_path: Path) -> None:
+    queue_at(tmp_path).put(20, units(*range(20, 40)))
+    (tmp_path / f"{0:020d}").write_bytes(b"")
+    queue = queue_at(tmp_path, thorough=thorough)
+    assert (queue.min_index, queue.end) == (20, 40)
+
+
 def test_what_lies_behind_a_missing_file_is_not_reached(tmp_path: Path) -> None:
     queue_at(tmp_path).put(0, units(*range(40)))
     (tmp_path / f"{400:020d}").unlink()

@@ -8,6 +8,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,6 +112,35 @@ def test_it_comes_when_it_is_due_and_not_before(
         assert bodies(store) == [b"1", b"2", b"99"]
         clock.advance(PAUSE_MS)
         assert run() is None, "nothing to wait for"
+    assert_clean(tmp_path)
+
+
+def test_none_comes_a_millisecond_early(
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
+) -> None:
+    """Store times are no whole seconds, and others of the level are due less than a second before."""
+    settings = replace(SETTINGS, delay_levels="1s 2s")
+    due_ms: dict[int, int] = {}
+    with flightlog.open(tmp_path, settings, clock=clock) as store:
+        run = by_hand(store)
+        clock.advance(1)
+        for gap_ms in (0, 1, 7, 250, 740, 1, 998, 2):
+            clock.advance(gap_ms)
+            for delay_ms in (1000, 2000):
+                due_ms[len(due_ms)] = clock.at_ms + delay_ms
+                store.put(Message("t", b"%d" % (len(due_ms) - 1), delay_level=delay_ms // 1000))
+            run()
+        came_ms = dict.fromkeys(map(int, bodies(store)), clock.at_ms)
+        assert came_ms and all(due_ms[number] <= at_ms for number, at_ms in came_ms.items())
+        while len(came_ms) < len(due_ms):
+            clock.advance(1)
+            run()
+            if store.queues()["t", 0][1] > len(came_ms):
+                new = [int(body) for body in bodies(store)[len(came_ms) :]]
+                assert all(due_ms[number] <= clock.at_ms for number in new), "never early"
+                assert all(clock.at_ms <= due_ms[number] + PAUSE_MS for number in new), "nor later than gathering takes"
+                came_ms |= dict.fromkeys(new, clock.at_ms)
+            assert clock.at_ms < max(due_ms.values()) + 1000
     assert_clean(tmp_path)
 
 

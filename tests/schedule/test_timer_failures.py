@@ -110,6 +110,40 @@ def test_a_full_disk_under_the_timer_files_loses_nothing(
     disk.heal()
 
 
+def test_units_of_records_that_a_log_lost_are_cut(opened: Opened, clock: SetClock, tmp_path: Path) -> None:
+    """Else, once other records are in their places, a kill brings their times back, and those come at them."""
+    timed = opened()
+    places = []
+    for number in range(10):
+        places.append(timed.store._log.end)
+        timed.put("orders", number, clock.at_ms + 60_000)
+    timed.run()
+    timed.timers.save(clock.at_ms)
+    timed.close()
+    root = tmp_path / "store"
+    segment = next((root / "commitlog").iterdir())
+    raw = segment.read_bytes()
+    segment.write_bytes(raw[: places[5] + 20].ljust(len(raw), b"\0"))
+    for path in ("flightlog/progress", "checkpoint"):  # as if RocketMQ had cut it, which knows no progress page
+        (root / path).unlink()
+    (root / "abort").touch()
+    timed = opened()
+    assert timed.timers.pending == 5 and timed.timers._log.end == 0, "the others are taken in again"
+    for number in range(10, 15):
+        timed.put("orders", number, clock.at_ms + 600_000)
+    timed.run()
+    timed.kill()
+    timed = opened()
+    timed.run()
+    clock.at_ms += 70_000
+    timed.run()
+    assert timed.delivered() == list(range(5))
+    clock.at_ms += 600_000
+    while timed.run() == clock.at_ms:
+        pass
+    assert timed.delivered() == [*range(5), *range(10, 15)]
+
+
 def test_a_log_that_lost_its_tail_is_delivered_again_from_the_moment_it_knows(
     opened: Opened, clock: SetClock, tmp_path: Path
 ) -> None:

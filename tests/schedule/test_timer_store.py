@@ -39,6 +39,20 @@ def test_a_timer_is_delivered_within_the_second_after_its_time(opened: Opened, c
     assert timed.timers.pending == 0
 
 
+def test_the_lag_is_how_long_the_oldest_due_timer_has_waited(opened: Opened, clock: SetClock) -> None:
+    """Also before the first look: of a wheel that nothing was ever put on, no slot is due since 1970."""
+    timed = opened()
+    assert timed.timers.lag_ms(clock.at_ms) == 0, "nothing waits"
+    due_ms = clock.at_ms + 5000
+    timed.put("orders", 1, due_ms)
+    timed.run()
+    lags = [timed.timers.lag_ms(due_ms + ms) for ms in (-5000, 0, 1, 1700)]
+    assert lags == [0, 0, 1, 1700]
+    clock.at_ms = due_ms + 1000
+    timed.run()
+    assert timed.delivered() == [1] and timed.timers.lag_ms(clock.at_ms + 60_000) == 0
+
+
 def test_what_is_delivered_is_the_message_that_was_put(opened: Opened, clock: SetClock) -> None:
     timed = opened()
     put = flightlog.Message(

@@ -209,3 +209,18 @@ def test_a_missing_file_stays_what_it_is(tmp_path: Path) -> None:
         raise FileNotFoundError(errno.ENOENT, "gone")
     with pytest.raises(ZeroDivisionError), disk_errors(tmp_path, "trying"):
         raise ZeroDivisionError
+
+
+def test_a_sync_that_the_system_refuses_is_told_by_name(
+    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No other error may come out of it: this one alone poisons the store."""
+    file = disk.open(tmp_path / "file", writable=True, create=True)
+
+    def refuse(descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fdatasync", refuse)
+    with pytest.raises(SyncFailedError, match=r"file.*Input/output error"):
+        file.sync()
+    file.close()

@@ -275,6 +275,17 @@ def test_encode_refuses(changes: dict[str, Any]) -> None:
 
 
 @both
+@pytest.mark.parametrize(("magic", "longest"), [(MAGIC_V1, 127), (MAGIC_V2, 32_767)])
+def test_the_longest_topic(magic: int, longest: int) -> None:
+    rows = rows_of(random.Random(SEED), 1)
+    buffer = bytearray(50_000)
+    size = encode(native, buffer, 0, rows, magic=magic, topic=b"t" * longest)
+    assert encode(native, bytearray(50_000), 0, rows, magic=magic, topic=b"") == size - longest
+    with pytest.raises(ValueError, match="topic"):
+        encode(native, buffer, 0, rows, magic=magic, topic=b"t" * (longest + 1))
+
+
+@both
 def test_encode_refuses_what_does_not_fit_and_what_shares_memory() -> None:
     rows = rows_of(random.Random(SEED), 40)
     size = encode(native, bytearray(50_000), 0, rows)

@@ -284,6 +284,14 @@ def test_store_times_never_run_backwards() -> None:
     assert last.store_timestamp_ms == 100
 
 
+def test_nor_do_those_of_many_at_once() -> None:
+    times = iter([5, 3, 9])
+    stage = Stage(2000, 2000, clock=lambda: next(times))
+    stage.learn("orders")
+    found = [stage.lane.put_all((Message("orders", b""),) * 2) or [] for _ in range(3)]
+    assert [result.store_timestamp_ms for results in found for result in results] == [5, 5, 5, 5, 9, 9]
+
+
 def test_under_sync_flush_nothing_is_visible_yet() -> None:
     stage = Stage(1000, 1000, visible=-1)
     stage.learn("orders")

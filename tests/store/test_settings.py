@@ -144,6 +144,25 @@ def test_the_edges_are_accepted(name: str, value: Any) -> None:
     assert getattr(StoreSettings(**{name: value}), name) == value
 
 
+@pytest.mark.parametrize(
+    ("name", "low", "high"),
+    [
+        ("disk_max_used_ratio", 10, 95),
+        ("disk_clean_forcibly_ratio", 30, 85),
+        ("disk_warning_ratio", 35, 90),
+        ("access_memory_ratio", 0, 100),
+    ],
+)
+def test_ratios_are_within_what_rocketmq_takes(name: str, low: int, high: int) -> None:
+    for value in (low, high):
+        changes: dict[str, Any] = {name: value}
+        assert getattr(StoreSettings(**changes), name) == value
+    for value in (low - 1, high + 1):
+        changes = {name: value}
+        with pytest.raises(InvalidSettingsError, match=name):
+            StoreSettings(**changes)
+
+
 ELSEWHERE = {"store_host", "commit_log_folders", "commit_log_read_only_folders"}
 """What broker_conf.py maps by rules of its own."""
 
