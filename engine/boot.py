@@ -40,7 +40,7 @@ from ..index.queue_table import (
     find_extension_file_size,
     find_file_entries,
 )
-from ..index.rocksdb_queues import has_rocksdb_queues
+from ..index.rocksdb_queues import has_rocksdb_files
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
@@ -52,6 +52,7 @@ from ..store.errors import (
     DamagedStoreError,
     FileSystemWarning,
     MissingSegmentsError,
+    RocksDbConfigError,
     RocksDbQueuesError,
     StoreNotFoundError,
     UnkeptPromiseError,
@@ -75,6 +76,7 @@ from .key_scan import KeptKeys
 from .log_sync import LogSync
 from .lost import missing_start, start_text
 from .recovery import RecoveryReport, recover_queues
+from .rocksdb_config import rocksdb_configs
 from .topics import TopicTable
 
 log = logging.getLogger("flightlog.recovery")
@@ -244,8 +246,10 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
     features = {
         "compaction/compactionLog": "it has compacted topics (compaction/)",
     }
-    if has_rocksdb_queues(disk, path / CONSUME_QUEUE_FOLDER):
+    if has_rocksdb_files(disk, path / CONSUME_QUEUE_FOLDER):
         raise RocksDbQueuesError(path)
+    if configs := rocksdb_configs(disk, path):
+        raise RocksDbConfigError(path, configs)
     for name, feature in features.items():
         if disk.list(path / name):
             raise UnsupportedStoreError(path, feature)

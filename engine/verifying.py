@@ -34,6 +34,7 @@ from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 from .findings import IN_ROCKSDB, Finding, VerifyReport
 from .lost import missing_start, start_text
+from .rocksdb_config import rocksdb_config_text
 from .survey import Survey, survey
 from .topics import read_topics
 from .verifying_batches import BatchCheck
@@ -122,6 +123,8 @@ def verify_store(
     if table.is_in_rocksdb:
         report.oddities.append(f"{root / CONSUME_QUEUE_FOLDER}: {IN_ROCKSDB}; its queues were not checked")
         check.skip_queues()
+    if (in_rocksdb := rocksdb_config_text(disk, root)) is not None:
+        report.oddities.append(in_rocksdb)
     check.tell(whole, is_live=is_live)
     _check_small_files(root, evidence, known, report, has_queues=not table.is_in_rocksdb)
     _check_topics(disk, root, report)

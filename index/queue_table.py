@@ -27,7 +27,7 @@ from .queue_extension import EXTENSION_FOLDER, QueueExtension
 from .queue_files import QueueFiles
 from .queue_sync import Unsynced
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, decode_unit, same_message
-from .rocksdb_queues import has_rocksdb_queues
+from .rocksdb_queues import has_rocksdb_files
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
 QUEUE_ID = re.compile("0|[1-9][0-9]{0,9}")
@@ -139,7 +139,7 @@ class QueueTable:
                 self._queues[key] = MemoryQueue(queue) if self.is_in_memory else queue
         for key, folder in list_queue_folders(self._disk, self._folder.parent, BATCH_QUEUE_FOLDER):
             self._load_batch_queue(key, folder)
-        self.is_in_rocksdb = not self._queues and has_rocksdb_queues(self._disk, self._folder)
+        self.is_in_rocksdb = not self._queues and has_rocksdb_files(self._disk, self._folder)
 
     def _load_batch_queue(self, key: QueueKey, folder: Path) -> None:
         queue = self._batch_queue(folder)

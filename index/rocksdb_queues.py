@@ -15,7 +15,7 @@ from ..store.disk import Disk
 ROCKSDB_FILE = re.compile(r"CURRENT|MANIFEST-[0-9]+|[0-9]+\.sst")
 
 
-def has_rocksdb_queues(disk: Disk, consume_queue_folder: Path) -> bool:
+def has_rocksdb_files(disk: Disk, folder: Path) -> bool:
     """Whether files of RocksDB are in this folder."""
-    entries = disk.list(consume_queue_folder)
+    entries = disk.list(folder)
     return any(not entry.is_folder and ROCKSDB_FILE.fullmatch(entry.name) for entry in entries)

@@ -8,13 +8,14 @@ from contextlib import ExitStack
 from ..engine.read_only import ReadOnlyStore
 from .bounds import NO_BOUNDS, Bounds
 from .data_loss import Losses
+from .entries_alone import plan_chosen
 from .key_planning import records_with_keys
 from .locations import StoreLocation
 from .lost_messages import lost_to_queues
 from .options import ReadOptions
 from .plan_report import report_plan
 from .planning import LogRange, packed, plan_log
-from .queue_planning import QueueRange, plan_queues
+from .queue_planning import QueueRange
 from .selection import QueueSpans, narrowed, require_known
 from .topic_planning import queues_instead
 
@@ -68,7 +69,7 @@ def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS, pushed: Sequenc
         tasks: list[tuple[Range, ...]] = [
             *by_key,
             *_log_tasks(logs, options, bounds),
-            *_queue_tasks(queues, options),
+            *_queue_tasks(queues, options, bounds),
             *lost,
         ]
         wanted = [location.uri for location in options.stores if _is_wanted(location, bounds)]
@@ -91,11 +92,11 @@ def _log_tasks(
 
 
 def _queue_tasks(
-    queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]], options: ReadOptions
+    queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]], options: ReadOptions, bounds: Bounds
 ) -> list[tuple[QueueRange, ...]]:
-    least = -(-options.min_partitions // max(len(queues), 1))
+    least, size = -(-options.min_partitions // max(len(queues), 1)), max(options.split_bytes // SCATTERED, 1)
     return [
         task
         for location, view, spans in queues
-        for task in plan_queues(view, location, spans, max(options.split_bytes // SCATTERED, 1), least)
+        for task in plan_chosen(view, location, spans, options, bounds, size, least)
     ]

@@ -131,6 +131,14 @@ class Bounds:
         return replace(self, stores=None) == NO_BOUNDS
 
     @property
+    def says_only_places(self) -> bool:
+        """Whether they are about nothing but stores, queues and offsets, which a queue's entries tell."""
+        places = Bounds(
+            *(self.stores, self.topics, self.topic_starts, self.queue_ids, self.queue_offsets, self.physical_offsets)
+        )
+        return self == places
+
+    @property
     def says_topics(self) -> bool:
         """Whether only some topics are wanted."""
         return self.topics is not None or self.topic_starts != ANY_START

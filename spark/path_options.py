@@ -81,7 +81,9 @@ def _place(text: str) -> tuple[Address | None, Path]:
     if not text:
         raise InvalidSettingsError(
             f'no path: expected spark.read.format("flightlog").load("/folder/of/the/store"), or in SQL {SQL_WAY}, '
-            "or CREATE TEMPORARY VIEW; without a list of columns, and for reading alone"
+            "or CREATE TEMPORARY VIEW; without a list of columns, and for reading alone. Of a table that saveAsTable "
+            "or CREATE TABLE ... AS SELECT made Spark tells no Python source where its rows are: DROP TABLE (the store "
+            f"stays), then {SQL_WAY}"
         )
     found = split_address(text)
     if found is None:

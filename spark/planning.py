@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from pathlib import Path
+from typing import ClassVar
 
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..engine.survey import Damage
@@ -40,6 +41,7 @@ class LogRange:
     """Whose records are not to be shown; None where all are."""
     lost: str = ""
     """What was found in place of it, where there is nothing to read."""
+    from_entries: ClassVar[bool] = False
 
     @property
     def size(self) -> int:

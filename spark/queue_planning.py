@@ -22,7 +22,7 @@ from ..index.batch_queue import BatchQueue
 from ..index.memory_queue import MemoryQueue
 from ..index.queue_layout import QueueLayout
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue
-from ..index.queue_unit import UNIT_DTYPE, valid_mask
+from ..index.queue_unit import UNIT_DTYPE, UNIT_SIZE, valid_mask
 from ..store.settings import MAX_RECORD_SIZE
 from .locations import StoreLocation
 from .selection import QueueSpans, index_at
@@ -66,7 +66,9 @@ class QueueRange:
     log: SegmentFiles
     entries: QueueLayout | CarriedUnits | CarriedBatches
     size: int
-    """About how many bytes their records take."""
+    """About how many bytes are read: those of the records, or of the entries alone."""
+    from_entries: bool = False
+    """Whether the entries alone are read (entries_alone.py)."""
 
     @property
     def queue_folder(self) -> Path:
@@ -75,14 +77,24 @@ class QueueRange:
 
 
 def plan_queues(
-    view: ReadOnlyStore, location: StoreLocation, spans: QueueSpans, split_bytes: int, min_partitions: int = 1
+    view: ReadOnlyStore,
+    location: StoreLocation,
+    spans: QueueSpans,
+    split_bytes: int,
+    min_partitions: int = 1,
+    *,
+    from_entries: bool = False,
 ) -> list[tuple[QueueRange, ...]]:
-    """The ranges of each task, in the order of the log: about `split_bytes` of records a task, and `min_partitions`
-    tasks at least if there are as many messages. Reads a few entries of each queue, and no record."""
+    """The ranges of each task, in the order of the log: about `split_bytes` of records a task, or of entries where
+    these alone are to be read, and `min_partitions` tasks at least if there are as many messages. Reads a few entries
+    of each queue, and no record."""
     folders = tuple(dict.fromkeys(str(segment.path.parent) for segment in view.segments))
     log = SegmentFiles(folders, view.log_reader.segment_size)
     found = {key: queue for key in spans if (queue := view.queue_table.get(key)) is not None}
-    sizes = {key: about_size(queue, *spans[key]) for key, queue in found.items()}
+    sizes = {
+        key: UNIT_SIZE * (spans[key][1] - spans[key][0]) if from_entries else about_size(queue, *spans[key])
+        for key, queue in found.items()
+    }
     marks = _Marks.of([(found[key], *spans[key], sizes[key]) for key in found], split_bytes, min_partitions)
     at = {key: spans[key][0] for key in found}
     tasks = []
@@ -93,7 +105,7 @@ def plan_queues(
             at[key] = stop if cut is None else index_at(queue, cut, start, stop)
             for first, last, entries in _parts(queue, start, at[key]):
                 size = sizes[key] * (last - first) // (spans[key][1] - spans[key][0])
-                ranges.append(QueueRange(location, *key, first, last, log, entries, size))
+                ranges.append(QueueRange(location, *key, first, last, log, entries, size, from_entries))
         if ranges:
             tasks.append(tuple(ranges))
     return tasks

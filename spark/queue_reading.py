@@ -10,9 +10,7 @@ decompressed.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +21,7 @@ from numpy.typing import NDArray
 
 from ..engine.columns.gathering import gather
 from ..store import native
-from ..store.disk import Disk, DiskFile
+from ..store.disk import Disk
 from ..store.errors import CorruptQueueError, CorruptRecordError
 from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
 from ..store.inner_batch import inner_count
@@ -31,18 +29,15 @@ from ..store.light_queues import is_light, light_places
 from ..store.log_reader import WALK_END_TEXT
 from ..store.properties import decode_properties
 from ..store.scan import PIECE_SIZE
-from ..store.segment import segment_base, segment_name
 from ..store.sys_flag import INNER_BATCH
 from .batches import BatchMaker, only
 from .bounds import NO_BOUNDS, Bounds
 from .corruption import Damage
 from .options import OnCorrupt
-from .planning import gone
 from .queue_entries import Entries, EntryReader, Integers
 from .queue_planning import CarriedBatches, QueueRange, SegmentFiles
 from .remote_disk import read_places
-
-log = logging.getLogger("flightlog.spark")
+from .segment_opening import SegmentOpening
 
 GAP_SIZE = 4096
 """Bytes between two records that are read along with them."""
@@ -84,8 +79,6 @@ class QueueRangeReader:
             schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
         )
         self._fail_on_data_loss, self._given_disk, self._tags = fail_on_data_loss, disk, bounds.tags
-        self._file: tuple[int, DiskFile | None] | None = None
-        """The segment that was read last, by its base."""
         self._damages: list[Damage] = []
         """Found, and not told yet."""
 
@@ -108,15 +101,16 @@ class QueueRangeReader:
         self._topics = pa.array([each.topic.encode("utf-8", "surrogatepass") for each in ranges], pa.binary())
         self._queue_ids = np.array([each.queue_id for each in ranges], np.int64)
         self._of_batches = np.array([isinstance(each.entries, CarriedBatches) for each in ranges])
+        self._segments = SegmentOpening(self._disk, ranges[0], self._meet, fail_on_data_loss=self._fail_on_data_loss)
         try:
-            for entries in EntryReader(self._disk, ranges, self._damages.append, self._meet_loss, self._tags):
+            for entries in EntryReader(self._disk, ranges, self._meet, self._segments.meet_loss, self._tags):
                 for stretches in _batched(_stretches(entries, ranges[0].log, gap_size), ranges[0].log):
                     yield from self._batches(entries, stretches)
                 yield from self._told_damages()
             yield from self._told_damages()
             self._maker.corruption.tell(location.path, f"{len(ranges)} ranges of queues")
         finally:
-            self._close()
+            self._segments.close()
 
     # -- from entries to records
 
@@ -125,7 +119,7 @@ class QueueRangeReader:
         first = int(stretches.firsts[0])
         some = entries.part(slice(first, int(stretches.stops[-1])))
         base = int(stretches.starts[0]) // self._ranges[0].log.segment_size * self._ranges[0].log.segment_size
-        file = self._open(base)
+        file = self._segments.open(base)
         if file is None:
             return
         places = list(zip((stretches.starts - base).tolist(), stretches.sizes.tolist(), strict=True))
@@ -194,39 +188,8 @@ class QueueRangeReader:
         for damage in damages:
             yield from self._maker.damaged(damage)
 
-    # -- the log's files
-
-    def _open(self, base: int) -> DiskFile | None:
-        """The segment that begins at this physical offset; None where it is gone and that is to be passed over."""
-        if self._file is None or self._file[0] != base:
-            self._close()
-            self._file = base, self._find(base)
-        return self._file[1]
-
-    def _find(self, base: int) -> DiskFile | None:
-        folders = [Path(folder) for folder in self._ranges[0].log.folders]
-        for folder in folders:
-            with suppress(FileNotFoundError):
-                return self._disk.open(folder / segment_name(base))
-        path, left = folders[0] / segment_name(base), [e.name for each in folders for e in self._disk.list(each)]
-        if any((other := segment_base(name)) is not None and other < base for name in left):
-            # Retention begins with the oldest one.
-            self._damages.append(CorruptRecordError(path, base, "no segment", "records"))
-        else:
-            self._meet_loss(path)
-        return None
-
-    def _close(self) -> None:
-        file = self._file[1] if self._file is not None else None
-        self._file = None
-        if file is not None:
-            file.close()
-
-    def _meet_loss(self, path: Path) -> None:
-        """A file that was there when the query was planned is not any more."""
-        if self._fail_on_data_loss or not self._disk.exists(self._ranges[0].location.path):
-            raise gone(path)
-        log.warning("%s: gone since the query began; what it held is passed over", path, extra={"path": str(path)})
+    def _meet(self, damage: Damage) -> None:
+        self._damages.append(damage)  # a new list each time they are told
 
 
 def _stretches(entries: Entries, log: SegmentFiles, gap_size: int) -> _Stretches:

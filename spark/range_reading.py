@@ -8,6 +8,7 @@ from typing import Any
 
 from ..store.errors import FileGoneError
 from .bounds import Bounds
+from .entries_alone import EntryRangeReader
 from .options import ReadOptions
 from .planning import LogRange
 from .queue_planning import QueueRange
@@ -34,7 +35,11 @@ def read_ranges(
         "bounds": bounds,
     }
     of_queues = [each for each in ranges if isinstance(each, QueueRange)]
-    yield from QueueRangeReader(schema, fail_on_data_loss=fails, **how).read(of_queues)
+    by_entries = [each for each in of_queues if each.from_entries]
+    if by_entries:
+        yield from EntryRangeReader(schema, fail_on_data_loss=fails).read(by_entries)
+    by_records = [each for each in of_queues if not each.from_entries]
+    yield from QueueRangeReader(schema, fail_on_data_loss=fails, **how).read(by_records)
     reader = RangeReader(schema, **how)
     for piece in (each for each in ranges if isinstance(each, LogRange)):
         try:

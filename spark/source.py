@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -34,6 +35,7 @@ except ModuleNotFoundError:
 from .batch_planning import plan_batch
 from .bounds import NO_BOUNDS
 from .bounds_options import filters_are_coming
+from .columns import find_column
 from .early_end import expect_early_end
 from .entry import entry, iterating_entry
 from .filters import bounds_of
@@ -78,8 +80,8 @@ class DefaultSource(DataSource):
         """A reader of a stream of these columns. Raises as `reader` does."""
         from .streaming import LogStreamReader
 
-        options = _checked(options_of_read(self.options, schema))
-        return LogStreamReader(options, self._tasks(options, schema))
+        tasks = self._tasks(_checked(options_of_read(self.options, schema)), schema)
+        return LogStreamReader(tasks.options, tasks)
 
     def _tasks(self, options: ReadOptions, schema: StructType) -> LogBatchReader:
         names = arrow_schema(schema, options.added).names
@@ -119,7 +121,8 @@ class LogBatchReader(DataSourceReader):
     """Plans once in the driver's worker; `read` then runs in many, each with a copy of this object."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        self._options, self._wanted, self._bounds = options, schema, options.bounds
+        names = tuple(find_column(field.name, options.added).name for field in schema.fields)
+        self.options, self._wanted, self._bounds = replace(options, columns=names), schema, options.bounds
         self._pushed: list[str] = []
         """The filters that bound what is read, for the log."""
 
@@ -127,7 +130,7 @@ class LogBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
         _freeze()
-        tasks = plan_batch(self._options, self._bounds, self._pushed)
+        tasks = plan_batch(self.options, self._bounds, self._pushed)
         return [LogPartition(ranges) for ranges in tasks] or [LogPartition(())]
 
     @iterating_entry
@@ -136,8 +139,8 @@ class LogBatchReader(DataSourceReader):
         assert isinstance(partition, LogPartition)
         expect_early_end()
         _freeze()
-        schema = arrow_schema(self._wanted, self._options.added)
-        yield from read_ranges(partition.ranges, schema, self._options, self._bounds)
+        schema = arrow_schema(self._wanted, self.options.added)
+        yield from read_ranges(partition.ranges, schema, self.options, self._bounds)
 
 
 class FilteredReader(LogBatchReader):

@@ -8,11 +8,12 @@ from typing import ClassVar
 from ..engine.read_only import ReadOnlyStore
 from ..store.queue_offsets import QueueKey
 from .data_loss import Losses
+from .entries_alone import plan_chosen
 from .locations import StoreLocation
 from .lost_messages import lost_to_queues
 from .options import ReadOptions
 from .planning import LogRange, packed
-from .queue_planning import QueueRange, plan_queues
+from .queue_planning import QueueRange
 from .selection import Selection
 from .stream_limit import share_of
 from .stream_offsets import Place, QueuePlaces
@@ -104,7 +105,9 @@ class QueueStream:
             if start.offsets.get(key, end) < end and not _was_deleted(view, key, stop)
         }
         lost = packed(lost_to_queues(view, location, spans), options.split_bytes)
-        return [*plan_queues(view, location, spans, options.split_bytes, options.min_partitions), *lost]
+        sizes = options.split_bytes, options.min_partitions
+        chosen = plan_chosen(view, location, spans, options, options.bounds, *sizes)
+        return [*chosen, *lost]
 
 
 def _shows_less(view: ReadOnlyStore, place: QueuePlaces) -> bool:

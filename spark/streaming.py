@@ -24,6 +24,7 @@ from .entry import entry
 from .followed_store import FollowedStore
 from .options import ReadOptions
 from .partition import LogPartition
+from .plan_report import report_batch
 from .selection_options import require_stream
 from .stream_limit import share_of
 from .stream_log import LogStream
@@ -193,9 +194,12 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._stores[name].check(place)
                 self._stores[name].await_place(place)
         places = self._kept(began)
-        return [
-            LogPartition(pack)
+        tasks = [
+            pack
             for name, store in self._stores.items()
             if name in upto.places
             for pack in store.steps.plan(store.view, store.location, places[name], upto.places[name], self._options)
         ]
+        stores = [location.uri for location in self._options.stores]
+        report_batch(stores, tasks, StreamOffset(places).to_json(), StreamOffset(upto.places).to_json())
+        return [LogPartition(pack) for pack in tasks]

@@ -1,6 +1,7 @@
 """Queues in place of the log: what a query of a few topics reads where nothing but its filters says which.
 
-Reading queues costs their entries and many small reads, so a topic that is most of the log is better scanned. And only
+Reading queues costs their entries and many small reads, so a topic that is most of the log is better scanned,
+unless the entries alone are enough. And only
 queues that surely list all messages of their topics will do: a record that no queue lists is a message in a scan.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 from ..engine.read_only import ReadOnlyStore
 from ..store.light_queues import LIGHT_PREFIX, is_light
 from .bounds import Bounds
+from .entries_alone import entries_suffice
 from .options import ReadOptions
 from .queue_planning import about_size
 from .selection import QueueSpans, narrowed
@@ -33,7 +35,7 @@ def queues_instead(view: ReadOnlyStore, options: ReadOptions, bounds: Bounds) ->
     places = bounds.physical_offsets
     start, stop = max(places.start, view.min_physical_offset), min(places.stop, view.end_physical_offset)
     size = sum(about_size(queue, *spans[key]) for key in spans if (queue := view.queue_table.get(key)) is not None)
-    return spans if size <= SHARE * (stop - start) else None
+    return spans if entries_suffice(options, bounds) or size <= SHARE * (stop - start) else None
 
 
 def _may_be_light(bounds: Bounds) -> bool:

@@ -57,7 +57,9 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
         )
         raise InvalidSettingsError(
             f'no path: expected {way}("/folder/of/the/store"). Spark hands no path over where rows are inserted into a '
-            "table: in SQL expected INSERT INTO name WITH (path = '/folder/of/the/store') ..., or a temporary view"
+            "table: in SQL expected INSERT INTO name WITH (path = '/folder/of/the/store') ..., or a temporary view; in "
+            "place of saveAsTable(name) and CREATE TABLE ... AS SELECT expected save(path), then CREATE TABLE name "
+            "USING flightlog OPTIONS (path '/folder/of/the/store')"
         )
     root = _folder("path", given["path"])
     staging = given.get("stagingpath")

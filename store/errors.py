@@ -19,7 +19,8 @@
     │   ├── TooManyQueuesError         a topic has more queues than consumers and producers go through
     │   ├── GeometryMismatchError      a setting contradicts the files that exist
     │   ├── UnsupportedStoreError      a feature of these files that flightlog cannot write beside
-    │   │   └── RocksDbQueuesError     the consume queues are in RocksDB
+    │   │   ├── RocksDbQueuesError     the consume queues are in RocksDB
+    │   │   └── RocksDbConfigError     the broker's topics, groups and offsets are in RocksDB
     │   ├── StoreNotFoundError
     │   ├── StoreClosedError
     │   ├── ForkedStoreError
@@ -247,6 +248,22 @@ class RocksDbQueuesError(UnsupportedStoreError):
             "write it with flightlog, stop the broker, set storeType=default, move consumequeue/ away, open again",
         )
         self.path, self.feature = path, "its consume queues are in RocksDB"
+
+
+class RocksDbConfigError(UnsupportedStoreError):
+    """RocketMQ keeps this store's topics, groups and offsets in RocksDB. Nothing was changed."""
+
+    def __init__(self, path: Path, folders: Sequence[str]) -> None:
+        found = ", ".join(folders)
+        UsageError.__init__(
+            self,
+            f"{path}: found RocksDB in {found}, expected topics and offsets in config/*.json: a broker with "
+            "storeType=defaultRocksDB or configManagerVersion=v2 would not know topics that flightlog makes and "
+            "offsets that it commits, nor flightlog the broker's. Read this store with open_read_only, or let the "
+            "broker write it. To write it with flightlog, have RocketMQ export them as JSON, stop the broker, set "
+            f"storeType=default and configManagerVersion=v1, move {found} away, open again",
+        )
+        self.path, self.feature = path, f"its broker's settings are in RocksDB ({found})"
 
 
 class ThreadStartError(FlightlogError, RuntimeError):

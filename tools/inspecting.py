@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ..engine.evidence import Evidence, LastWriter
 from ..engine.read_only import ReadOnlyStore, open_read_only
+from ..engine.rocksdb_config import rocksdb_config_text
 from ..engine.statistics import StoreStatistics
 from ..index.index_file import FIRST_ENTRY, IndexGeometry
 from ..index.index_folder import IndexFolder
@@ -147,6 +148,7 @@ def inspect(path: Path) -> StoreInfo:
                     seal.record_count if seal is not None else None,
                 )
             )
+        in_rocksdb = rocksdb_config_text(disk, path)
         return StoreInfo(
             path=path,
             evidence=view.evidence,
@@ -161,7 +163,7 @@ def inspect(path: Path) -> StoreInfo:
             scanned_size=max(report.end - report.scanned_from, 0),
             scan_reason=report.reason,
             undispatched=report.entries_dispatched,
-            notes=report.damage,
+            notes=report.damage if in_rocksdb is None else [*report.damage, in_rocksdb],
             last_store_timestamp_ms=report.last_store_timestamp_ms,
             statistics=view.statistics(),
         )

@@ -1,4 +1,4 @@
-"""Stores whose consume queues RocketMQ keeps in RocksDB: refused for writing by name, read from the log.
+"""Stores of which RocketMQ keeps consume queues or settings in RocksDB: refused for writing by name, read from the log.
 
 Found in the field: a view of such a store was empty without a word, verify advised to open it for writing, and the
 broker could not read what flightlog then put. The stores are rocketmq-store 5.3.3's, see tests/data/README.md.
@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message
+from flightlog import Message, StoreSettings
 from flightlog.engine.findings import VerifyReport
-from flightlog.store.errors import RocksDbQueuesError, UnsupportedStoreError
+from flightlog.store.errors import RocksDbConfigError, RocksDbQueuesError, UnsupportedStoreError
 from flightlog.tools.inspecting import inspect
 
 if TYPE_CHECKING:
@@ -94,3 +94,44 @@ def test_what_the_error_says_to_do_works(root: Path, assert_clean: AssertClean) 
         store.put(Message("stock", b"ours", queue_id=0))
         assert [m.body for m in store.read("stock", 0)] == [*expected()["stock", 0], b"ours"]
     assert_clean(root)
+
+
+# -- topics, groups and offsets in RocksDB
+
+
+@pytest.fixture(params=[("topics", "subscriptionGroups", "consumerOffsets"), ("rdb",)])
+def configured(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, tuple[str, ...]]:
+    """A store with queue files, beside what a broker's config managers write; and the names of their folders."""
+    path = tmp_path / "plain"
+    with flightlog.open(tmp_path / "made", StoreSettings.small()) as store:
+        store.put_many([Message("stock", b"%d" % i, queue_id=0) for i in range(10)])
+    shutil.copytree(tmp_path / "made", path)  # its holes stay where they are, and do not come as pages are written back
+    with tarfile.open(DATA / "config.tar.xz") as tar:
+        tar.extractall(tmp_path / "broker", filter="data")
+    for name in request.param:
+        kept = "topics" if name == "rdb" else name
+        shutil.copytree(tmp_path / "broker" / "config" / kept, path / "config" / name)
+    return path, request.param
+
+
+def test_a_broker_with_its_settings_in_rocksdb_is_not_written_beside(
+    configured: tuple[Path, tuple[str, ...]], fingerprint: Callable[[Path], Fingerprint], assert_clean: AssertClean
+) -> None:
+    path, names = configured
+    before = fingerprint(path)
+    with pytest.raises(RocksDbConfigError, match="storeType=default and configManagerVersion=v1") as raised:
+        flightlog.open(path)
+    assert isinstance(raised.value, UnsupportedStoreError)
+    assert "found RocksDB in " + ", ".join(f"config/{name}" for name in names) in str(raised.value)
+    with flightlog.open_read_only(path) as view:
+        assert [m.body for m in view.read("stock", 0)] == [b"%d" % i for i in range(10)]
+        assert not view.report.damage and "stock" in view.topics()
+        report = view.verify()
+    assert report.is_clean and any(f"(config/{names[0]}" in oddity for oddity in report.oddities)
+    assert any(f"(config/{names[0]}" in note for note in inspect(path).notes)
+    assert fingerprint(path) == before
+    for name in names:
+        shutil.move(path / "config" / name, path.parent / f"moved-{name}")
+    with flightlog.open(path) as store:
+        store.put(Message("stock", b"ours", queue_id=0))
+    assert_clean(path)

@@ -1,7 +1,8 @@
-"""The INFO line of a plan: what is read, what was pushed, and what is left out."""
+"""The INFO line of a plan: what is read, what was pushed, and what is left out; and that of a stream's batch."""
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,10 @@ from pyspark.sql import datasource
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options import parse_options
+from flightlog.spark.plan_report import report_batch
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader, LogBatchReader
+from flightlog.spark.streaming import LogStreamReader
 
 if TYPE_CHECKING:
     from tests.spark.conftest import AssertClean
@@ -59,3 +62,43 @@ def test_a_plan_names_the_filters_that_bound_it(store: Path, caplog: pytest.LogC
     assert plan.filters == ["EqualTo(topic, 'rare')"], "one that bounds nothing is not told"
     assert plan.bytes < 20 * len(BODY)
     assert "filters pushed: EqualTo(topic, 'rare'); left out: about " in plan.getMessage()
+
+
+@pytest.mark.parametrize("selection", [{}, {"subscribe": "rare"}])
+def test_each_batch_of_a_stream_is_one_line_too(
+    store: Path, caplog: pytest.LogCaptureFixture, assert_clean: AssertClean, selection: dict[str, str]
+) -> None:
+    options = parse_options({"path": str(store), "startingOffsets": "earliest", **selection})
+    reader = LogStreamReader(options, LogBatchReader(options, spark_schema(("topic", "value"))))
+    before = reader.initialOffset()
+    with caplog.at_level(logging.INFO, "flightlog.spark"):
+        for _ in range(2):
+            after = reader.latestOffset(before)
+            reader.partitions(before, after)
+            with flightlog.open(store) as opened:
+                opened.put_many([Message("rare", BODY, queue_id=0), Message("common", BODY, queue_id=0)])
+            before = after
+        reader.partitions(before, before)
+    reader.stop()
+    assert_clean(store)
+    told = [record for record in caplog.records if hasattr(record, "start")]
+    assert len(told) == 2, "a batch of nothing is not told"
+    fields = [vars(record) for record in told]
+    assert all(each["path"] == str(store) and each["tasks"] == 1 for each in fields)
+    assert fields[0]["end"] == fields[1]["start"] != fields[1]["end"]
+    place = json.loads(fields[0]["end"])
+    assert place["queues"]["rare"]["0"] == 10 if selection else place["physicalOffset"] > 1000 * len(BODY)
+    first = 10 if selection else 1000
+    assert first * len(BODY) < fields[0]["bytes"] < 1.2 * first * len(BODY)
+    assert len(BODY) < fields[1]["bytes"] < 3 * len(BODY)
+    said = f"planned a batch of 1 tasks, about {fields[1]['bytes']} bytes of the log, from {fields[1]['start']} to "
+    assert told[1].getMessage() == f"{store}: {said}{fields[1]['end']}"
+
+
+def test_an_offset_of_thousands_of_queues_is_cut_short_in_the_line(caplog: pytest.LogCaptureFixture) -> None:
+    offset = {"queues": {"orders": {str(number): number for number in range(5000)}}}
+    with caplog.at_level(logging.INFO, "flightlog.spark"):
+        report_batch(["store"], [], offset, offset)
+    [told] = caplog.records
+    assert len(told.getMessage()) < 1000
+    assert json.loads(vars(told)["end"]) == offset

@@ -16,6 +16,8 @@ from flightlog.spark.table_options import options_of_new_table, options_of_read,
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from tests.spark.conftest import AssertClean
+
 ROWS = 40
 
 
@@ -32,7 +34,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tables(spark: SparkSession) -> Iterator[SparkSession]:
     """The session; tables named here are gone afterwards."""
     yield spark
-    for name in ("orders", "elsewhere", "columns", "fewer"):
+    for name in ("orders", "elsewhere", "columns", "fewer", "saved", "made"):
         spark.sql(f"DROP TABLE IF EXISTS {name}")
 
 
@@ -109,3 +111,31 @@ def test_what_a_table_cannot_be_is_refused(store: Path, tables: SparkSession, tm
     tables.sql(f"CREATE TABLE columns (topic STRING) USING flightlog OPTIONS (path '{store}')")
     with pytest.raises(Exception, match="no path: expected .* without a list of columns"):
         tables.table("columns").count()
+
+
+@pytest.mark.ci
+def test_a_table_that_save_as_table_made_says_what_to_do(
+    tables: SparkSession, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    """Spark tells the source nothing of such a table (seen on 4.0 and 4.3): no path, no location, no name."""
+    rows = tables.sql("SELECT 'orders' AS topic, CAST('paid' AS BINARY) AS value")
+    path = tmp_path / "store"
+    for make in (
+        lambda: rows.write.format("flightlog").mode("append").saveAsTable("made"),
+        lambda: tables.sql(f"CREATE TABLE made USING flightlog OPTIONS (path '{path}') AS SELECT 'a' topic, 'b' value"),
+    ):
+        with pytest.raises(Exception, match=r"no path: .* in place of saveAsTable\(name\) .* expected save\(path\)"):
+            make()
+        tables.sql("DROP TABLE IF EXISTS made")
+    assert not path.exists()
+
+    writing = rows.write.format("flightlog").mode("append").option("path", str(path))
+    writing.saveAsTable("saved")  # the rows are in the store: nothing tells it from save(path)
+    with pytest.raises(Exception, match=r"no path: .* that saveAsTable .* made .* DROP TABLE .* CREATE TABLE name"):
+        tables.table("saved").count()
+    tables.sql("DROP TABLE saved")
+    tables.sql(f"CREATE TABLE saved USING flightlog OPTIONS (path '{path}', columns 'topic,value')")
+    assert [tuple(row) for row in tables.table("saved").collect()] == [("orders", b"paid")]
+    writing.saveAsTable("saved")
+    assert tables.table("saved").count() == 2, "a table that CREATE TABLE made can be saved to"
+    assert_clean(path)

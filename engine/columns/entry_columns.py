@@ -1,0 +1,47 @@
+"""The columns that the entries of a queue tell by themselves: no record is looked at for them.
+
+Of queues whose entries stand for one record each; in a light queue an entry says nothing of the record's own place, and
+one of a batch queue stands for many messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from .message_columns import APPEND_TIME
+from .schema import BY_NAME
+
+Integers = NDArray[np.int64]
+
+
+class EntryColumns(NamedTuple):
+    """Columns of messages, of which one entry each is known."""
+
+    topics: Any
+    """An Arrow array of text."""
+    queue_ids: Integers
+    queue_offsets: Integers
+    physical_offsets: Integers
+    sizes: Integers
+
+    def column(self, name: str) -> Any:
+        """The column of this name, one of ENTRY_COLUMNS, as `MessageColumns` makes it of the records."""
+        return BUILDERS[name](self)
+
+
+BUILDERS: dict[str, Callable[[EntryColumns], Any]] = {
+    "topic": lambda entries: entries.topics,
+    "partition": lambda entries: pa.array(entries.queue_ids, pa.int32()),
+    "offset": lambda entries: pa.array(entries.queue_offsets, pa.int64()),
+    "timestampType": lambda entries: pa.array(np.full(len(entries.sizes), APPEND_TIME, np.int32)),
+    "physicalOffset": lambda entries: pa.array(entries.physical_offsets, pa.int64()),
+    "size": lambda entries: pa.array(entries.sizes, pa.int32()),
+}
+ENTRY_COLUMNS = frozenset(BUILDERS)
+
+assert BUILDERS.keys() <= BY_NAME.keys()
