@@ -15,7 +15,7 @@ from datetime import datetime
 
 from ..engine.bell import Bell
 from ..engine.message_store import MessageStore
-from ..store.arguments import check_seconds, check_time_ms, check_type, check_whole
+from ..store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
 from ..store.clock import Clock
 from ..store.errors import StoreClosedError, UsageError
 from ..store.message import GetResult, GetStatus
@@ -347,7 +347,7 @@ class Subscription(AsyncMessages):
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements."""
         check_queues((queue,))
-        queue_offset = check_whole("queue_offset", queue_offset)
+        queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
         first, end = self._bounds(queue)
         with self._lock:
             if queue not in self._has:

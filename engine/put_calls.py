@@ -115,7 +115,6 @@ class PutCalls(native.OrdinaryPut, ABC):
         `put_many`: one sync for all of them under sync flush.
         """
         self._check_usable()
-        check_topic(topic)
         return self._putter.append_columns(topic, columns)
 
     def append_together(self, parts: Iterable[ColumnPart], before_commit: Commit = lambda appended: None) -> HeldRange:

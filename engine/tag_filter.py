@@ -70,7 +70,9 @@ def tag_filter(tags: str | None, *, by_code: bool = True) -> TagFilter | None:
         raise WrongTypeError("tags", tags, "text such as 'A || B', or None for all")
     names = frozenset(filter(None, (tag.strip(JAVA_WHITESPACE) for tag in tags.split(SEPARATOR))))
     if not names:
-        raise InvalidArgumentError("tags", tags, f"at least one tag, separated by {SEPARATOR!r}, or {ALL!r} for all")
+        raise InvalidArgumentError(
+            "tags", tags, f"at least one tag, separated by {SEPARATOR!r}, or {ALL!r} for all: it names no tag"
+        )
     if any(" " in name and SQL.search(name) for name in names):
         raise InvalidArgumentError(
             "tags", tags, "tags such as 'A || B': there are no SQL filters, compare the properties of what is read"

@@ -1,6 +1,8 @@
 """Wrong calls: each is answered by one of our errors that names the argument, what was given and what is expected, and
 nothing is written."""
 
+# mypy: disable-error-code="arg-type, dict-item"
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -128,7 +130,7 @@ PUTS: list[Row] = [
     *each("M", "wait_store_ok='no'", "True or", lambda s: s.put(Message("t", b"", wait_store_ok="no"))),
     *each("M", "compress='zlib'", "a CompressionType", lambda s: s.put(Message("t", b"", compress="zlib"))),
     *each("M", "delay_level", "a whole", *(lambda s, n=n: s.put(Message("t", b"", delay_level=n)) for n in (-1, "1"))),
-    *each("T", "topic", "expected the name", lambda s: s.queue(5), lambda s: s.append_columns(5, {"value": [b"x"]})),
+    *each("T", "topic", "expected the name", lambda s: s.queue(5)),
     *each("T", "queue_id='0'", "a whole number", lambda s: s.queue("t", "0")),
     *each("M", "body", "expected bytes", lambda s: s.queue("t").append("x")),
     *each("M", "tags=5", "expected one tag", lambda s: s.queue("t").append(b"x", tags=5)),
@@ -137,6 +139,7 @@ PUTS: list[Row] = [
     *each("M", "'value'", "a str, expected bytes", lambda s: s.append_columns("t", {"value": np.array(["a", "b"])})),
     *each("M", "'value'", "expected bytes", lambda s: s.append_columns("t", {"value": "text"})),
     *each("M", "columns", "expected an Arrow", *(lambda s, c=c: s.append_columns("t", c) for c in (5, [b"x"], None))),
+    *each("M", "topic 5", "expected text", lambda s: s.append_columns(5, {"value": [b"x"]})),
     *each("T", "parts", "ColumnPart", *(lambda s, p=p: s.append_together(p) for p in (5, ColumnPart("t", {})))),
     *each("T", "part", "ColumnPart", lambda s: s.append_together([("t", {"value": [b"x"]})])),
     *each("T", "before_commit", "a function", lambda s: s.append_together([], before_commit=5)),
@@ -307,8 +310,7 @@ MESSAGING: list[Row] = [
     *each("T", "wait_s='1'", "seconds", lambda o: o.member.receive("1")),
     *each("T", "queue", "a MessageQueue", lambda o: o.member.pause("t"), lambda o: o.member.seek("t", 0)),
     *each("T", "queue", "a MessageQueue", lambda o: o.member.resume(("t", 0))),
-    *each("T", "queue_offset", "0 or", lambda o: o.member.seek(MessageQueue("t", "store", 0), "0")),
-    *each("V", "queue_offset=-1", "0 or", lambda o: o.member.seek(MessageQueue("t", "store", 0), -1)),
+    *each("T", "queue_offset", "a whole number", lambda o: o.member.seek(MessageQueue("t", "store", 0), "0")),
     *each("T", "timestamp_ms", "ms since 1970", lambda o: o.member.seek_to_time("now")),
     *each("V", "timestamp_ms", "with a time zone", lambda o: o.member.seek_to_time(NAIVE)),
 ]
@@ -350,7 +352,7 @@ def test_a_long_or_broken_value_is_cut_short(opened: Opened) -> None:
             raise RuntimeError
 
     with pytest.raises(WrongTypeError, match=r"queue_id=\[0, 0.*\.\.\.: expected") as caught:
-        opened.store.read("t", [0] * 1000)  # type: ignore[arg-type]
+        opened.store.read("t", [0] * 1000)
     assert len(str(caught.value)) < 200 and caught.value.given == [0] * 1000
     with pytest.raises(WrongTypeError, match="queue_id=<tests.*expected"):
-        opened.store.read("t", Broken())  # type: ignore[arg-type]
+        opened.store.read("t", Broken())
