@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..store.arguments import check_seconds
 from ..store.errors import UsageError
 
 
@@ -15,6 +16,8 @@ class BackOff:
     most_s: float = 60.0
 
     def __post_init__(self) -> None:
+        check_seconds("first_s", self.first_s)
+        check_seconds("most_s", self.most_s)
         if not 0 <= self.first_s <= self.most_s:
             raise UsageError(f"{self}: expected seconds, 0 or more, the first no longer than the longest")
 

@@ -6,8 +6,10 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from functools import partial
 
+from ..store.arguments import check_flag, check_seconds, check_type, check_whole, checked_folder
 from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
 from .allocate import AllocationStrategy
@@ -16,7 +18,7 @@ from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
 from .group import Change
 from .process_queue import FlowLimits
 from .starting import StartFrom, check_start
-from .subscribing import Subscribing
+from .subscribing import Subscribing, checked_subscription
 from .subscription import Subscription
 from .workers import Workers
 
@@ -54,13 +56,13 @@ class Consumer:
         self,
         store: Subscribing,
         topics: str | Mapping[str, str],
-        group: str,
+        group: str | int,
         listener: Listener,
         *,
         threads: int = THREADS,
         batch_size: int = 1,
         tags: str = "*",
-        start: StartFrom | int = StartFrom.FIRST,
+        start: StartFrom | int | datetime = StartFrom.FIRST,
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
         limits: FlowLimits | None = None,
@@ -71,10 +73,17 @@ class Consumer:
         must_exist: bool = False,
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name}={value!r}: expected a whole number, 1 or more")
+            check_whole(name, value, 1)
+        check_type("store", store, Subscribing, "a Store that is open for writing, or Stores")
+        topics, group = checked_subscription(topics, group, tags, member, strategy, limits, on_change)
         check_listener(listener)
-        check_start(start)
+        start = check_start(start)
+        check_flag("ordered", ordered)
+        check_flag("must_exist", must_exist)
+        if broadcast_folder is not None:
+            checked_folder("broadcast_folder", broadcast_folder)
+        if back_off is not None:
+            check_type("back_off", back_off, BackOff, "BackOff, or None")
         self.group = group
         self._listener, self._thread_count, self._batch_size = listener, threads, batch_size
         self._back_off = back_off or (SUSPENSION if ordered else BackOff())
@@ -124,6 +133,7 @@ class Consumer:
         False if the listener still had some after `timeout_s`: they come again, wherever its thread gets to. Close it
         before the store. Calling it twice is fine, and so is a listener that calls it.
         """
+        check_seconds("timeout_s", timeout_s)
         if self._parts is None:
             return True
         subscription, delivery, workers = self._parts
@@ -166,7 +176,7 @@ class Consumer:
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         self.subscription.seek(queue, queue_offset)
 
-    def seek_to_time(self, timestamp_ms: int) -> None:
+    def seek_to_time(self, timestamp_ms: int | datetime) -> None:
         self.subscription.seek_to_time(timestamp_ms)
 
     def skip_to_now(self) -> None:

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ..engine.diverting import Divert
 from ..engine.message_store import MessageStore
+from ..store.arguments import check_group, check_topic
 from ..store.clock import Clock
 from ..store.disk import Disk
 from ..store.queue_offsets import QueueKey
@@ -71,9 +72,11 @@ class Store(Subscribing, MessageStore):
         consumption.add_store(consumed)
         self._readers[consumption] = consumed
 
-    def group_offsets(self, group: str, topic: str) -> dict[int, int]:
+    def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
         """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
         self._check_usable()
+        group = check_group(group)
+        check_topic(topic)
         return self._offsets.of(group, topic)
 
     def _unread(self, name: str, queue_ids: range) -> dict[str, int]:

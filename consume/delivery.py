@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ..store.errors import ListenerResultError, UsageError
+from ..store.errors import ListenerResultError, WrongTypeError
 from ..store.meters import Distribution, Latest
 from .back_off import BackOff
 from .received import ReceivedMessage
@@ -66,9 +66,11 @@ def check_listener(listener: Listener) -> None:
     """A coroutine would be acknowledged before it ran."""
     call = getattr(type(listener), "__call__", None)  # noqa: B004 (of an object, this may be the coroutine)
     if not callable(listener) or inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
-        raise UsageError(
-            f"listener={listener!r}: expected a function that returns once the message is worked off; "
-            "in asyncio use `async for message in store.subscribe(...)`"
+        raise WrongTypeError(
+            "listener",
+            listener,
+            "a function that returns once the message is worked off; "
+            "in asyncio use `async for message in store.subscribe(...)`",
         )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from ..store.arguments import check_whole
 from ..store.errors import UsageError
 
 
@@ -29,9 +30,7 @@ class FlowLimits:
 
     def __post_init__(self) -> None:
         for name in ("max_count", "max_size", "max_span"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name}={value!r}: expected a whole number, 1 or more")
+            check_whole(name, getattr(self, name), 1)
 
 
 class ProcessQueue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..store.arguments import check_seconds
 from ..store.message import StoredMessage
 from ..store.message_queue import MessageQueue
 
@@ -36,6 +37,7 @@ class ReceivedMessage:
 
     def retry_later(self, delay_s: float) -> bool:
         """It could not be worked off: hand it out again, `delay_s` from now at the earliest. False as `ack`."""
+        check_seconds("delay_s", delay_s)
         return self._subscription.give_back([self], delay_s) == 1
 
     def hand_out(self, subscription: Subscription) -> None:

@@ -7,9 +7,11 @@ work off, so there LAST begins at the first message; and a time at the end, as R
 from __future__ import annotations
 
 import enum
+from datetime import datetime
 from typing import Protocol
 
-from ..store.errors import UsageError
+from ..store.arguments import check_time_ms, is_whole
+from ..store.errors import InvalidArgumentError, WrongTypeError
 from ..store.record import RETRY_TOPIC_PREFIX
 
 Bounds = tuple[int, int]
@@ -34,14 +36,21 @@ class OffsetByTime(Protocol):
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int: ...
 
 
-def check_start(start: object) -> None:
-    """Raises UsageError for what is no place to begin at: a name such as "last", too, which is easily mistyped."""
-    if isinstance(start, StartFrom) or (isinstance(start, int) and not isinstance(start, bool) and start >= 0):
-        return
-    raise UsageError(
-        f"start={start!r}: expected StartFrom.FIRST, StartFrom.LAST or a store time in ms, 0 or more"
-        + (f": StartFrom.{start.upper()} here" if isinstance(start, str) and start.lower() in _NAMES else "")
-    )
+def check_start(start: object) -> StartFrom | int:
+    """Where to begin, a time as ms. Raises InvalidArgumentError for what is no such place: a name such as "last", too,
+    which is easily mistyped."""
+    if isinstance(start, StartFrom):
+        return start
+    expected = "StartFrom.FIRST, StartFrom.LAST or a store time in ms, 0 or more"
+    if isinstance(start, datetime):
+        return check_time_ms("start", start)
+    if not is_whole(start):
+        hint = f": StartFrom.{start.upper()} here" if isinstance(start, str) and start.lower() in _NAMES else ""
+        raise WrongTypeError("start", start, expected + hint)
+    found = check_time_ms("start", start)
+    if found < 0:
+        raise InvalidArgumentError("start", start, expected)
+    return found
 
 
 def start_offset(store: OffsetByTime, topic: str, queue_id: int, start: StartFrom | int, bounds: Bounds) -> int:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..store.arguments import check_group, check_text, check_topic, check_type
 from ..store.clock import Clock
+from ..store.errors import WrongTypeError
 from ..store.message_queue import MessageQueue
 from .consuming_store import Store
 from .consumption import Consumption
@@ -26,6 +28,10 @@ class Stores(Subscribing):
     """
 
     def __init__(self, stores: Mapping[str, Store], *, clock: Clock | None = None) -> None:
+        if not isinstance(stores, Mapping):
+            raise WrongTypeError("stores", stores, "open stores by name, as in {'disk-a': store}")
+        for name, store in stores.items():
+            _check_store(name, store)
         self._consumption = Consumption(clock)
         for name, store in stores.items():
             self.add_store(name, store)
@@ -37,11 +43,13 @@ class Stores(Subscribing):
         """Read this one, too, from now on; in place of the one of that name, if there is one. Raises
         InconsistentGroupError if a group here is balanced elsewhere in that store, StoreClosedError, ForkedStoreError.
         """
+        _check_store(name, store)
         store.be_read_by(self._consumption, name)
 
     def remove_store(self, name: str) -> None:
         """Read it no more; what was acknowledged there is on its disk when this returns. Raises InvalidSettingsError if
         there is none, DiskError."""
+        check_text("name", name)
         self._consumption.remove_store(name)
 
     @property
@@ -49,8 +57,10 @@ class Stores(Subscribing):
         """Of the stores that are read now: one that was closed is not."""
         return self._consumption.store_names
 
-    def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
+    def group_offsets(self, group: str | int, topic: str) -> dict[MessageQueue, int]:
         """The offset that the group goes on at, of each queue it has begun in."""
+        group = check_group(group)
+        check_topic(topic)
         return self._consumption.group_offsets(group, topic)
 
     def close(self) -> None:
@@ -62,3 +72,8 @@ class Stores(Subscribing):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_store(name: object, store: object) -> None:
+    check_text("name", name)
+    check_type("store", store, Store, "a Store that is open for writing, as flightlog.open gives")

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 
 from ..engine.bell import Bell
 from ..engine.message_store import MessageStore
+from ..store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
 from ..store.clock import Clock
 from ..store.errors import StoreClosedError, UsageError
 from ..store.message import GetResult, GetStatus
@@ -211,6 +213,8 @@ class Subscription(AsyncMessages):
                 bell.wait(left_s)
 
     def _deadline_s(self, wait_s: float | None) -> float | None:
+        if wait_s is not None:
+            check_seconds("wait_s", wait_s)
         return None if wait_s is None else self._clock.monotonic_s() + wait_s
 
     def _wait_s(self, deadline_s: float | None) -> float | None:
@@ -226,6 +230,8 @@ class Subscription(AsyncMessages):
 
     def poll(self, count: int = 1) -> list[ReceivedMessage]:
         """As `receive_batch`, of what is there now."""
+        if count.__class__ is not int or count < 1:
+            count = check_whole("count", count, 1)
         self._receiver = threading.current_thread()
         if self._is_out:
             self._sit_down_again()
@@ -327,17 +333,21 @@ class Subscription(AsyncMessages):
 
     def pause(self, *queues: MessageQueue) -> None:
         """Hand out nothing more of these queues (none given: of all it has now), what was read before excepted."""
+        check_queues(queues)
         with self._lock:
             self._paused |= set(queues or self._has)
 
     def resume(self, *queues: MessageQueue) -> None:
         """Take that back."""
+        check_queues(queues)
         with self._lock:
             self._paused -= set(queues or self._paused)
         self._waiting.ring()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements."""
+        check_queues((queue,))
+        queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
         first, end = self._bounds(queue)
         with self._lock:
             if queue not in self._has:
@@ -351,8 +361,10 @@ class Subscription(AsyncMessages):
         self._has[queue] = ProcessQueue(queue_offset)
         self._turns[queue] = None
 
-    def seek_to_time(self, timestamp_ms: int) -> None:
-        """Go on, in every queue it has, at the first message stored at or after this time."""
+    def seek_to_time(self, timestamp_ms: int | datetime) -> None:
+        """Go on, in every queue it has, at the first message stored at or after this time (ms, or a datetime with a
+        time zone)."""
+        timestamp_ms = check_time_ms("timestamp_ms", timestamp_ms)
         for queue in self.queues:
             store = self._stores()[queue.broker_name].store
             self.seek(queue, store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
@@ -390,3 +402,9 @@ class Subscription(AsyncMessages):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def check_queues(queues: Iterable[object]) -> None:
+    """Raises WrongTypeError for what is none."""
+    for queue in queues:
+        check_type("queue", queue, MessageQueue, "a MessageQueue, as in the attribute `queues`")

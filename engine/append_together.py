@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..store import property_names as props
+from ..store.arguments import check_type
 from ..store.column_records import ColumnRecords
 from ..store.errors import InvalidMessageError
 from ..store.settings import StoreSettings
@@ -49,6 +50,7 @@ def records_of(
 ) -> Iterator[ColumnRecords]:
     """Records that wait for their append, a part after the other. Raises InvalidMessageError."""
     for part in parts:
+        check_type("part", part, ColumnPart, "a flightlog.ColumnPart")
         for rows in checked_rows(part, settings, segment_size):
             rows.choose_queues(
                 partial(topics.queue_for, part.topic, is_internal=False), partial(topics.next_queues, part.topic)

@@ -22,6 +22,17 @@ from types import TracebackType
 from typing import Self
 
 from ..index.queue_table import QueueTable
+from ..schedule.timer_request import TIMER_TOPIC
+from ..store import property_names as props
+from ..store.arguments import (
+    INT64_MAX,
+    check_queue,
+    check_seconds,
+    check_settings,
+    check_whole,
+    checked_folder,
+    checked_path,
+)
 from ..store.clock import Clock, SystemClock
 from ..store.disk import Disk, RealDisk
 from ..store.errors import (
@@ -31,11 +42,11 @@ from ..store.errors import (
     ForkedStoreError,
     StoreClosedError,
     SyncFailedError,
-    UsageError,
 )
 from ..store.lock import watch_fork
 from ..store.message import GetResult
 from ..store.settings import StoreSettings
+from ..store.timer_errors import UnknownTimerError
 from .arrivals import Arrivals
 from .boot import boot
 from .diverting import Divert, Diverting
@@ -44,7 +55,7 @@ from .finding import Finder
 from .findings import VerifyReport
 from .flush_service import FlushService
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits
-from .held_pulls import DEFAULT_WAIT_S, Ask, HeldPulls
+from .held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S, Ask, HeldPulls
 from .key_query import KeyQuery, has_uniq_key
 from .level_schedules import begin_levels
 from .live_keys import LiveKeys
@@ -63,6 +74,9 @@ from .topic_calls import TopicWriting
 from .upkeep import Upkeep
 
 log = logging.getLogger("flightlog.store")
+
+TIMERS_MAX_COUNT = 1000
+"""Timers of one uniq key that a cancellation looks at; with more it is appended."""
 
 HANDLE = "handle"
 """Among the log's obstacles: that this handle was closed, or is the copy of one in a forked child."""
@@ -169,11 +183,14 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
 
         `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
         CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,
-        ClockBehindError, ConfigFileError, DiskError, and ThreadStartError if the system has no thread to give. Whatever
+        ClockBehindError, ConfigFileError, DiskError, InvalidArgumentError for a path that is
+        no folder's, and ThreadStartError if the system has no thread to give. Whatever
         is raised, everything is given back: the lock, files and threads. Durable when it returns: everything that was
         found, and that the store is now in use (`abort`).
         """
-        return cls(Path(path), settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
+        found = checked_folder("path", path) if disk is None else checked_path("path", path)
+        check_settings(settings)
+        return cls(found, settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
 
     # -- what can be put stands in engine/put_calls.py
 
@@ -226,7 +243,28 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         another `wait_s`.
         """
         self._check_usable()
+        queue_id = check_queue(topic, queue_id)
+        queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
+        max_count = check_whole("max_count", max_count, 1)
+        if max_size is not None:
+            max_size = check_whole("max_size", max_size)
+        check_seconds("wait_s", wait_s, MAX_WAIT_S)
         return self._pulls.pull(Ask((topic, queue_id), queue_offset, max_count, tags, max_size), wait_s)
+
+    def _check_timer(self, topic: str, uniq_key: str, slot_ms: int) -> None:
+        if self._keys is None:
+            return
+        if not self.was_stored(uniq_key, topic):
+            raise UnknownTimerError(topic, uniq_key, "found no message of it", "one that was put with a delivery time")
+        found, at = self._keys.query(TIMER_TOPIC, uniq_key, 0, None, TIMERS_MAX_COUNT, "skip", self._log.visible), set()
+        for message in found.messages:
+            if message.properties.get(props.REAL_TOPIC) == topic:
+                at.add(message.properties.get(props.TIMER_OUT_MS, ""))
+        visible_only = self._log.visible == self._log.end
+        if str(slot_ms) not in at and visible_only and not found.has_more:
+            places = ", ".join(sorted(at))
+            seen = f"found it due in the second from {places} on" if at else "found it as a message without a timer"
+            raise UnknownTimerError(topic, uniq_key, seen, f"the second from {slot_ms} on: its own delivery time")
 
     def _readable_end(self) -> int:
         return self._log.visible
@@ -266,8 +304,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.
         """
         self._check_usable()
-        if retention_hours is not None and (not isinstance(retention_hours, int) or retention_hours < 0):
-            raise UsageError(f"retention_hours={retention_hours!r}: expected a whole number of hours, 0 or more")
+        if retention_hours is not None:
+            retention_hours = check_whole("retention_hours", retention_hours)
         hours = self.settings.retention_hours if retention_hours is None else retention_hours
         return self._upkeep.clean_up(hours, is_asked_for=True)
 

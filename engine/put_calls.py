@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from ..schedule.timer_request import cancellation
+from ..schedule.timer_request import cancellation, check_not_seconds, slot_time_ms
 from ..store import native
+from ..store.arguments import check_callable, check_queue, check_text, check_topic, check_whole
+from ..store.clock import Clock
 from ..store.column_records import AppendResult
 from ..store.commit_log import CommitLog
+from ..store.errors import WrongTypeError
 from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult
 from .append_together import ColumnPart
@@ -23,6 +26,7 @@ class PutCalls(native.OrdinaryPut, ABC):
 
     _log: CommitLog
     _putter: Putter
+    _clock: Clock
 
     @abstractmethod
     def _check_usable(self) -> None: ...
@@ -33,11 +37,24 @@ class PutCalls(native.OrdinaryPut, ABC):
 
     def cancel_timer(self, topic: str, uniq_key: str, deliver_at_ms: int) -> PutResult:
         """Have a timer not be delivered: the one of this topic and uniq key, which was put with this very time. It is
-        appended as a put is, and durable as one; who cancels a timer that was not put cancels nothing.
+        appended as a put is, and durable as one. Cancelling it twice is fine.
 
-        Raises TimerTooLateError if the time has come, and as `put`.
+        Raises TimerTooLateError if the time has come; UnknownTimerError if no such timer was put, or if it is due at
+        another time, which the error says (a store without a key index cannot tell, and appends the cancellation, which
+        does nothing then); InvalidArgumentError, and as `put` and `query`.
         """
+        self._check_usable()
+        check_topic(topic)
+        check_text("uniq_key", uniq_key, "the uniq key that the timer was put with, as text")
+        deliver_at_ms = check_whole("deliver_at_ms", deliver_at_ms)
+        check_not_seconds(topic, "deliver_at_ms", deliver_at_ms, self._clock.now_ms())
+        if deliver_at_ms > self._clock.now_ms():
+            self._check_timer(topic, uniq_key, slot_time_ms(deliver_at_ms))
         return self.put(cancellation(topic, uniq_key, deliver_at_ms))
+
+    @abstractmethod
+    def _check_timer(self, topic: str, uniq_key: str, slot_ms: int) -> None:
+        """Raises UnknownTimerError unless a timer of this topic and uniq key stands in this second of the wheel."""
 
     def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
         """One queue, to append to in the tightest loop: `append` puts as `put` does, without a Message to be made.
@@ -46,6 +63,7 @@ class PutCalls(native.OrdinaryPut, ABC):
         InvalidMessageError, StoreClosedError, ForkedStoreError.
         """
         self._check_usable()
+        queue_id = check_queue(topic, queue_id)
         return QueueHandle(topic, queue_id, self._putter.ordinary_append, self.put)
 
     def put_async(self, message: Message) -> Future[PutResult]:
@@ -114,6 +132,9 @@ class PutCalls(native.OrdinaryPut, ABC):
         `first_record`. A kill or a power cut in the middle is no different.
         """
         self._check_usable()
+        if isinstance(parts, (ColumnPart, str, bytes)) or not isinstance(parts, Iterable):
+            raise WrongTypeError("parts", parts, "an iterable of flightlog.ColumnPart")
+        check_callable("before_commit", before_commit, "a function that takes what was appended")
         return self._putter.append_together(parts, before_commit)
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:

@@ -29,6 +29,7 @@ from ..store.errors import (
 )
 from ..store.held_append import Commit, HeldRange
 from ..store.message import Message, PutResult, PutStatus
+from ..store.message_check import check_message, checked_messages
 from ..store.native.lane_protocol import LaneProtocol
 from ..store.record import PreparedRecord, prepare
 from ..store.settings import FlushMode, StoreSettings
@@ -133,7 +134,7 @@ class Putter:
         return future
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        offered = tuple(messages)
+        offered = checked_messages(messages)
         results, waits = self._lane.put_all(offered), self._is_sync
         if results is None:
             results, waits = self._put_in_parts(offered)
@@ -163,6 +164,8 @@ class Putter:
         self._check_room()
         records: list[PreparedRecord] = []
         waits = False
+        for place, message in enumerate(messages):
+            check_message(message, f"messages[{place}]")
         for message in messages:
             record, record_waits = self._prepare(message)
             records.append(record)
@@ -281,6 +284,8 @@ class Putter:
     def _append_one(self, message: Message, inner_count: int = 0) -> tuple[PutResult, bool]:
         """Append it, an inner batch where there is a count; returns where it went, and whether it is to wait for a
         sync."""
+        if not inner_count:
+            check_message(message)
         self._check_room()
         record, record_waits = self._prepare(message, inner_count)
         waits = self._is_sync and record_waits

@@ -17,6 +17,7 @@ from types import TracebackType
 
 from ..index.dispatch_rules import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
+from ..store.arguments import check_settings, checked_folder, checked_path
 from ..store.clock import SystemClock
 from ..store.deleted_topics import DeletedTopics, read_deleted
 from ..store.disk import Disk, RealDisk
@@ -371,12 +372,14 @@ def open_read_only(
     """Open a store, flightlog's or RocketMQ's, live or at rest, damaged or not, without touching it.
 
     Settings of a broker that promise safety which flightlog does not give are logged as a warning. Raises
-    StoreNotFoundError where there is none.
+    StoreNotFoundError where there is none, InvalidArgumentError for a path that is no folder's.
     """
+    found = checked_folder("path", path) if disk is None else checked_path("path", path)
+    check_settings(settings)
     settings = settings or StoreSettings()
     if settings.unkept_promises:
         extra = {"path": str(path), "unkept_promises": settings.unkept_promises}
         log.warning(
             "%s: the settings promise what is not kept: %s", path, "; ".join(settings.unkept_promises), extra=extra
         )
-    return ReadOnlyStore(Path(path), disk or RealDisk(), settings)
+    return ReadOnlyStore(found, disk or RealDisk(), settings)

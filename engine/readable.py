@@ -5,19 +5,39 @@ from __future__ import annotations
 import logging
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, get_args
 
 from ..index.queue_table import QueueTable
-from ..store.errors import ConfigFileError, DiskError, QueueNotFoundError, TopicNotFoundError, UsageError
+from ..store.arguments import (
+    INT64_MAX,
+    ON_CORRUPT,
+    check_choice,
+    check_flag,
+    check_queue,
+    check_text,
+    check_time_ms,
+    check_topic,
+    check_type,
+    check_whole,
+)
+from ..store.errors import (
+    ConfigFileError,
+    DiskError,
+    QueueNotFoundError,
+    TopicNotFoundError,
+    UsageError,
+    WrongTypeError,
+)
 from ..store.light_queues import is_light
-from ..store.message import GetResult, StoredMessage
+from ..store.message import GetResult, GetStatus, StoredMessage
 from ..store.queue_offsets import QueueKey
 from ..store.record import RETRY_TOPIC_PREFIX
 from ..store.topic import is_system_topic
 from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT
 from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, was_put_to
-from .reading import OnCorrupt, QueueReader, queue_bounds
+from .reading import BATCH_LIMITS, OnCorrupt, QueueReader, queue_bounds
 from .topic_calls import TopicReading
 from .topics import DEAD_LETTER_PREFIX
 
@@ -83,7 +103,17 @@ class ReadableStore(TopicReading):
         the answer before it), UsageError for a `max_count` below 1 and for `tags` that name none.
         """
         self._make_ready()
-        return self._queues.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+        if queue_offset.__class__ is not int or max_count.__class__ is not int or max_count < 1:
+            queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
+            max_count = check_whole("max_count", max_count, 1)
+        try:
+            found = self._queues.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+        except TypeError:
+            _check_get(topic, queue_id, max_size)
+            raise
+        if found.status is not GetStatus.FOUND:  # what was found was asked for rightly
+            _check_get(topic, queue_id, max_size)
+        return found
 
     def read(
         self,
@@ -107,6 +137,12 @@ class ReadableStore(TopicReading):
         counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
         """
         self._make_ready()
+        queue_id = check_queue(topic, queue_id)
+        if queue_offset is not None:
+            queue_offset = check_whole("queue_offset", queue_offset)
+        check_flag("decompress", decompress)
+        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
+        check_flag("must_exist", must_exist)
         if must_exist or not self._queues.has_queue(topic, queue_id):
             self._tell_missing(topic, queue_id, must_exist)
         return self._queues.read(
@@ -161,6 +197,15 @@ class ReadableStore(TopicReading):
         for a column that is not there.
         """
         self._make_ready()
+        queue_id = check_queue(topic, queue_id)
+        if queue_offset is not None:
+            queue_offset = check_whole("queue_offset", queue_offset)
+        max_count, max_size = (
+            check_whole(name, value, 1, highest)
+            for name, value, highest in zip(("max_count", "max_size"), (max_count, max_size), BATCH_LIMITS, strict=True)
+        )
+        _check_columns(columns)
+        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
         return self._queues.read_batch((topic, queue_id), queue_offset, (max_count, max_size), columns, on_corrupt)
 
     def body_view(self, message: StoredMessage) -> memoryview:
@@ -176,6 +221,7 @@ class ReadableStore(TopicReading):
         batch, whose body may lie compressed.
         """
         self._check_usable()
+        check_type("message", message, StoredMessage, "a StoredMessage, as this store gives them")
         return self._queues.body_view(message)
 
     @property
@@ -191,10 +237,12 @@ class ReadableStore(TopicReading):
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
         """Of one queue: the offset of its first message, and the offset one past its last; (0, 0) without a queue."""
         self._make_ready()
+        queue_id = check_queue(topic, queue_id)
         return queue_bounds(self._table.get((topic, queue_id)))
 
-    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = "lower") -> int:
-        """The queue offset that a store time in ms stands for, always between the queue's first message and its end.
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
+        """The queue offset that a store time in ms, or a datetime with a time zone, stands for,
+        always between the queue's first message and its end.
 
         "lower": the first message stored at or after that time, else the end. "upper": the last one stored at or before
         it, else the first message. 0 for a queue that is not there.
@@ -202,6 +250,9 @@ class ReadableStore(TopicReading):
         Raises CorruptRecordError where a record that must be looked at is damaged, UsageError for another boundary.
         """
         self._make_ready()
+        queue_id = check_queue(topic, queue_id)
+        timestamp_ms = check_time_ms("timestamp_ms", timestamp_ms)
+        check_choice("boundary", boundary, get_args(Boundary))
         return self._finder.offset_at(topic, queue_id, timestamp_ms, boundary)
 
     def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
@@ -214,6 +265,8 @@ class ReadableStore(TopicReading):
         errors of `read`.
         """
         self._make_ready()
+        queue_id = check_queue(topic, queue_id)
+        start, stop = (check_whole(name, value, ~INT64_MAX) for name, value in (("start", start), ("stop", stop)))
         return self._finder.estimate_count(topic, queue_id, start, stop, tags)
 
     # -- one message
@@ -226,6 +279,9 @@ class ReadableStore(TopicReading):
         and is damaged, and where the log is so damaged that nobody can say.
         """
         self._make_ready()
+        physical_offset = check_whole("physical_offset", physical_offset, ~INT64_MAX)
+        if batch_index is not None:
+            batch_index = check_whole("batch_index", batch_index, ~INT64_MAX)
         return self._finder.message_at(physical_offset, batch_index)
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
@@ -234,6 +290,7 @@ class ReadableStore(TopicReading):
         Raises UsageError for what is no such id, CorruptRecordError as `message_at`.
         """
         self._make_ready()
+        check_text("message_id", message_id, "32 or 56 hexadecimal digits")
         return self._finder.message_by_id(message_id)
 
     # -- by key
@@ -242,8 +299,8 @@ class ReadableStore(TopicReading):
         self,
         topic: str,
         key: str,
-        begin_ms: int = 0,
-        end_ms: int | None = None,
+        begin_ms: int | datetime = 0,
+        end_ms: int | datetime | None = None,
         max_count: int = DEFAULT_MAX_COUNT,
         *,
         on_corrupt: OnCorrupt = "raise",
@@ -255,11 +312,19 @@ class ReadableStore(TopicReading):
         too. Raises CorruptRecordError where the index names a damaged record (`on_corrupt="skip"` counts it),
         DiskFullError while a full disk keeps keys out of the index, UsageError without a key index.
         """
-        return self._key_query().query(topic, key, begin_ms, end_ms, max_count, on_corrupt, self._readable_end())
+        queries = self._key_query()
+        _check_key(topic, "key", key)
+        begin_ms = check_time_ms("begin_ms", begin_ms)
+        end_ms = None if end_ms is None else check_time_ms("end_ms", end_ms)
+        max_count = check_whole("max_count", max_count, 1)
+        check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
+        return queries.query(topic, key, begin_ms, end_ms, max_count, on_corrupt, self._readable_end())
 
     def message_by_uniq_key(self, topic: str, uniq_key: str) -> StoredMessage | None:
         """The newest message of a topic with this uniq key, or None. Raises as `query`."""
-        return self._key_query().by_uniq_key(topic, uniq_key, self._readable_end())
+        queries = self._key_query()
+        _check_key(topic, "uniq_key", uniq_key)
+        return queries.by_uniq_key(topic, uniq_key, self._readable_end())
 
     def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
         """Whether the log holds a message with this uniq key: for a sender whose put timed out, or died.
@@ -267,6 +332,9 @@ class ReadableStore(TopicReading):
         Also one that waits for its time, and under sync flush one that is not durable and cannot be read yet. Without a
         topic every topic that has a queue is asked, which takes longer the more there are. Raises as `query`.
         """
+        check_text("uniq_key", uniq_key)
+        if topic is not None:
+            check_topic(topic)
         keys, unread_from, end = self._key_query(), self._unread_from(), self._readable_end()
         topics = (topic, *PARKING_TOPICS) if topic is not None else sorted(self._table.topics())
         found = (keys.by_uniq_key(name, uniq_key, end) for name in topics)
@@ -292,3 +360,25 @@ class ReadableStore(TopicReading):
     def _is_unread(self, start: int, uniq_key: str, topic: str | None) -> bool:
         """Whether a message from physical offset `start` on, which could not be read yet, has this uniq key."""
         return False
+
+
+def _check_get(topic: object, queue_id: Any, max_size: Any) -> None:
+    """The arguments of a get that found nothing, or could not be made: what finds something does not pay for it."""
+    check_queue(topic, queue_id)
+    if max_size is not None:
+        check_whole("max_size", max_size, ~INT64_MAX)
+
+
+def _check_key(topic: object, name: str, key: object) -> None:
+    check_topic(topic)
+    check_text(name, key)
+
+
+def _check_columns(columns: object) -> None:
+    """The names of columns, or None."""
+    if columns is not None and (
+        isinstance(columns, str)
+        or not isinstance(columns, Sequence)
+        or not all(isinstance(name, str) for name in columns)
+    ):
+        raise WrongTypeError("columns", columns, "names of columns, as in ['offset', 'value'], or None for all")

@@ -11,17 +11,22 @@ here; a read asks the records.
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ..index.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
-from ..store.errors import UsageError
+from ..store.errors import InvalidArgumentError, WrongTypeError
 from ..store.java_hash import java_hash
 from ..store.message import StoredMessage
 
 ALL = "*"
 SEPARATOR = "||"
 LOW_32_BITS = 0xFFFFFFFF
+SQL = re.compile(r"[<>=]\s*['\w]|\s(?:IN\s*\(|BETWEEN\s.*\sAND\s|IS\s+(?:NOT\s+)?NULL\b)", re.IGNORECASE)
+"""A comparison of RocketMQ's SQL filters: taken for a tag it would leave out every message. Only looked for in what has
+a space inside: `a=b` is a tag."""
 JAVA_WHITESPACE = "".join(map(chr, range(ord(" ") + 1)))
 """What Java's `String.trim` takes away."""
 
@@ -62,8 +67,14 @@ def tag_filter(tags: str | None, *, by_code: bool = True) -> TagFilter | None:
     if tags is None or tags == "" or tags == ALL:
         return None
     if not isinstance(tags, str):
-        raise UsageError(f"tags={tags!r}: a {type(tags).__name__}, expected text such as 'A || B'")
+        raise WrongTypeError("tags", tags, "text such as 'A || B', or None for all")
     names = frozenset(filter(None, (tag.strip(JAVA_WHITESPACE) for tag in tags.split(SEPARATOR))))
     if not names:
-        raise UsageError(f"tags={tags!r}: names no tag; expected tags separated by {SEPARATOR!r}, or {ALL!r} for all")
+        raise InvalidArgumentError(
+            "tags", tags, f"at least one tag, separated by {SEPARATOR!r}, or {ALL!r} for all: it names no tag"
+        )
+    if any(" " in name and SQL.search(name) for name in names):
+        raise InvalidArgumentError(
+            "tags", tags, "tags such as 'A || B': there are no SQL filters, compare the properties of what is read"
+        )
     return TagFilter(names, by_code=by_code)

@@ -9,7 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..store.errors import InvalidTopicError, UnreadMessagesError, UsageError
+from ..store.arguments import check_flag, check_text
+from ..store.errors import InvalidTopicError, UnreadMessagesError, UsageError, WrongTypeError
 from ..store.topic import (
     READ_WRITE,
     Topic,
@@ -39,12 +40,14 @@ class TopicReading(ABC):
         """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
         request. A read-only view reads the file anew. Raises ConfigFileError."""
         self._check_usable()
+        check_flag("include_system", include_system)
         found = self._all_topics()
         return {name: found[name] for name in sorted(found) if include_system or not found[name].is_system}
 
     def topic(self, name: str) -> Topic | None:
         """One topic, or None. Raises ConfigFileError."""
         self._check_usable()
+        check_text("name", name, "the name of a topic as text", may_be_empty=True)
         return self._all_topics().get(name)
 
 
@@ -107,6 +110,8 @@ class TopicWriting(TopicReading):
         Raises TopicNotFoundError, UsageError, and DiskError (nothing was changed).
         """
         self._check_usable()
+        check_text("name", name, "the name of a topic as text")
+        check_flag("allow_unread", allow_unread)
         changes = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
         if not changes:
             raise UsageError(f"update_topic({name!r}): nothing to change was given")
@@ -145,6 +150,7 @@ class TopicWriting(TopicReading):
         has happened), SyncFailedError (the store takes no more puts; open it again to see).
         """
         self._check_usable()
+        check_text("name", name, "the name of a topic as text")
         if is_system_topic(name):
             raise InvalidTopicError(f"topic {name!r}: one of RocketMQ's own topics; it cannot be deleted")
         self._delete_topic(name)
@@ -188,11 +194,12 @@ def _changes(
     if perm is not None:
         changes["perm"] = TopicPermission(check_perm(perm))
     if order is not None:
-        if not isinstance(order, bool):
-            raise UsageError(f"order={order!r}: expected True or False")
+        check_flag("order", order)
         changes["is_ordered"] = order
     if attributes is not None:
-        if not all(isinstance(text, str) for pair in attributes.items() for text in pair):
-            raise UsageError(f"attributes={attributes!r}: expected texts by text")
+        if not isinstance(attributes, Mapping) or not all(
+            isinstance(text, str) for pair in attributes.items() for text in pair
+        ):
+            raise WrongTypeError("attributes", attributes, "a mapping of text to text")
         changes["attributes"] = dict(attributes)
     return changes

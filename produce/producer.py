@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ..engine.message_store import MessageStore
 from ..store import property_names as props
+from ..store.arguments import check_callable, check_text, check_topic, check_type, check_whole
 from ..store.clock import Clock, SystemClock
 from ..store.errors import (
     DiskError,
@@ -28,8 +29,10 @@ from ..store.errors import (
     StoreClosedError,
     TopicNotFoundError,
     TopicPermissionError,
+    WrongTypeError,
 )
 from ..store.message import Message, PutResult
+from ..store.message_check import check_message
 from ..store.message_queue import MessageQueue
 from .faults import FaultRules, FaultTable
 from .hot import HotSpots, HotWatch
@@ -41,6 +44,7 @@ from .uniq_key import UniqKeys
 log = logging.getLogger("flightlog.produce")
 
 RETRIES = 2
+A_STORE = "a store that is open for writing, as flightlog.open gives"
 ONE_STORE = "store"
 """The name of the store of a producer that has one, and was told no name."""
 
@@ -84,8 +88,14 @@ class Producer:
         fault_rules: FaultRules | None = None,
         clock: Clock | None = None,
     ) -> None:
-        if retries < 0:
-            raise InvalidSettingsError(f"retries={retries}: expected 0 or more")
+        retries = check_whole("retries", retries)
+        check_callable("rule", rule, "a function of a message group and a number of queues, such as by_sip_hash")
+        if fault_rules is not None:
+            check_type("fault_rules", fault_rules, FaultRules, "FaultRules, or None")
+        if not isinstance(stores, (MessageStore, Mapping)):
+            raise WrongTypeError("stores", stores, f"{A_STORE}, or several by name, as in {{'disk-a': store}}")
+        for name, store in {} if isinstance(stores, MessageStore) else stores.items():
+            _check_store(name, store)
         self._stores = {ONE_STORE: stores} if isinstance(stores, MessageStore) else dict(stores)
         self._rule, self._retries, self._clock = rule, retries, clock or SystemClock()
         self._faults = FaultTable(self._clock, fault_rules or FaultRules())
@@ -96,12 +106,14 @@ class Producer:
     def add_store(self, name: str, store: MessageStore) -> None:
         """Send to this one, too, from the next message on; in place of the one of that name, if there is one (a store
         that was opened again). Message groups move to other queues where the number of queues changes."""
+        _check_store(name, store)
         self._stores = {**self._stores, name: store}
         self._routes.forget(name)
         self._faults.forget(name)
 
     def remove_store(self, name: str) -> None:
         """Send nothing there any more. Message groups move. Raises InvalidSettingsError if there is none."""
+        check_text("name", name)
         if name not in self._stores:
             raise InvalidSettingsError(f"no store {name!r}: there are {', '.join(sorted(self._stores)) or 'none'}")
         self._stores = {known: store for known, store in self._stores.items() if known != name}
@@ -110,6 +122,7 @@ class Producer:
 
     def queues(self, topic: str) -> tuple[MessageQueue, ...]:
         """Where messages of a topic go. Raises NoRouteError, TooManyQueuesError."""
+        check_topic(topic)
         return self._routes.of(topic, self._stores).queues
 
     @property
@@ -131,6 +144,12 @@ class Producer:
         `MessageStore.put` promises. Raises NoRouteError, TooManyQueuesError (over 65,536 queues in a store), and what
         `put` raises: of a store that may have the message, that store's error, with a note.
         """
+        if message.__class__ is not Message:
+            check_message(message)
+        if group is not None:
+            check_text("group", group, "a message group as text")
+        if selector is not None:
+            check_callable("selector", selector, "a function of queues and a message, such as by_key")
         if group is not None and selector is not None:
             raise InvalidSettingsError("group and selector: expected one of them; a group has its queue by the rule")
         uniq_key = message.uniq_key or self._uniq_keys.make()
@@ -239,6 +258,11 @@ class Producer:
         told += [f"{queue}: {part:.0%}" for queue, part in hot.queues.items()]
         facts = {"groups": dict(hot.groups), "queues": {str(queue): part for queue, part in hot.queues.items()}}
         log.warning("of the last 10,000 sends at least: %s", "; ".join(told), extra=facts)
+
+
+def _check_store(name: object, store: object) -> None:
+    check_text("name", name)
+    check_type("store", store, MessageStore, A_STORE)
 
 
 def by_key(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:

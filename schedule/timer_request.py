@@ -25,6 +25,9 @@ from ..store.timer_errors import InvalidTimerError, TimersCongestedError, TimerT
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 TIMER_QUEUE_ID: Final = 0
 PRECISION_MS: Final = 1000
+YEAR_MS: Final = 366 * 86_400_000
+SECONDS_FROM: Final = 1_000_000_000
+"""Below it no number is a time of this century in seconds."""
 NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
 """What Java reads as a long, as far as it fits."""
 
@@ -69,8 +72,19 @@ def wanted_time_ms(message: Message, now_ms: int) -> int:
             f"{'seconds' if name == props.TIMER_DELAY_S else 'milliseconds'}"
         )
     if name == props.TIMER_DELIVER_MS:
+        check_not_seconds(message.topic, name, number, now_ms)
         return number
     return now_ms + (number * 1000 if name == props.TIMER_DELAY_S else number)
+
+
+def check_not_seconds(topic: str, name: str, at_ms: int, now_ms: int) -> None:
+    """Raises InvalidTimerError for a time that lies more than a year back, and within decades of now if its number is
+    read as seconds: it would be delivered at once. Other times that are past are delivered at once, as in RocketMQ."""
+    if SECONDS_FROM <= at_ms < now_ms - YEAR_MS and abs(at_ms * 1000 - now_ms) < 100 * YEAR_MS:
+        raise InvalidTimerError(
+            f"topic {topic!r}: {name}={at_ms}: expected milliseconds since 1970; these are seconds, it seems: "
+            f"{at_ms * 1000} would be the same in milliseconds"
+        )
 
 
 class TimerAdmission:

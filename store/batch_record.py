@@ -16,6 +16,7 @@ from . import sys_flag as flags
 from .errors import InvalidMessageError, PropertiesTooLargeError
 from .inner_batch import MAX_COUNT, encode_inner
 from .message import Message
+from .message_check import check_message, checked_messages
 from .properties import encode_properties
 from .property_names import split_keys
 from .record import PROPERTIES_MAX_SIZE, check_integer_range, checked_properties
@@ -29,7 +30,9 @@ def envelope(messages: Iterable[Message]) -> tuple[Message, int]:
 
     Raises InvalidMessageError or the one of its children that names the limit.
     """
-    given = list(messages)
+    given = checked_messages(messages)
+    for place, message in enumerate(given):
+        check_message(message, f"messages[{place}]")
     if not 0 < len(given) <= MAX_COUNT:
         raise InvalidMessageError(f"a batch of {len(given)} messages: expected 1 to {MAX_COUNT}")
     first = given[0]

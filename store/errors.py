@@ -2,6 +2,8 @@
 
     FlightlogError
     ├── UsageError                     the call was wrong; nothing was written
+    │   ├── InvalidArgumentError       an argument has a value that means nothing there; a ValueError, too
+    │   │   └── WrongTypeError         an argument is of another type than expected; a TypeError, too
     │   ├── InvalidSettingsError
     │   │   └── UnkeptPromiseError     a broker.conf promises safety that flightlog does not give
     │   ├── ListenerResultError        a consumer's listener returned neither None nor a status
@@ -68,6 +70,9 @@ if TYPE_CHECKING:
 EXIT_USAGE = 2
 EXIT_UNREADABLE = 3
 
+SHOWN_LENGTH = 80
+"""Characters of a wrong argument that an error shows."""
+
 
 class FileSystemWarning(UserWarning):
     """A store that was opened for writing is on a file system that does not promise what others do: btrfs, ZFS, NFS,
@@ -85,6 +90,30 @@ class UsageError(FlightlogError):
     """The call was wrong; nothing was written."""
 
     exit_code = EXIT_USAGE
+
+
+class InvalidArgumentError(UsageError, ValueError):
+    """An argument of a call has a value that means nothing there. Nothing was read or written.
+
+    `argument` is its name, `given` what it was, `expected` what it may be.
+    """
+
+    def __init__(self, argument: str, given: object, expected: str) -> None:
+        super().__init__(f"{argument}={shown(given)}: expected {expected}")
+        self.argument, self.given, self.expected = argument, given, expected
+
+
+class WrongTypeError(InvalidArgumentError, TypeError):
+    """An argument of a call is of another type than expected. Nothing was read or written."""
+
+
+def shown(given: object) -> str:
+    """A value as an error shows it: what `repr` says, cut off where that is long."""
+    try:
+        text = repr(given)
+    except Exception:  # of an object of somebody else, which must not hide the error that it is shown in
+        text = object.__repr__(given)
+    return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}..."
 
 
 class InvalidSettingsError(UsageError):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from . import property_names as props
 from .compression import CompressionType
-from .errors import InvalidMessageError
+from .errors import InvalidMessageError, shown
 from .java_hash import java_hash
 from .message_id import encode_message_id
 from .stored_message import StoredMessage as StoredMessage
@@ -54,16 +54,19 @@ class Message:
     def deliver_at_ms(self, at_ms: int) -> Message:
         """Have it delivered at this time, in milliseconds since 1970, in place of whatever it asked for before: the
         property TIMER_DELIVER_MS. Returns the message. See docs/delays.md."""
-        return self._set_timer(props.TIMER_DELIVER_MS, at_ms)
+        return self._set_timer(props.TIMER_DELIVER_MS, "at_ms", at_ms)
 
     def deliver_after_ms(self, delay_ms: int) -> Message:
         """Have it delivered so many milliseconds after the put: the property TIMER_DELAY_MS. As `deliver_at_ms`."""
-        return self._set_timer(props.TIMER_DELAY_MS, delay_ms)
+        return self._set_timer(props.TIMER_DELAY_MS, "delay_ms", delay_ms)
 
     # Not fields: each would cost every message that is made, and nearly none is for later.
-    def _set_timer(self, name: str, ms: int) -> Message:
-        if not isinstance(ms, int) or isinstance(ms, bool):
-            raise InvalidTimerError(f"topic {self.topic!r}: {name} of {ms!r}: expected a whole number of milliseconds")
+    def _set_timer(self, name: str, argument: str, ms: int) -> Message:
+        if not isinstance(ms, int) or isinstance(ms, bool) or ms < 0:
+            raise InvalidTimerError(
+                f"topic {shown(self.topic)}: {name}: {argument}={shown(ms)}: expected a whole number of milliseconds, "
+                "0 or more"
+            )
         asked = (props.DELAY, *props.TIMER_PROPERTIES)
         kept = {key: value for key, value in (self.properties or {}).items() if key not in asked}
         self.properties, self.delay_level = kept | {name: str(ms)}, 0

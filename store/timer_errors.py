@@ -4,6 +4,7 @@ InvalidMessageError
 └── InvalidTimerError          a time that cannot be read
     ├── TimerTooFarError       beyond the horizon
     ├── TimerTooLateError      a cancellation of what is due already
+    ├── UnknownTimerError      a cancellation of what was not put
     └── TimersCongestedError   too many timers are due in the same second
 """
 
@@ -22,6 +23,16 @@ class TimerTooFarError(InvalidTimerError):
 
 class TimerTooLateError(InvalidTimerError):
     """A cancellation whose timer is due already."""
+
+
+class UnknownTimerError(InvalidTimerError):
+    """A cancellation of a timer that the store does not have, or that is due at another time."""
+
+    def __init__(self, topic: str, uniq_key: str, found: str, expected: str) -> None:
+        super().__init__(
+            f"topic {topic!r}: no timer to cancel with uniq_key={uniq_key!r}: {found}, expected {expected}"
+        )
+        self.topic, self.uniq_key, self.found, self.expected = topic, uniq_key, found, expected
 
 
 class TimersCongestedError(InvalidTimerError):

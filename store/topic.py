@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .errors import ConfigFileError, InvalidTopicError, TooManyQueuesError, TopicTooLongError, UsageError
+from .arguments import check_whole
+from .errors import ConfigFileError, InvalidArgumentError, InvalidTopicError, TooManyQueuesError, TopicTooLongError
 from .record import INT32_MAX, is_safe_topic
 
 VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
@@ -162,9 +163,8 @@ def check_topic_name(name: object) -> None:
 
 
 def check_queue_count(name: str, value: object, low: int = 1) -> None:
-    """Raises UsageError for what is no number of queues."""
-    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= INT32_MAX:
-        raise UsageError(f"{name}={value!r}: expected a whole number from {low} to {INT32_MAX}")
+    """Raises InvalidArgumentError for what is no number of queues."""
+    check_whole(name, value, low, INT32_MAX)
 
 
 def check_routable(store: Path | str, name: str, queue_count: int, kind: str) -> None:
@@ -175,7 +175,7 @@ def check_routable(store: Path | str, name: str, queue_count: int, kind: str) ->
 
 
 def check_perm(value: object) -> TopicPermission:
-    """Raises UsageError for what is no permission."""
+    """Raises InvalidArgumentError for what is no permission."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 8:
-        raise UsageError(f"perm={value!r}: expected a sum of 2 (write), 4 (read) and 1 (inherit)")
+        raise InvalidArgumentError("perm", value, "a sum of 2 (write), 4 (read) and 1 (inherit)")
     return TopicPermission(value)

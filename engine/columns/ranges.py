@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from ...store.errors import InvalidMessageError
 
+BODIES = "value"
+"""The column whose items are bytes alone: a put takes no text for a body either."""
+
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
@@ -137,8 +140,9 @@ def _of_objects(name: str, values: Iterable[Any]) -> Ranges:
 def _encoded(name: str, row: int, value: Any) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    if not isinstance(value, str):
-        raise InvalidMessageError(f"a {type(value).__name__}, expected bytes or text", row=row, column=name)
+    if not isinstance(value, str) or name == BODIES:
+        expected = "bytes" if name == BODIES else "bytes or text"
+        raise InvalidMessageError(f"a {type(value).__name__}, expected {expected}", row=row, column=name)
     try:
         return value.encode()
     except UnicodeEncodeError as e:

@@ -37,7 +37,7 @@ SMALL = StoreSettings.small(
 GOOD = b"good"
 CASES: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"value": [GOOD, None]}, InvalidMessageError, "row 1: no body"),
-    ({"value": ["text", 5]}, InvalidMessageError, "row 1: a int"),
+    ({"value": [b"bytes", 5]}, InvalidMessageError, "row 1: a int"),
     ({"value": pa.array([GOOD, None])}, InvalidMessageError, "row 1: no body"),
     ({"value": np.array([1.0, 2.0])}, InvalidMessageError, "float64"),
     ({"value": pa.array([1, 2])}, InvalidMessageError, "int64"),

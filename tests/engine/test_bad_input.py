@@ -22,6 +22,7 @@ from flightlog.store.errors import (
     DamagedStoreError,
     DiskError,
     GeometryMismatchError,
+    InvalidArgumentError,
     SegmentLengthError,
     StoreNotFoundError,
     StrayFileError,
@@ -287,7 +288,7 @@ def test_a_path_that_is_no_folder(tmp_path: Path) -> None:
     file.write_text("mine")
     for path in (file, file / "store"):
         for attempt in (flightlog.open, flightlog.open_read_only):
-            with pytest.raises((StoreNotFoundError, DiskError), match=str(file)) as caught:
+            with pytest.raises((InvalidArgumentError, StoreNotFoundError, DiskError), match=str(file)) as caught:
                 attempt(path)
             assert "Not a directory" in str(caught.value) or "expected" in str(caught.value)
     assert file.read_text() == "mine"

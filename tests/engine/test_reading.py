@@ -166,7 +166,7 @@ def test_a_queue_file_that_vanishes(reader: AnyReader, tmp_path: Path) -> None:
         assert store.corrupt_skipped == 10
 
 
-@pytest.mark.parametrize("queue_offset", [None, -5, 0, 1, 9, 10, 24, 25, 26, 1 << 40])
+@pytest.mark.parametrize("queue_offset", [None, 0, 1, 9, 10, 24, 25, 26, 1 << 40])
 def test_iterators(queue_offset: int | None, reader: AnyReader, tmp_path: Path) -> None:
     fill(tmp_path, 25)
     with reader(tmp_path) as store:

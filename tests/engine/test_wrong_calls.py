@@ -1,0 +1,358 @@
+"""Wrong calls: each is answered by one of our errors that names the argument, what was given and what is expected, and
+nothing is written."""
+
+# mypy: disable-error-code="arg-type, dict-item, var-annotated"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import flightlog
+from flightlog import ColumnPart, Consumer, Message, MessageQueue, Producer, Stores, StoreSettings
+from flightlog.consume.back_off import BackOff
+from flightlog.consume.process_queue import FlowLimits
+from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, WrongTypeError
+from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError
+from tests.support.clocks import SteppedClock
+
+Call = Callable[[Any], object]
+Row = tuple[Call, type[Exception], str, str]
+"""A call, the error that it raises, the argument that the error names, and what else it says."""
+
+NOW_MS = 1_700_000_000_000
+NAIVE = datetime(2024, 1, 1)
+ALIAS = {"T": WrongTypeError, "V": InvalidArgumentError, "M": InvalidMessageError}
+
+
+def each(kind: str, argument: str, says: str, *calls: Call) -> list[Row]:
+    """Calls that are wrong in the same way."""
+    return [(call, ALIAS[kind], argument, says) for call in calls]
+
+
+async def listens(_: object) -> None: ...
+
+
+READS: list[Row] = [
+    *each("T", "topic", "expected the name", *(lambda s, t=t: s.read(t) for t in (None, 5, b"t", ["t"], ("t",)))),
+    *each("V", "topic=''", "not empty", lambda s: s.read(""), lambda s: s.get("", 0, 0), lambda s: s.query("", "k")),
+    *each("T", "queue_id='0'", "from 0 to", lambda s: s.read("t", "0"), lambda s: s.get("t", "0", 0)),
+    *each("T", "queue_id", "a whole number", *(lambda s, q=q: s.read("t", q) for q in (None, 0.5, 1.0, True, b"0"))),
+    *each("V", "queue_id=-1", "from 0 to", lambda s: s.read("t", -1), lambda s: s.get("t", -1, 0)),
+    *each("V", "queue_id", "from 0 to", lambda s: s.read("t", 1 << 31), lambda s: s.queue_bounds("t", -5)),
+    *each("V", "queue_offset=-1", "0 or more", lambda s: s.read("t", 0, -1), lambda s: s.read_batch("t", 0, -1)),
+    *each("T", "queue_offset", "a whole", *(lambda s, o=o: s.read("t", 0, o) for o in ("0", 0.5, True, NAIVE, [0]))),
+    *each("T", "queue_offset", "a whole", *(lambda s, o=o: s.get("t", 0, o) for o in ("0", None, 0.5))),
+    *each("T", "topic", "text", *(lambda s, t=t: s.get(t, 0, 0) for t in (None, 5, b"t", ["t"]))),
+    *each("T", "queue_id", "a whole", *(lambda s, q=q: s.get("t", q, 0) for q in (None, [0], 0.5))),
+    *each("T", "max_count", "1 or more", *(lambda s, n=n: s.get("t", 0, 0, n) for n in ("1", None, 1.5))),
+    *each("V", "max_count=0", "1 or more", lambda s: s.get("t", 0, 0, 0), lambda s: s.query("t", "k", max_count=0)),
+    *each("T", "max_size", "a whole number", lambda s: s.get("t", 0, 0, max_size="1")),
+    *each("T", "tags", "text such as", *(lambda s, t=t: s.read("t", tags=t) for t in (["a"], ("a",), 5, b"a"))),
+    *each("T", "tags=['a']", "'A || B'", lambda s: s.get("t", 0, 0, tags=["a"])),
+    *each("V", "tags", "no SQL", *(lambda s, t=t: s.read("t", tags=t) for t in ("a > 5 AND b = 1", "a >= 5"))),
+    *each("V", "tags", "no SQL", *(lambda s, t=t: s.read("t", tags=t) for t in ("a IS NOT NULL", "a in ('b')"))),
+    *each("V", "tags", "no SQL", lambda s: s.get("t", 0, 0, tags="color between 1 and 5")),
+    *each("V", "tags='||'", "at least one tag", lambda s: s.read("t", tags="||")),
+    *each("T", "decompress", "True or False", *(lambda s, v=v: s.read("t", decompress=v) for v in (1, "yes", None))),
+    *each("T", "must_exist", "True or False", lambda s: s.read("t", must_exist="no")),
+    *each("V", "on_corrupt='ignore'", "'raise', 'skip'", lambda s: s.read("t", on_corrupt="ignore")),
+    *each("T", "on_corrupt", "'raise', 'skip'", lambda s: s.read_batch("t", on_corrupt=True)),
+    *each("T", "max_count", "from 1", lambda s: s.read_batch("t", max_count="5")),
+    *each("V", "max_size=0", "from 1", lambda s: s.read_batch("t", max_size=0)),
+    *each(
+        "T", "columns", "names of columns", *(lambda s, c=c: s.read_batch("t", columns=c) for c in ("value", 5, [5]))
+    ),
+    *each("T", "message", "a StoredMessage", *(lambda s, m=m: s.body_view(m) for m in (None, Message("t", b"")))),
+    *each(
+        "T", "timestamp_ms", "ms since 1970", *(lambda s, v=v: s.offset_at("t", 0, v) for v in ("x", None, 0.5, True))
+    ),
+    *each("V", "timestamp_ms", "with a time zone", lambda s: s.offset_at("t", 0, NAIVE)),
+    *each("V", "boundary='middle'", "'lower', 'upper'", lambda s: s.offset_at("t", 0, 0, "middle")),
+    *each("T", "boundary", "'lower', 'upper'", lambda s: s.offset_at("t", 0, 0, None)),
+    *each("T", "start", "a whole number", lambda s: s.estimate_count("t", 0, "0", 5)),
+    *each("T", "stop", "a whole number", lambda s: s.estimate_count("t", 0, 0, None)),
+    *each("T", "tags", "text", lambda s: s.estimate_count("t", 0, 0, 5, tags=5)),
+    *each("T", "physical_offset", "a whole", *(lambda s, v=v: s.message_at(v) for v in (None, "0", 0.5, b"0"))),
+    *each("T", "batch_index", "a whole number", lambda s: s.message_at(0, "0")),
+    *each("T", "message_id", "hexadecimal", *(lambda s, v=v: s.message_by_id(v) for v in (None, 5, b"7F"))),
+    *each("V", "message_id=''", "hexadecimal", lambda s: s.message_by_id("")),
+    *each("T", "key=5", "expected text", lambda s: s.query("t", 5)),
+    *each("T", "key", "expected text", *(lambda s, k=k: s.query("t", k) for k in (None, ["k"], b"k"))),
+    *each("V", "key=''", "not empty", lambda s: s.query("t", "")),
+    *each("T", "topic", "expected the name", lambda s: s.query(None, "k")),
+    *each(
+        "T", "begin_ms", "ms since 1970", lambda s: s.query("t", "k", "yesterday"), lambda s: s.query("t", "k", None)
+    ),
+    *each("V", "end_ms", "with a time zone", lambda s: s.query("t", "k", 0, NAIVE)),
+    *each("T", "max_count", "1 or more", lambda s: s.query("t", "k", max_count="1")),
+    *each("V", "on_corrupt=''", "'raise', 'skip'", lambda s: s.query("t", "k", on_corrupt="")),
+    *each("T", "uniq_key", "expected text", lambda s: s.message_by_uniq_key("t", 5), lambda s: s.was_stored(5)),
+    *each("V", "uniq_key=''", "not empty", lambda s: s.was_stored("")),
+    *each("T", "topic", "expected the name", lambda s: s.was_stored("u", 5)),
+    *each("T", "include_system", "True or False", lambda s: s.topics(include_system="t")),
+    *each("T", "name", "expected the name", lambda s: s.topic(5), lambda s: s.topic(None)),
+]
+"""Of a store that is open for writing, and of a view."""
+
+PUTS: list[Row] = [
+    *each("T", "message", "flightlog.Message", *(lambda s, m=m: s.put(m) for m in (b"x", None, "x", {"topic": "t"}))),
+    *each("T", "message", "flightlog.Message", lambda s: s.put_async(b"x"), lambda s: s.put([Message("t", b"")])),
+    *each("T", "messages[1]", "flightlog.Message", lambda s: s.put_many([Message("t", b""), b"x"])),
+    *each("T", "messages[0]", "flightlog.Message", lambda s: s.put_batch([None])),
+    *each("T", "messages", "iterable", *(lambda s, m=m: s.put_many(m) for m in (5, None, b"x", Message("t", b"")))),
+    *each("T", "messages", "iterable", lambda s: s.put_batch("x")),
+    *each("M", "body", "expected bytes", *(lambda s, b=b: s.put(Message("t", b)) for b in ("x", None, 5, ["x"]))),
+    *each("M", "topic", "expected text", *(lambda s, t=t: s.put(Message(t, b"")) for t in (None, 5, b"t"))),
+    *each("M", "tags=['a']", "one tag as text", lambda s: s.put(Message("t", b"", tags=["a"]))),
+    *each("M", "tags", "one tag as text", lambda s: s.put(Message("t", b"", tags=5))),
+    *each("M", "keys", "one key as text", *(lambda s, k=k: s.put(Message("t", b"", keys=k)) for k in (5, [5], b"k"))),
+    *each(
+        "M", "properties", "a mapping", *(lambda s, p=p: s.put(Message("t", b"", properties=p)) for p in (5, "a", []))
+    ),
+    *each("M", "a property", "expected str", lambda s: s.put(Message("t", b"", properties={"a": 5}))),
+    *each("M", "uniq_key=5", "expected text", lambda s: s.put(Message("t", b"", uniq_key=5))),
+    *each("M", "queue_id", "a whole", *(lambda s, q=q: s.put(Message("t", b"", queue_id=q)) for q in ("0", 0.5, -1))),
+    *each("M", "flag", "a whole", *(lambda s, f=f: s.put(Message("t", b"", flag=f)) for f in ("0", None, 1 << 31))),
+    *each("M", "born_timestamp_ms", "milli", lambda s: s.put(Message("t", b"", born_timestamp_ms=NAIVE))),
+    *each(
+        "M", "born_host", "a pair", *(lambda s, h=h: s.put(Message("t", b"", born_host=h)) for h in ("h", 5, ("h",)))
+    ),
+    *each("M", "sys_flag", "a whole number", lambda s: s.put(Message("t", b"", sys_flag="0"))),
+    *each("M", "reconsume_times", "a whole", lambda s: s.put(Message("t", b"", reconsume_times=None))),
+    *each("M", "wait_store_ok='no'", "True or", lambda s: s.put(Message("t", b"", wait_store_ok="no"))),
+    *each("M", "compress='zlib'", "a CompressionType", lambda s: s.put(Message("t", b"", compress="zlib"))),
+    *each("M", "delay_level", "a whole", *(lambda s, n=n: s.put(Message("t", b"", delay_level=n)) for n in (-1, "1"))),
+    *each("T", "topic", "expected the name", lambda s: s.queue(5)),
+    *each("T", "queue_id='0'", "a whole number", lambda s: s.queue("t", "0")),
+    *each("M", "body", "expected bytes", lambda s: s.queue("t").append("x")),
+    *each("M", "tags=5", "expected one tag", lambda s: s.queue("t").append(b"x", tags=5)),
+    *each("M", "'value', row 0", "a str, expected bytes", lambda s: s.append_columns("t", {"value": ["text"]})),
+    *each("M", "'value', row 1", "a str, expected bytes", lambda s: s.append_columns("t", {"body": [b"x", "text"]})),
+    *each("M", "'value'", "a str, expected bytes", lambda s: s.append_columns("t", {"value": np.array(["a", "b"])})),
+    *each("M", "'value'", "expected bytes", lambda s: s.append_columns("t", {"value": "text"})),
+    *each("M", "columns", "expected an Arrow", *(lambda s, c=c: s.append_columns("t", c) for c in (5, [b"x"], None))),
+    *each("M", "topic 5", "expected text", lambda s: s.append_columns(5, {"value": [b"x"]})),
+    *each("T", "parts", "ColumnPart", *(lambda s, p=p: s.append_together(p) for p in (5, ColumnPart("t", {})))),
+    *each("T", "part", "ColumnPart", lambda s: s.append_together([("t", {"value": [b"x"]})])),
+    *each("T", "before_commit", "a function", lambda s: s.append_together([], before_commit=5)),
+    *each("T", "retention_hours", "0 or more", lambda s: s.clean_up("1"), lambda s: s.clean_up(True)),
+    *each("V", "retention_hours=-1", "0 or more", lambda s: s.clean_up(-1)),
+    *each("V", "queue_count=0", "from 1 to", lambda s: s.create_topic("new", 0)),
+    *each("T", "queue_count", "from 1 to", lambda s: s.create_topic("new", "4"), lambda s: s.create_topic("new", 1.5)),
+    *each("V", "perm=9", "a sum of", lambda s: s.create_topic("new", perm=9), lambda s: s.update_topic("t", perm=9)),
+    *each("T", "order", "True or False", lambda s: s.create_topic("new", order="yes")),
+    *each("T", "attributes", "a mapping", *(lambda s, a=a: s.create_topic("new", attributes=a) for a in (5, {"a": 1}))),
+    *each("M", "topic", "expected", lambda s: s.create_topic(5), lambda s: s.create_topic("a/b")),
+    *each("T", "name", "expected the name", lambda s: s.update_topic(5, 4), lambda s: s.delete_topic(None)),
+    *each("T", "allow_unread", "True or False", lambda s: s.update_topic("t", 4, allow_unread=1)),
+    *each("T", "queue_id", "a whole number", lambda s: s.pull("t", "0", 0)),
+    *each("T", "queue_offset", "a whole number", lambda s: s.pull("t", 0, "0")),
+    *each("V", "max_count=0", "1 or more", lambda s: s.pull("t", 0, 0, 0)),
+    *each("V", "wait_s=31", "0 to 30", lambda s: s.pull("t", 0, 0, wait_s=31)),
+    *each("T", "wait_s='5'", "0 to 30", lambda s: s.pull("t", 0, 0, wait_s="5")),
+    *each("T", "tags", "text such as", lambda s: s.pull("t", 0, 0, tags=["a"])),
+]
+
+SECONDS = NOW_MS // 1000 + 60
+TIMERS: list[Row] = [
+    (lambda s: s.put(Message("t", b"").deliver_at_ms(SECONDS)), InvalidTimerError, "TIMER_DELIVER_MS", "milliseconds"),
+    (lambda s: s.put(Message("t", b"").deliver_at_ms(-1)), InvalidTimerError, "at_ms=-1", "0 or more"),
+    (lambda s: s.put(Message("t", b"").deliver_at_ms("5")), InvalidTimerError, "at_ms='5'", "a whole number"),
+    (lambda s: s.put(Message("t", b"").deliver_at_ms(NAIVE)), InvalidTimerError, "at_ms", "a whole number"),
+    (lambda s: s.put(Message("t", b"").deliver_after_ms(-1)), InvalidTimerError, "delay_ms=-1", "0 or more"),
+    (lambda s: s.put(Message("t", b"").deliver_after_ms(0.5)), InvalidTimerError, "delay_ms=0.5", "a whole number"),
+    (lambda s: s.cancel_timer("t", "none", NOW_MS + 60_000), UnknownTimerError, "uniq_key='none'", "no message"),
+    (lambda s: s.cancel_timer("t", "plain", NOW_MS + 60_000), UnknownTimerError, "uniq_key='plain'", "without a timer"),
+    (lambda s: s.cancel_timer("other", "timer", NOW_MS + 60_000), UnknownTimerError, "'other'", "no message"),
+    (lambda s: s.cancel_timer("t", "timer", NOW_MS + 90_000), UnknownTimerError, "uniq_key='timer'", "found it due"),
+    (lambda s: s.cancel_timer("t", "timer", SECONDS), InvalidTimerError, f"deliver_at_ms={SECONDS}", "milliseconds"),
+    (lambda s: s.cancel_timer("t", "timer", NOW_MS), TimerTooLateError, "the timer to be cancelled", "was due"),
+    *each("T", "deliver_at_ms", "a whole number", lambda s: s.cancel_timer("t", "timer", "5")),
+    *each("V", "deliver_at_ms=-1", "0 or more", lambda s: s.cancel_timer("t", "timer", -1)),
+    *each("T", "uniq_key", "as text", lambda s: s.cancel_timer("t", 5, NOW_MS + 60_000)),
+    *each("V", "uniq_key=''", "not empty", lambda s: s.cancel_timer("t", "", NOW_MS + 60_000)),
+    *each("T", "topic", "expected the name", lambda s: s.cancel_timer(5, "timer", NOW_MS + 60_000)),
+]
+
+
+@dataclass
+class Opened:
+    store: flightlog.Store
+    path: Path
+
+    @property
+    def end(self) -> int:
+        return self.store._log.end
+
+
+@pytest.fixture
+def opened(tmp_path: Path, assert_clean: Callable[[Path], object]) -> Iterator[Opened]:
+    path = tmp_path / "store"
+    with flightlog.open(path, StoreSettings.small(), clock=SteppedClock(NOW_MS)) as store:
+        store.put(Message("t", b"plain", keys="k", uniq_key="plain"))
+        store.put(Message("t", b"timer", uniq_key="timer").deliver_at_ms(NOW_MS + 60_000))
+        yield Opened(store, path)
+    assert_clean(path)
+
+
+def check(row: Row, on: Any) -> None:
+    call, error, argument, says = row
+    with pytest.raises(error) as caught:
+        call(on)
+    assert isinstance(caught.value, flightlog.FlightlogError)
+    text = str(caught.value)
+    assert argument in text and says in text, text
+    assert len(text) < 500
+    if isinstance(caught.value, InvalidArgumentError):
+        assert argument.startswith(caught.value.argument) and caught.value.expected in text
+
+
+def test_wrong_questions(opened: Opened) -> None:
+    end = opened.end
+    with flightlog.open_read_only(opened.path) as view:
+        for row in READS:
+            check(row, opened.store)
+            check(row, view)
+    assert opened.end == end
+
+
+def test_wrong_puts(opened: Opened, kernel: str) -> None:
+    end, topics = opened.end, opened.store.topics(include_system=True)
+    for row in PUTS:
+        check(row, opened.store)
+    assert opened.end == end and opened.store.topics(include_system=True) == topics
+
+
+def test_wrong_timers(opened: Opened) -> None:
+    end = opened.end
+    for row in TIMERS:
+        check(row, opened.store)
+    assert opened.end == end
+    opened.store.cancel_timer("t", "timer", NOW_MS + 60_000)
+    opened.store.cancel_timer("t", "timer", NOW_MS + 60_000)
+    assert opened.end > end, "the right one is taken, twice if need be"
+
+
+OPENING: list[Row] = [
+    *each("T", "path", "the path of a folder", *(lambda o, p=p: flightlog.open(p) for p in (None, 5, b"store"))),
+    *each("V", "path=''", "not empty", lambda o: flightlog.open(""), lambda o: flightlog.open_read_only("")),
+    *each(
+        "V", "path", "a file is there", *(lambda o, f=f: f(o.file) for f in (flightlog.open, flightlog.open_read_only))
+    ),
+    *each("T", "settings={}", "StoreSettings", lambda o: flightlog.open(o.new, {})),
+    *each("T", "settings", "StoreSettings(segment", lambda o: flightlog.open(o.new, {"segment_size": 1})),
+    *each("T", "settings", "StoreSettings", lambda o: flightlog.open_read_only(o.path, "small")),
+    *each("T", "path", "the path of a folder", lambda o: flightlog.open_read_only(None)),
+]
+
+MESSAGING: list[Row] = [
+    *each("T", "topics", "as in {'orders'", *(lambda o, t=t: o.store.subscribe(t, "g") for t in (["t"], None, 5))),
+    *each("V", "topics={}", "at least one", lambda o: o.store.subscribe({}, "g")),
+    *each("T", "topics=5", "as text", lambda o: o.store.subscribe({5: "*"}, "g")),
+    *each("T", "group", "as text", *(lambda o, g=g: o.store.subscribe("t", g) for g in (None, True, 1.5, ["g"]))),
+    *each("V", "group=''", "not empty", lambda o: o.store.subscribe("t", "")),
+    *each("T", "tags=['a']", "text such as", lambda o: o.store.subscribe("t", "g", tags=["a"])),
+    *each("V", "tags", "no SQL", lambda o: o.store.subscribe("t", "g", tags="a > 5 AND b < 3")),
+    *each("T", "tags=5", "text such as", lambda o: o.store.subscribe({"t": 5}, "g")),
+    *each("T", "start='last'", "StartFrom.LAST here", lambda o: o.store.subscribe("t", "g", start="last")),
+    *each("V", "start=-1", "0 or more", lambda o: o.store.subscribe("t", "g", start=-1)),
+    *each("V", "start", "with a time zone", lambda o: o.store.subscribe("t", "g", start=NAIVE)),
+    *each("T", "member", "text", lambda o: o.store.subscribe("t", "g", member=5)),
+    *each("T", "strategy", "AllocationStrategy", lambda o: o.store.subscribe("t", "g", strategy="averagely")),
+    *each("T", "limits=5", "FlowLimits", lambda o: o.store.subscribe("t", "g", limits=5)),
+    *each("T", "ordered", "True or False", lambda o: o.store.subscribe("t", "g", ordered="yes")),
+    *each("T", "must_exist", "True or False", lambda o: o.store.subscribe("t", "g", must_exist=1)),
+    *each("V", "idle_s=-1", "0 or more", lambda o: o.store.subscribe("t", "g", idle_s=-1)),
+    *each("T", "idle_s='1'", "seconds", lambda o: o.store.subscribe("t", "g", idle_s="1")),
+    *each("T", "broadcast_folder", "the path", lambda o: o.store.subscribe("t", "g", broadcast_folder=5)),
+    *each("T", "on_change", "a function", lambda o: o.store.subscribe("t", "g", on_change=5)),
+    *each("T", "group", "as text", lambda o: o.store.group_offsets(None, "t")),
+    *each("T", "topic", "expected the name", lambda o: o.store.group_offsets("g", 5)),
+    *each("T", "store", "open for writing", *(lambda o, s=s: Consumer(s, "t", "g", print) for s in (None, "store"))),
+    *each("T", "store", "open for writing", lambda o: Consumer(o.view, "t", "g", print)),
+    *each("T", "topics=['t']", "a mapping", lambda o: Consumer(o.store, ["t"], "g", print)),
+    *each("T", "group", "as text", lambda o: Consumer(o.store, "t", None, print)),
+    *each("T", "listener", "async for", *(lambda o, f=f: Consumer(o.store, "t", "g", f) for f in (listens, None, 5))),
+    *each("V", "threads=0", "1 or more", lambda o: Consumer(o.store, "t", "g", print, threads=0)),
+    *each("T", "batch_size", "1 or more", lambda o: Consumer(o.store, "t", "g", print, batch_size="2")),
+    *each("T", "back_off", "BackOff", lambda o: Consumer(o.store, "t", "g", print, back_off=5)),
+    *each("T", "ordered", "True or False", lambda o: Consumer(o.store, "t", "g", print, ordered=1)),
+    *each("T", "first_s", "seconds", lambda o: BackOff("1")),
+    *each("V", "max_count=0", "1 or more", lambda o: FlowLimits(max_count=0)),
+    *each("T", "stores", "by name", *(lambda o, s=s: Stores(s) for s in (None, 5, "s", ["s"]))),
+    *each("T", "stores", "by name", lambda o: Stores(o.store)),
+    *each("T", "store", "open for writing", lambda o: Stores({"a": o.view}), lambda o: Stores({"a": "path"})),
+    *each("T", "name", "text", lambda o: Stores({5: o.store}), lambda o: Producer({5: o.store})),
+    *each("T", "stores='s'", "open for writing", lambda o: Producer("s")),
+    *each("T", "stores", "open for writing", *(lambda o, s=s: Producer(s) for s in (None, 5, ["s"]))),
+    *each("T", "stores", "open for writing", lambda o: Producer(o.view)),
+    *each("T", "store", "open for writing", lambda o: Producer({"a": o.view})),
+    *each("V", "retries=-1", "0 or more", lambda o: Producer(o.store, retries=-1)),
+    *each("T", "retries='1'", "0 or more", lambda o: Producer(o.store, retries="1")),
+    *each("T", "rule=5", "a function", lambda o: Producer(o.store, rule=5)),
+    *each("T", "fault_rules", "FaultRules", lambda o: Producer(o.store, fault_rules={})),
+    *each("T", "message", "flightlog.Message", *(lambda o, m=m: o.producer.send(m) for m in (b"x", None, "x"))),
+    *each("T", "group=5", "text", lambda o: o.producer.send(Message("t", b""), group=5)),
+    *each("T", "selector", "a function", lambda o: o.producer.send(Message("t", b""), selector=5)),
+    *each("T", "topic", "expected the name", lambda o: o.producer.queues(5)),
+    *each("T", "store", "open for writing", lambda o: o.producer.add_store("b", "path")),
+    *each("T", "name", "text", lambda o: o.producer.remove_store(5)),
+    *each("T", "count", "1 or more", lambda o: o.member.poll("1"), lambda o: o.member.poll(None)),
+    *each("V", "count=0", "1 or more", lambda o: o.member.poll(0), lambda o: o.member.receive_batch(0)),
+    *each("T", "wait_s='1'", "seconds", lambda o: o.member.receive("1")),
+    *each("T", "queue", "a MessageQueue", lambda o: o.member.pause("t"), lambda o: o.member.seek("t", 0)),
+    *each("T", "queue", "a MessageQueue", lambda o: o.member.resume(("t", 0))),
+    *each("T", "queue_offset", "a whole number", lambda o: o.member.seek(MessageQueue("t", "store", 0), "0")),
+    *each("T", "timestamp_ms", "ms since 1970", lambda o: o.member.seek_to_time("now")),
+    *each("V", "timestamp_ms", "with a time zone", lambda o: o.member.seek_to_time(NAIVE)),
+]
+
+
+def test_wrong_openings_and_wrong_messaging(opened: Opened) -> None:
+    file = opened.path.with_name("file")
+    file.write_bytes(b"")
+    end, new = opened.end, opened.path.with_name("new")
+    with flightlog.open_read_only(opened.path) as view, opened.store.subscribe("nothing", "g0") as member:
+        on = SimpleNamespace(store=opened.store, path=opened.path, view=view, file=file, new=new, member=member)
+        on.producer = Producer(opened.store)
+        for row in (*OPENING, *MESSAGING):
+            check(row, on)
+    assert opened.end == end and not new.exists()
+    assert opened.store.group_offsets("g", "t") == {}, "nobody has joined"
+
+
+def test_there_are_many_of_them() -> None:
+    assert len(READS) + len(PUTS) + len(TIMERS) + len(OPENING) + len(MESSAGING) >= 150
+
+
+def test_what_means_the_same_is_taken(opened: Opened) -> None:
+    store = opened.store
+    at = datetime.fromtimestamp(NOW_MS / 1000, UTC)
+    assert store.offset_at("t", 0, at) == store.offset_at("t", 0, NOW_MS) == 0
+    assert store.query("t", "k", at, at).messages == store.query("t", "k", NOW_MS, NOW_MS).messages != []
+    assert [m.body for m in store.read("t", np.int64(0), np.int32(0))] == [b"plain"]
+    with store.subscribe("t", 17, start=at) as member:
+        message = member.receive(5)
+        assert message is not None and message.ack() and member.group == "17"
+    assert store.group_offsets(17, "t") == store.group_offsets("17", "t") != {}
+    assert [m.body for m in store.read("t", tags="a=b || x y")] == [], "tags may have such signs"
+
+
+def test_a_long_or_broken_value_is_cut_short(opened: Opened) -> None:
+    class Broken:
+        def __repr__(self) -> str:
+            raise RuntimeError
+
+    with pytest.raises(WrongTypeError, match=r"queue_id=\[0, 0.*\.\.\.: expected") as caught:
+        opened.store.read("t", [0] * 1000)
+    assert len(str(caught.value)) < 200 and caught.value.given == [0] * 1000
+    with pytest.raises(WrongTypeError, match="queue_id=<tests.*expected"):
+        opened.store.read("t", Broken())
