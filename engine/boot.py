@@ -8,7 +8,8 @@
     5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
-                         are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the topics are
+                         are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the folders of
+                         state files are synced, for a writer may have died before it did that, and the topics are
                          written that have more queues than their file says, and the geometry of an empty store; where
                          the log begins is noted before the progress page says that flightlog wrote last, for then the
                          note binds
@@ -222,6 +223,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     finally:
         log_sync.close()
         reader.close()
+    _sync_state_folders(path, disk)
     topics.save()
     geometry.save()
     report.tell(path, log)
@@ -294,6 +296,14 @@ def _adopt_extensions(path: Path, disk: Disk, settings: StoreSettings, geometry:
         return None
     found, wanted = find_extension_file_size(disk, path), settings.queue_extension_file_size
     return geometry.adopt(setting, wanted, found, DEFAULT_EXTENSION_FILE_SIZE)
+
+
+def _sync_state_folders(path: Path, disk: Disk) -> None:
+    """What state files were read to say stays so over a power cut: whoever wrote them may have died, or been refused by
+    the disk, between the new file's name and the sync of its folder."""
+    for folder in (path / CONFIG_FOLDER, path / FLIGHTLOG_FOLDER):
+        if disk.exists(folder):
+            disk.sync_folder(folder)
 
 
 def _write_abort(disk: Disk, path: Path, epoch: int, evidence: Evidence) -> None:

@@ -13,12 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, StoreSettings
 from flightlog.engine.dispatcher import Dispatcher
+from flightlog.store.errors import DiskError
 from flightlog.store.progress import read_progress
 
 if TYPE_CHECKING:
@@ -311,4 +313,24 @@ def test_a_mark_of_queues_or_keys_is_never_ahead_of_the_flushed_log(
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
         assert bodies(store) == [b"kept", b"other" + bytes(10), b"another" + bytes(10)]
         assert len(store.query("t", "new").messages) == 2 and not store.query("t", "late").messages
+    assert_clean(disk.root)
+
+
+def test_a_topic_that_was_there_stays_over_a_power_cut(disk: PowerDisk, assert_clean: AssertClean) -> None:
+    """The file of topics had its new name, and the sync of its folder failed: who opens the store sees the topic."""
+
+    def refuse(path: Path) -> None:
+        raise DiskError(f"{path}: sync_folder: Input/output error")
+
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    store.create_topic("before", queue_count=1)
+    with patch.object(disk, "sync_folder", refuse), pytest.raises(DiskError):
+        store.create_topic("made", queue_count=2)
+    store.close()
+    store = flightlog.open(disk.root, SETTINGS, disk=disk)
+    there = store.topics()["made"]
+    kill(store)
+    disk.cut(random.Random(1), chance=0)
+    with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
+        assert store.topics()["made"] == there and there.queue_count == 2
     assert_clean(disk.root)
