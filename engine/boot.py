@@ -42,6 +42,7 @@ from ..index.queue_table import (
     find_file_entries,
 )
 from ..index.rocksdb_queues import has_rocksdb_files
+from ..store.block_checks import BlockChecks
 from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ..store.clock import Clock
 from ..store.commit_log import CommitLog, LogStart
@@ -64,6 +65,7 @@ from ..store.lock import LOCK_FILE, StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ..store.log_reader import LogReader
 from ..store.log_start import log_start_path, read_log_start, write_log_start
+from ..store.open_seal import drop_stale_open_seal
 from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
 from ..store.seal import drop_stale_seals
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
@@ -223,6 +225,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     finally:
         log_sync.close()
         reader.close()
+    drop_stale_open_seal(disk, path, reader.segments, found.end, is_ours=evidence.is_ours)
     _sync_state_folders(path, disk)
     topics.save()
     geometry.save()
@@ -238,6 +241,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
     commit_log = CommitLog(disk, files, settings, clock, progress, start, maps_appends=maps_appends)
+    if settings.check_blocks:  # stale seals are gone by now
+        commit_log.reader.first_broken = BlockChecks(disk, path).first_broken
     dispatcher = Dispatcher(disk, commit_log, table, index, rules, progress, found.end)
     return OpenParts(
         lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics, deleted, deleted_file

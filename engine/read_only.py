@@ -18,6 +18,7 @@ from types import TracebackType
 from ..index.dispatch_rules import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.arguments import check_settings, checked_folder, checked_path
+from ..store.block_checks import BlockChecks
 from ..store.clock import SystemClock
 from ..store.deleted_topics import DeletedTopics, read_deleted
 from ..store.disk import Disk, RealDisk
@@ -101,7 +102,13 @@ class ReadOnlyStore(ReadableStore):
         """Read everything that a view rests on."""
         disk, path = self._disk, self.path
         self._evidence: Evidence = read_evidence(disk, path, tolerant=True, folders=self._folders)
-        self._reader = LogReader(disk, self._evidence.files, check_crc_property=self._settings.check_crc_property)
+        asks_seals = self._settings.check_blocks and self._evidence.is_ours
+        self._reader = LogReader(
+            disk,
+            self._evidence.files,
+            check_crc_property=self._settings.check_crc_property,
+            first_broken=BlockChecks(disk, path).first_broken if asks_seals else None,
+        )
         self._deleted, self._deleted_problem = _read_deleted(self._disk, self.path)
         self._deleted_as_read = self._deleted.to_json()
         if self._deleted_problem is None:

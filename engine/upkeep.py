@@ -27,6 +27,7 @@ from ..store.errors import (
     TooManyFilesError,
 )
 from ..store.meters import Latest, RateMeter
+from ..store.open_seal import OpenSeal
 from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
 from ..store.progress import (
     CLEAN_CLOSE,
@@ -62,6 +63,9 @@ class Upkeep:
         """The same."""
         self._checkpoint = parts.checkpoint
         self._sealed_below = parts.log.reader.min_offset
+        self._open_seal = OpenSeal(disk, path)
+        self._is_uncovered = False
+        """Whether the disk refused what the open segment's seal is to say, and that was told."""
         self._begin = parts.log.end
         self._put_rate = RateMeter(clock.monotonic_s())
         self.put_ms = Latest()
@@ -190,6 +194,7 @@ class Upkeep:
         self._progress.publish(QUEUES_FLUSHED, self._queues_flushed)
         self._progress.sync()
         self._seal_full_segments()
+        self._cover_open_segment()
 
     def index_is_dirty(self, least_pages: int) -> bool:
         """Whether the index knows a key that is not durable in it, or has passed records without any."""
@@ -237,7 +242,7 @@ class Upkeep:
             if segment.base < self._sealed_below or segment.end > self._log.flushed:
                 continue
             if read_seal(self._disk, self._path, segment) is None:
-                seal = make_seal(self._log.reader, segment)
+                seal = make_seal(self._log.reader, segment, self._open_seal.crcs_of(segment))
                 if seal is not None:
                     try:
                         write_seal(self._disk, self._path, seal)
@@ -246,6 +251,20 @@ class Upkeep:
                         log.warning("%s: no seal yet for %s: %s", self._path, segment.path.name, e, extra=extra)
                         return  # a missing seal is only a missed shortcut; the next round tries again
             self._sealed_below = segment.end
+
+    def _cover_open_segment(self) -> None:
+        flushed = self._log.flushed
+        segment = self._log.reader.segment_at(flushed - 1)
+        if segment is None or segment.end <= self._sealed_below:
+            return
+        try:
+            self._open_seal.cover(segment, flushed - segment.base)
+            self._is_uncovered = False
+        except DiskError as e:  # what is not covered is read as it is; the next round tries again
+            if not self._is_uncovered:
+                extra = {"path": str(self._path), "physical_offset": segment.base}
+                log.warning("%s: %s is not sealed as it grows: %s", self._path, segment.path.name, e, extra=extra)
+            self._is_uncovered = True
 
     def end(self) -> None:
         """Close cleanly, or as one that was killed if the store is poisoned or something fails; let go of everything.

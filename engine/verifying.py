@@ -26,10 +26,11 @@ from ..store.errors import ConfigFileError, DiskError, SegmentLengthError, TooMa
 from ..store.frame import Rows
 from ..store.log_reader import LogReader
 from ..store.log_start import log_start_path
+from ..store.open_seal import broken_blocks, read_slots
 from ..store.progress import progress_path
 from ..store.queue_offsets import QueueKey
 from ..store.record import INT32_MAX, INT64_MAX
-from ..store.seal import BlockCrcs, read_seal, seal_fits, seal_path
+from ..store.seal import BLOCK_SIZE, BlockCrcs, read_seal, seal_fits, seal_path
 from ..store.segment import Segment
 from .evidence import Evidence, LastWriter
 from .findings import IN_ROCKSDB, Finding, VerifyReport
@@ -109,6 +110,7 @@ def verify_store(
     for segment in reader.segments:
         seal = seals[segment.base]
         if seal is None:
+            _check_open_segment(disk, root, segment, evidence, report)
             if segment.base in were_sealed:
                 mend = "delete it: a missing seal is only a missed shortcut"
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
@@ -129,6 +131,16 @@ def verify_store(
     _check_small_files(root, evidence, known, report, has_queues=not table.is_in_rocksdb)
     _check_topics(disk, root, report)
     return report
+
+
+def _check_open_segment(disk: Disk, root: Path, segment: Segment, evidence: Evidence, report: VerifyReport) -> None:
+    """What of it was sealed as it grew. A writer that is alive only goes on: what was read of the seal stays right."""
+    slots = read_slots(disk, root, segment) if evidence.is_ours else {}
+    broken = list(broken_blocks(segment, slots))
+    if broken and not evidence.is_stale(disk):
+        for position in broken:
+            text = f"the {slots[position // BLOCK_SIZE][0]} bytes from here on differ from what was put"
+            report.findings.append(Finding(segment.path, segment.base + position, text, "restore the file from a copy"))
 
 
 class _QueueCheck:

@@ -46,7 +46,10 @@ WALK_END_TEXT = {
 }
 BAD_CRC = "a body that differs from its CRC"
 BAD_CRC_PROPERTY = "a record that differs from its CRC property, or has none"
+BAD_BLOCK = "a record in a block that differs from its seal"
 FILE_IS_GONE = "no file any more"
+FirstBroken = Callable[[Segment, int, int], int | None]
+"""(segment, position, size) -> position of the first block of these bytes that is not what was sealed, or None."""
 UNIT = struct.Struct(">qiq")
 OFFSET = struct.Struct("=q")
 """An entry of a queue, and its offset, as `native.messages` takes them."""
@@ -69,13 +72,21 @@ class LogReader:
         make: Callable[[Disk, Path, int, int], Segment] = Segment,
         *,
         check_crc_property: bool = False,
+        first_broken: FirstBroken | None = None,
     ) -> None:
         self.disk, self.folder = disk, files.folders.main
         self.check_crc_property = check_crc_property
         """Whether a record without a right CRC property is damaged, wherever CRCs are checked."""
+        self.first_broken = first_broken
+        """Asked for the bytes of each single record, if seals are to be asked; see block_checks.py."""
         self.segment_size = files.segment_size or 0
         self.segments: list[Segment] = [make(disk, files.path(base), base, self.segment_size) for base in files.bases]
         self._closed = False
+
+    @property
+    def checks_more(self) -> bool:
+        """Whether a record whose body fits its CRC is yet to be checked: then each goes through `message`."""
+        return self.check_crc_property or self.first_broken is not None
 
     @property
     def min_offset(self) -> int:
@@ -183,6 +194,11 @@ class LogReader:
             raise CorruptRecordError(segment.path, physical_offset, BAD_CRC, f"CRC {values[11] & 0xFFFFFFFF:08X}")
         if self.check_crc_property and not has_right_crc(record, values[18]):
             raise CorruptRecordError(segment.path, physical_offset, BAD_CRC_PROPERTY, "a record that fits it")
+        if self.first_broken is not None:
+            start = self.first_broken(segment, physical_offset - segment.base, size)
+            if start is not None:
+                expected = f"the bytes that were sealed from physical offset {segment.base + start} on"
+                raise CorruptRecordError(segment.path, physical_offset, BAD_BLOCK, expected)
         return values
 
     def messages(
@@ -193,7 +209,7 @@ class LogReader:
         """
         self._check_open()
         segment = self.segment_at(int.from_bytes(units[:8], "big", signed=True))
-        if segment is None or self.check_crc_property or not self.disk.maps_files:
+        if segment is None or self.checks_more or not self.disk.maps_files:
             return []
         try:
             mapping = segment.mapping()
@@ -208,7 +224,7 @@ class LogReader:
         inner batch, nothing odd about it. None: `message_at` says what is there, at more cost."""
         self._check_open()
         segment = self.segment_at(physical_offset)
-        if segment is None or self.check_crc_property or not self.disk.maps_files:
+        if segment is None or self.checks_more or not self.disk.maps_files:
             return None
         mapping, position = self._mapping(segment, physical_offset), physical_offset - segment.base
         if position + PLACE.size > len(mapping):
@@ -238,7 +254,7 @@ class LogReader:
         if segment is None:
             raise CorruptRecordError(self.folder, physical_offset, "no segment", "a record")
         position = physical_offset - segment.base
-        if self.disk.maps_files and not self.check_crc_property:
+        if self.disk.maps_files and not self.checks_more:
             mapping = self._mapping(segment, physical_offset)
             row, stop = bytearray(FRAME_ROW.size), min(segment.size, position + MAX_RECORD_SIZE)
             if native.walk(mapping, position, stop, segment.base, True, row)[0]:

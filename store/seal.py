@@ -31,6 +31,7 @@ from __future__ import annotations
 import bisect
 import struct
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -157,9 +158,11 @@ def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
     return seal if seal and (seal.base, seal.segment_size) == (segment.base, segment.size) else None
 
 
-def make_seal(reader: LogReader, segment: Segment) -> Seal | None:
-    """Read a full segment and describe it; None if it does not end in a filler as a full segment does."""
-    crcs = [BlockCrcs().crc_of(segment, i) for i in range(-(-segment.size // BLOCK_SIZE))]
+def make_seal(reader: LogReader, segment: Segment, known: BlockCrcs | None = None) -> Seal | None:
+    """Read a full segment and describe it; None if it does not end in a filler as a full segment does. `known` are the
+    CRCs of its blocks, as far as they were taken while it was filled."""
+    known = known or BlockCrcs()
+    crcs = [known.crc_of(segment, i) for i in range(-(-segment.size // BLOCK_SIZE))]
     topics: Counter[bytes] = Counter()
     boundaries: list[int] = []
     store_times: list[tuple[int, int]] = []
@@ -274,6 +277,28 @@ class BlockCrcs:
     def __init__(self) -> None:
         self._crcs: list[int] = []
         self._position = self._crc = 0
+
+    @classmethod
+    def resumed(cls, blocks: Sequence[tuple[int, int]]) -> BlockCrcs:
+        """Goes on behind leading blocks: of each the bytes that came by, and their CRC; only the last may lack some."""
+        made = cls()
+        for size, crc in blocks:
+            made._position += size
+            if size == BLOCK_SIZE:
+                made._crcs.append(crc)
+            else:
+                made._crc = crc
+                break
+        return made
+
+    @property
+    def position(self) -> int:
+        """Up to where bytes have come by."""
+        return self._position
+
+    def crc_so_far(self, i: int) -> int:
+        """The CRC of those bytes of block `i` that have come by."""
+        return self._crcs[i] if i < len(self._crcs) else self._crc
 
     def feed(self, position: int, piece: bytes | memoryview) -> None:
         """The bytes from `position` on come next; those of them that came before count once."""

@@ -211,6 +211,12 @@ class StoreSettings:
     """Whether a record counts as damaged unless it has that property and fits it (`forceVerifyPropCRC`): by reads,
     recovery and verify. Its body's CRC is checked all the same. For stores that were written with it from the first
     record on."""
+    check_blocks: bool = False
+    """Whether reads of messages also ask the seals, which cover every byte where RocketMQ's CRC covers bodies alone: a
+    record in a block of 1 MiB that is not what was put counts as damaged. The first read in a block reads all of it,
+    later ones rely on that. Covered is what flightlog wrote and synced, up to its last round of the queues
+    (`queue_flush_interval_ms`) or its close; in a store that another program wrote last, nothing. Scans of whole ranges
+    (Spark) ask no seals; `verify` always does."""
     accept_future_store_time: bool = False
     """Open for writing even if the newest record lies more than an hour in the clock's future."""
     unkept_promises: tuple[str, ...] = ()

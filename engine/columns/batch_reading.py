@@ -183,7 +183,7 @@ class BatchReader:
         """The entries up to the first that is in another segment, or not right in every respect."""
         segment = self._reader.segment_at(int(units["physical_offset"][0]))
         rows, bodies = piece.room()
-        if segment is None or self._reader.check_crc_property:
+        if segment is None or self._reader.checks_more:
             return rows[:0]
         try:
             view = memoryview(segment.mapping())
