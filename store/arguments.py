@@ -50,7 +50,7 @@ def check_text(argument: str, value: object, expected: str = "text", *, may_be_e
     if not isinstance(value, str):
         raise WrongTypeError(argument, value, expected)
     if not value and not may_be_empty:
-        raise InvalidArgumentError(argument, value, f"{expected} that is not empty")
+        raise InvalidArgumentError(argument, value, f"{expected}, not empty")
 
 
 def check_topic(topic: object) -> None:
@@ -130,7 +130,7 @@ def checked_folder(argument: str, value: Any) -> Path:
     """A path that is no file's."""
     path = checked_path(argument, value)
     if os.path.lexists(path) and os.path.exists(path) and not os.path.isdir(path):
-        raise InvalidArgumentError(argument, value, "the path of a folder: a file is there")
+        raise InvalidArgumentError(argument, path, "the path of a folder: a file is there")
     return path
 
 

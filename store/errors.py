@@ -108,7 +108,9 @@ class WrongTypeError(InvalidArgumentError, TypeError):
 
 
 def shown(given: object) -> str:
-    """A value as an error shows it: what `repr` says, cut off where that is long."""
+    """A value as an error shows it: a path whole, else what `repr` says, cut off where that is long."""
+    if isinstance(given, Path):
+        return repr(str(given))
     try:
         text = repr(given)
     except Exception:  # of an object of somebody else, which must not hide the error that it is shown in

@@ -275,7 +275,7 @@ def test_by_id(host: str, opened: Open, tmp_path: Path, assert_clean: AssertClea
 
 @pytest.mark.parametrize("text", ["", "7F0000010000", "7F" * 15, "7F" * 17, "7F" * 32, "G" * 32, " " * 32, "7F " * 16])
 def test_what_is_no_id(text: str, stored: Path) -> None:
-    with flightlog.open_read_only(stored) as view, pytest.raises(UsageError, match="message id"):
+    with flightlog.open_read_only(stored) as view, pytest.raises(UsageError, match="message.id"):
         view.message_by_id(text)
 
 

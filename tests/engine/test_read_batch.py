@@ -171,7 +171,7 @@ def test_columns_are_chosen_in_any_case_and_order(numbered_store: Path) -> None:
             {"max_count": 1 << 31},
         ]
         for wrong in wrongs:
-            with pytest.raises(UsageError, match="expected 1 to"):
+            with pytest.raises(UsageError, match="from 1 to"):
                 view.read_batch("t", **wrong)
     with pytest.raises(StoreClosedError):
         view.read_batch("t")
