@@ -206,6 +206,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
+        drop_stale_open_seal(disk, path, reader.segments, found.end, is_ours=evidence.is_ours)
         if found.torn is not None or evidence.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
             report.cut = cut_tail(disk, path, reader, found.end)
         remove_empty(disk, evidence.files)
@@ -225,7 +226,6 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     finally:
         log_sync.close()
         reader.close()
-    drop_stale_open_seal(disk, path, reader.segments, found.end, is_ours=evidence.is_ours)
     _sync_state_folders(path, disk)
     topics.save()
     geometry.save()

@@ -138,8 +138,11 @@ def _check_open_segment(disk: Disk, root: Path, segment: Segment, evidence: Evid
     slots = read_slots(disk, root, segment) if evidence.is_ours else {}
     broken = list(broken_blocks(segment, slots))
     if broken and not evidence.is_stale(disk):
-        for position in broken:
-            text = f"the {slots[position // BLOCK_SIZE][0]} bytes from here on differ from what was put"
+        for position, found in broken:
+            covered, expected = slots[position // BLOCK_SIZE]
+            text = (
+                f"the {covered} bytes from here on differ from what was put: CRC {found:08X}, expected {expected:08X}"
+            )
             report.findings.append(Finding(segment.path, segment.base + position, text, "restore the file from a copy"))
 
 

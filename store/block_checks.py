@@ -1,7 +1,8 @@
 """Whether bytes of the log are still what was put: a reader's look at seals, block by block.
 
 RocketMQ's CRC covers a record's body alone. A seal, and the open segment's below the durable mark, covers every byte;
-to ask it for one record costs the reading of the block's covered bytes, 1 MiB at most, once for each block.
+to ask it for one record costs the reading of the block's covered bytes, 1 MiB at most, once for each block, and again
+for a block that has grown since. Behind what is covered a read costs a look into the seal each time.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ class BlockChecks:
         for start in range(position - position % BLOCK_SIZE, position + size, BLOCK_SIZE):
             looked, is_sound = self._looked.get(segment.base + start, (0, True))
             if looked < min(position + size - start, BLOCK_SIZE):
-                looked, is_sound = self._look(segment, start)
+                looked, is_sound = self._look(segment, start, looked, is_sound)
                 self._looked[segment.base + start] = looked, is_sound
             if not is_sound:
                 return start
         return None
 
-    def _look(self, segment: Segment, start: int) -> tuple[int, bool]:
+    def _look(self, segment: Segment, start: int, looked: int, was_sound: bool) -> tuple[int, bool]:
+        """How much of a block is covered now, and whether that is sound; what covers no more than before is not read
+        a second time."""
         block = start // BLOCK_SIZE
         seal = self._seals.get(segment.base) or read_seal(self._disk, self._root, segment)
         if seal is not None:
@@ -45,4 +48,6 @@ class BlockChecks:
             covered, crc = min(BLOCK_SIZE, segment.size - start), seal.block_crcs[block]
         else:
             covered, crc = read_slots(self._disk, self._root, segment).get(block, (0, 0))
+        if covered <= looked:
+            return looked, was_sound
         return covered, crc32c(segment.read(start, covered)) == crc

@@ -31,6 +31,8 @@ from .seal import BLOCK_SIZE, BlockCrcs
 from .segment import Segment
 
 OPEN_SEAL_FILE = "open-seal"
+ROUND_SIZE = 256 << 20
+"""Bytes that one flush round reads at most: about 100 ms of CPU."""
 SLOT = struct.Struct(">III4x")
 CHECKED = struct.Struct(">qIII")
 assert SLOT.size == 16
@@ -44,14 +46,12 @@ def read_slots(disk: Disk, root: Path, segment: Segment) -> dict[int, tuple[int,
     """Block number -> (covered bytes, their CRC), as the file says of this segment; nothing if it cannot be read."""
     try:
         file = disk.open(open_seal_path(root))
-    except FileNotFoundError:
-        return {}
-    try:
-        raw = file.read(0, -(-segment.size // BLOCK_SIZE) * SLOT.size)
-    except DiskError:
-        return {}  # as good as missing
-    finally:
-        file.close()
+        try:
+            raw = file.read(0, -(-segment.size // BLOCK_SIZE) * SLOT.size)
+        finally:
+            file.close()
+    except (FileNotFoundError, DiskError):
+        return {}  # missing, or as good as that
     found = {}
     for block, (covered, crc, check) in enumerate(SLOT.iter_unpack(raw[: len(raw) - len(raw) % SLOT.size])):
         fits = 0 < covered <= min(BLOCK_SIZE, segment.size - block * BLOCK_SIZE)
@@ -64,16 +64,16 @@ def _check(segment: Segment, block: int, covered: int, crc: int) -> int:
     return crc32c(CHECKED.pack(segment.base, block, covered, crc))
 
 
-def broken_blocks(segment: Segment, slots: dict[int, tuple[int, int]]) -> Iterator[int]:
-    """Positions of the blocks whose covered bytes are not those that were put. Raises DiskError."""
+def broken_blocks(segment: Segment, slots: dict[int, tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """(position, CRC found) of the blocks whose covered bytes are not those that were put. Raises DiskError."""
     for block, (covered, crc) in slots.items():
-        if crc32c(segment.read(block * BLOCK_SIZE, covered)) != crc:
-            yield block * BLOCK_SIZE
+        found = crc32c(segment.read(block * BLOCK_SIZE, covered))
+        if found != crc:
+            yield block * BLOCK_SIZE, found
 
 
 def drop_stale_open_seal(disk: Disk, root: Path, segments: list[Segment], end: int, *, is_ours: bool) -> None:
-    """Remove the file if another program wrote last, or if it speaks of bytes behind `end`; the caller syncs the
-    folder. Raises DiskError."""
+    """Remove the file if another program wrote last, or if it speaks of bytes behind `end`. Raises DiskError."""
     if not disk.exists(open_seal_path(root)):
         return
     for segment in reversed(segments):
@@ -84,6 +84,7 @@ def drop_stale_open_seal(disk: Disk, root: Path, segments: list[Segment], end: i
                 return
             break
     disk.remove(open_seal_path(root))
+    disk.sync_folder(root / FLIGHTLOG_FOLDER)
 
 
 class OpenSeal:
@@ -104,9 +105,10 @@ class OpenSeal:
         return self._crcs
 
     def cover(self, segment: Segment, stop: int) -> None:
-        """Cover the segment up to position `stop`, below which every byte is durable. Raises DiskError: then later
-        calls cover what this one did not."""
+        """Cover the segment up to position `stop`, below which every byte is durable, but no more than ROUND_SIZE
+        bytes. Raises DiskError: then later calls cover what this one did not."""
         crcs = self.crcs_of(segment)
+        stop = min(stop, crcs.position + ROUND_SIZE)
         first = crcs.position // BLOCK_SIZE
         if crcs.position >= stop:
             return
@@ -117,8 +119,10 @@ class OpenSeal:
         for block in range(first, -(-stop // BLOCK_SIZE)):
             covered, crc = min(BLOCK_SIZE, stop - block * BLOCK_SIZE), crcs.crc_so_far(block)
             slots += SLOT.pack(covered, crc, _check(segment, block, covered, crc))
+        self._base = -1  # what the file does not take is covered once more
         file = self._disk.open(open_seal_path(self._root), writable=True, create=True)
         try:
             file.write(first * SLOT.size, bytes(slots))
         finally:
             file.close()
+        self._base = segment.base

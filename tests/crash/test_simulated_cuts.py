@@ -43,7 +43,7 @@ PARTS = 4
 WAITING_PARTS = 2
 PURE_PARTS = (3,)
 KINDS_MIN = 40
-MUTANT_CUTS = 400
+MUTANT_CUTS = 3_000
 
 Spoil = Callable[[pytest.MonkeyPatch], None]
 

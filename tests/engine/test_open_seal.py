@@ -16,6 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, Store, StoredMessage, StoreSettings
+from flightlog.store import open_seal
 from flightlog.store.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.open_seal import SLOT, open_seal_path, read_slots
@@ -267,9 +268,9 @@ def test_a_disk_that_refuses_it_costs_coverage_alone(
     with flightlog.open(path, SETTINGS, disk=disk) as store:
         fault = disk.fail(operation, "flightlog/open-seal", errno.ENOSPC)
         for _ in range(3):
-            fill(store, 10)
+            fill(store, 400)  # into the second block
             store._upkeep.flush_queues()
-        assert fault.hits and covered(path) == 0
+        assert fault.hits and covered(path) < store._log.flushed
         assert len([record for record in caplog.records if "is not sealed as it grows" in record.message]) == 1
         disk.heal()
         fill(store, 10)
@@ -286,3 +287,35 @@ def test_a_slot_has_the_documented_bytes(path: Path) -> None:
     crc = crc32c(data)
     check = crc32c((0).to_bytes(8, "big") + (0).to_bytes(4, "big") + size.to_bytes(4, "big") + crc.to_bytes(4, "big"))
     assert open_seal_path(path).read_bytes() == SLOT.pack(size, crc, check)
+
+
+@pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE])
+def test_a_seal_that_cannot_be_opened_stops_nothing(
+    code: int, tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
+    """It once ended the round, so that the next put found the store poisoned; and kept the store from opening."""
+    disk: FaultyDisk = support("disks").FaultyDisk()
+    path = tmp_path / "store"
+    fault = disk.fail("open", "flightlog/open-seal", code)
+    for _ in range(2):
+        with flightlog.open(path, SETTINGS, disk=disk) as store:
+            fill(store, 2600)  # more than a segment
+            store._upkeep.flush_queues()
+            fill(store, 10)
+        with flightlog.open_read_only(path, CHECKED, disk=disk) as view:
+            assert view.verify().is_clean
+            assert sum(1 for _ in view.read("t", 0)) == view.queues()["t", 0][1]
+    assert fault.hits
+    disk.heal()
+    assert assert_clean(path).sealed_segments == 2
+
+
+def test_the_work_of_a_round_is_bounded(path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean) -> None:
+    open_seal_path(path).unlink()
+    monkeypatch.setattr(open_seal, "ROUND_SIZE", 10_000)
+    with flightlog.open(path, SETTINGS) as store:
+        for expected in (10_000, 20_000, 30_000):
+            store._upkeep.flush_queues()
+            assert covered(path) == expected
+    assert covered(path) == 40_000
+    assert_clean(path)

@@ -249,7 +249,7 @@ def test_times_are_those_of_the_row(spark: SparkSession, load: Load, tmp_path: P
 
 def test_the_document_writes_what_it_says(spark: SparkSession, tmp_path: Path, assert_clean: AssertClean) -> None:
     [section] = re.findall(r"^## Writing\n(.*?)(?=^## )", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
-    batch, stream = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    batch, _, stream = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     [sql] = re.findall(r"^```sql\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     for name in ("orders-store", "lines-store", "written"):  # Spark has a folder of its own that names are relative to
         batch, stream = (text.replace(f'("{name}")', f'("{tmp_path / name}")') for text in (batch, stream))
