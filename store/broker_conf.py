@@ -76,7 +76,7 @@ NAMES: Mapping[str, str] = {
 OURS_ALONE = frozenset(
     {
         *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
-        *("deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
+        *("check_blocks", "deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
     }
 )
 """Settings that RocketMQ has none for."""
