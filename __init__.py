@@ -11,14 +11,13 @@ with flightlog.open("orders-store") as store:
 from __future__ import annotations
 
 import sys as _sys
+import typing as _typing
 
 if _sys.platform == "win32":
     raise ImportError(
         "flightlog needs Linux (or macOS, untested): Windows has neither POSIX record locks nor fdatasync"
     )
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
 
 from .consume.consumer import Consumer
 from .consume.consuming_store import Store
@@ -29,6 +28,7 @@ from .consume.stores import Stores
 from .consume.subscription import Subscription
 from .engine.append_together import ColumnPart
 from .engine.finding import Boundary
+from .engine.key_query import QueryResult
 from .engine.message_store import MessageStore
 from .engine.queue_handle import QueueHandle
 from .engine.read_only import ReadOnlyStore, open_read_only
@@ -36,15 +36,81 @@ from .engine.statistics import StoreStatistics
 from .produce.producer import Producer, SendResult
 from .store.column_records import AppendResult
 from .store.compression import CompressionType
-from .store.errors import FlightlogError
+from .store.errors import (
+    BodyTooLargeError,
+    ClockBehindError,
+    ConfigFileError,
+    CorruptBodyError,
+    CorruptLogError,
+    CorruptQueueError,
+    CorruptRecordError,
+    DamagedStoreError,
+    DiskError,
+    DiskFullError,
+    FileGoneError,
+    FileSystemWarning,
+    FileTooLargeError,
+    FlightlogError,
+    ForkedStoreError,
+    GeometryMismatchError,
+    InconsistentGroupError,
+    IndexFileGoneError,
+    InvalidAllocationError,
+    InvalidArgumentError,
+    InvalidMessageError,
+    InvalidSettingsError,
+    InvalidTopicError,
+    ListenerResultError,
+    MissingExtraError,
+    MissingJavaError,
+    MissingSegmentsError,
+    NoRouteError,
+    PropertiesTooLargeError,
+    QueueNotFoundError,
+    RecordTooLargeError,
+    RocksDbConfigError,
+    RocksDbQueuesError,
+    SegmentGoneError,
+    SegmentLengthError,
+    SegmentRemovedError,
+    StoreChangingError,
+    StoreClosedError,
+    StoreLockedError,
+    StoreNotFoundError,
+    StorePoisonedError,
+    StrayFileError,
+    SymbolicLinkError,
+    SyncFailedError,
+    ThreadStartError,
+    TooManyFilesError,
+    TooManyQueuesError,
+    TopicExistsError,
+    TopicNotFoundError,
+    TopicPermissionError,
+    TopicTooLongError,
+    UnkeptPromiseError,
+    UnreadMessagesError,
+    UnsupportedPlatformError,
+    UnsupportedStoreError,
+    UsageError,
+    WrongTypeError,
+)
 from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
 from .store.message_queue import MessageQueue
 from .store.settings import FlushMode, StoreSettings
+from .store.timer_errors import (
+    InvalidTimerError,
+    TimersCongestedError,
+    TimerTooFarError,
+    TimerTooLateError,
+    UnknownTimerError,
+)
 from .store.topic import Topic, TopicPermission
 from .store.which_kernel import warn_if_another_was_built as _warn_if_another_was_built
 
-if _TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from . import spark
+    from .spark.data_loss import CheckpointAheadError, DataLossError
 
     kernel: str
     """The name of the kernel in use: "c", or "pure" for the reference in Python."""
@@ -53,33 +119,97 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AppendResult",
+    "BodyTooLargeError",
     "Boundary",
+    "CheckpointAheadError",
+    "ClockBehindError",
     "ColumnPart",
     "CompressionType",
+    "ConfigFileError",
     "Consumer",
+    "CorruptBodyError",
+    "CorruptLogError",
+    "CorruptQueueError",
+    "CorruptRecordError",
+    "DamagedStoreError",
+    "DataLossError",
+    "DiskError",
+    "DiskFullError",
+    "FileGoneError",
+    "FileSystemWarning",
+    "FileTooLargeError",
     "FlightlogError",
     "FlushMode",
+    "ForkedStoreError",
+    "GeometryMismatchError",
     "GetResult",
     "GetStatus",
+    "InconsistentGroupError",
+    "IndexFileGoneError",
+    "InvalidAllocationError",
+    "InvalidArgumentError",
+    "InvalidMessageError",
+    "InvalidSettingsError",
+    "InvalidTimerError",
+    "InvalidTopicError",
+    "ListenerResultError",
     "Message",
     "MessageQueue",
     "MessageStore",
+    "MissingExtraError",
+    "MissingJavaError",
+    "MissingSegmentsError",
+    "NoRouteError",
     "Producer",
+    "PropertiesTooLargeError",
     "PutResult",
     "PutStatus",
+    "QueryResult",
     "QueueHandle",
+    "QueueNotFoundError",
     "ReadOnlyStore",
     "ReceivedMessage",
+    "RecordTooLargeError",
+    "RocksDbConfigError",
+    "RocksDbQueuesError",
+    "SegmentGoneError",
+    "SegmentLengthError",
+    "SegmentRemovedError",
     "SendResult",
     "StartFrom",
     "Store",
+    "StoreChangingError",
+    "StoreClosedError",
+    "StoreLockedError",
+    "StoreNotFoundError",
+    "StorePoisonedError",
     "StoreSettings",
     "StoreStatistics",
     "StoredMessage",
     "Stores",
+    "StrayFileError",
     "Subscription",
+    "SymbolicLinkError",
+    "SyncFailedError",
+    "ThreadStartError",
+    "TimerTooFarError",
+    "TimerTooLateError",
+    "TimersCongestedError",
+    "TooManyFilesError",
+    "TooManyQueuesError",
     "Topic",
+    "TopicExistsError",
+    "TopicNotFoundError",
     "TopicPermission",
+    "TopicPermissionError",
+    "TopicTooLongError",
+    "UnkeptPromiseError",
+    "UnknownTimerError",
+    "UnreadMessagesError",
+    "UnsupportedPlatformError",
+    "UnsupportedStoreError",
+    "UsageError",
+    "WrongTypeError",
     "kernel",
     "open",
     "open_read_only",
@@ -87,17 +217,27 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> _Any:
-    """`kernel`, and what most programs never use: imported on first use."""
-    if name == "kernel":
-        from .store import native
+_OF_SPARK = ("CheckpointAheadError", "DataLossError")
+"""Errors of the Spark source: they are here too, without its being imported by every program."""
 
-        return native.NAME
-    if name == "spark":
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
+
+
+if not _typing.TYPE_CHECKING:  # a type checker would take any misspelled name for one of these
+
+    def __getattr__(name: str):
+        """`kernel`, and what most programs never use: imported on first use."""
         import importlib
 
-        return importlib.import_module(".spark", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "kernel":
+            return importlib.import_module(".store.native", __name__).NAME
+        if name == "spark":
+            return importlib.import_module(".spark", __name__)
+        if name in _OF_SPARK:
+            return getattr(importlib.import_module(".spark.data_loss", __name__), name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 _warn_if_another_was_built()

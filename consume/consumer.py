@@ -151,6 +151,9 @@ class Consumer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"<Consumer of group {self.group!r}, {'not started' if self._parts is None else repr(self._parts[0])}>"
+
     # -- where it is: see Subscription
 
     @property

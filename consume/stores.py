@@ -36,6 +36,9 @@ class Stores(Subscribing):
         for name, store in stores.items():
             self.add_store(name, store)
 
+    def __repr__(self) -> str:
+        return f"<Stores {', '.join(map(repr, self.names))}>"
+
     def _consuming(self) -> Consumption:
         return self._consumption
 

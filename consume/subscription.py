@@ -84,6 +84,10 @@ class Subscription(AsyncMessages):
         self._acknowledger: threading.Thread | None = None
         self._is_out = False
 
+    def __repr__(self) -> str:
+        state = "closed" if not self.is_alive else f"{len(self._has)} queues"
+        return f"<Subscription {self.name!r} of group {self.group!r} to {', '.join(map(repr, self.topics))}, {state}>"
+
     # -- a member of its group
 
     def take(self, queue: MessageQueue) -> None:

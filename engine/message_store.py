@@ -373,6 +373,9 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 return
         end_quietly()
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r}, {'closed' if self._closed else 'open for writing'}>"
+
     @property
     def is_closed(self) -> bool:
         return self._closed

@@ -346,6 +346,9 @@ class ReadOnlyStore(ReadableStore):
         if self._closed:
             raise StoreClosedError(f"{self.path}: this view was closed; open it again")
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r}, {'closed' if self._closed else 'open for reading'}>"
+
     def close(self) -> None:
         """Let go of every file. Calling it twice is fine; messages read before stay."""
         self._closed = True

@@ -101,6 +101,9 @@ class Producer:
         self._faults = FaultTable(self._clock, fault_rules or FaultRules())
         self._routes, self._turns, self._hot, self._uniq_keys = Routes(self._clock), Turns(), HotWatch(), UniqKeys()
 
+    def __repr__(self) -> str:
+        return f"<Producer to {', '.join(f'{name!r}: {store!r}' for name, store in self._stores.items())}>"
+
     # -- stores
 
     def add_store(self, name: str, store: MessageStore) -> None:

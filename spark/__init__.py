@@ -5,7 +5,7 @@ Importing this room imports neither pyspark nor pyarrow; `session()` and `Defaul
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .session import session
 
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
 __all__ = ["DefaultSource", "session"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "DefaultSource":
-        from .source import DefaultSource
+def __dir__() -> list[str]:
+    return __all__
 
-        return DefaultSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+if not TYPE_CHECKING:  # a type checker would take any misspelled name for this one
+
+    def __getattr__(name: str):
+        if name == "DefaultSource":
+            from .source import DefaultSource
+
+            return DefaultSource
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,8 @@
     │   │   └── WrongTypeError         an argument is of another type than expected; a TypeError, too
     │   ├── InvalidSettingsError
     │   │   └── UnkeptPromiseError     a broker.conf promises safety that flightlog does not give
+    │   ├── InvalidAllocationError     an allocation strategy shared out what is not there, or the same twice
+    │   ├── InconsistentGroupError     a member of a consumer group differs from those that are there
     │   ├── ListenerResultError        a consumer's listener returned neither None nor a status
     │   ├── InvalidMessageError
     │   │   ├── InvalidTopicError      a name that RocketMQ gives no topic
@@ -15,7 +17,13 @@
     │   │   ├── QueueNotFoundError     the topic has no such queue
     │   │   ├── BodyTooLargeError
     │   │   ├── PropertiesTooLargeError
-    │   │   └── RecordTooLargeError
+    │   │   ├── RecordTooLargeError
+    │   │   └── InvalidTimerError      a time of delivery that cannot be read
+    │   │       ├── TimerTooFarError       beyond `timer_max_delay_s`
+    │   │       ├── TimerTooLateError      a cancellation of what is due already
+    │   │       ├── UnknownTimerError      a cancellation of what was not put
+    │   │       └── TimersCongestedError   too many timers are due in the same second
+    │   ├── NoRouteError               no store of a producer takes messages of the topic
     │   ├── TopicExistsError
     │   ├── UnreadMessagesError        fewer queues would leave messages that a consumer group has yet to consume
     │   ├── TooManyQueuesError         a topic has more queues than consumers and producers go through
@@ -32,6 +40,7 @@
     ├── ThreadStartError               the system has no thread to give; a RuntimeError, too
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
+    ├── StoreChangingError             each look at a store was overtaken by its writer: try again
     ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
     ├── CheckpointAheadError           spark/: a stream has come further than its store reaches
     ├── DamagedStoreError              the files are not what they should be
@@ -41,6 +50,7 @@
     │   ├── FileTooLargeError          a file that is longer than any of its kind
     │   ├── ConfigFileError            a small state file, and its `.bak`, that cannot be read
     │   ├── CorruptLogError            intact records lie behind the damage: nothing was cut
+    │   ├── MissingSegmentsError       the oldest segments are gone, and retention did not remove them
     │   ├── CorruptRecordError
     │   ├── CorruptBodyError           a compressed body that cannot be decompressed, or not within the limit
     │   └── CorruptQueueError
@@ -48,6 +58,7 @@
         ├── FileGoneError              a FileNotFoundError, too
         │   └── SegmentGoneError       a segment that is to be read is not there any more
         ├── DiskFullError
+        ├── TooManyFilesError          no descriptor is left
         ├── IndexFileGoneError         somebody deleted a file of an open store's key index; it is made anew
         ├── SyncFailedError
         │   └── SegmentRemovedError    the open store's active segment was removed or moved away on disk
@@ -72,6 +83,8 @@ EXIT_UNREADABLE = 3
 
 SHOWN_LENGTH = 80
 """Characters of a wrong argument that an error shows."""
+SHOWN_BODY_SIZE = 40
+"""Bytes of a message's body that its repr shows."""
 
 
 class FileSystemWarning(UserWarning):
@@ -116,6 +129,13 @@ def shown(given: object) -> str:
     except Exception:  # of an object of somebody else, which must not hide the error that it is shown in
         text = object.__repr__(given)
     return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}..."
+
+
+def shown_body(body: object) -> str:
+    """A message's body as its repr shows it: 40 bytes of it, and how many there are."""
+    if not isinstance(body, bytes) or len(body) <= SHOWN_BODY_SIZE:
+        return shown(body)
+    return f"{body[:SHOWN_BODY_SIZE]!r}... ({len(body):,} bytes)"
 
 
 class InvalidSettingsError(UsageError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from . import property_names as props
 from .compression import CompressionType
-from .errors import InvalidMessageError, shown
+from .errors import InvalidMessageError, shown, shown_body
 from .java_hash import java_hash
 from .message_id import encode_message_id
 from .stored_message import StoredMessage as StoredMessage
@@ -50,6 +50,12 @@ class Message:
     delay_level: int = 0
     """Deliver it later: level 1, 2, ... of the setting `delay_levels`, the highest one if there are fewer; written as
     the property DELAY. 0: at once, unless the property says otherwise. See docs/delays.md."""
+
+    def __repr__(self) -> str:
+        """What differs from the defaults; of the body its beginning and size."""
+        others = [one for one in fields(self) if one.name not in ("topic", "body")]
+        told = [f"{one.name}={getattr(self, one.name)!r}" for one in others if getattr(self, one.name) != one.default]
+        return f"Message({', '.join((repr(self.topic), shown_body(self.body), *told))})"
 
     def deliver_at_ms(self, at_ms: int) -> Message:
         """Have it delivered at this time, in milliseconds since 1970, in place of whatever it asked for before: the

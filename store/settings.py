@@ -16,6 +16,7 @@ from .settings_check import (
     check_hours,
     check_texts,
 )
+from .settings_doc import show_fields
 
 PAGE_SIZE = 4096
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -79,6 +80,7 @@ class FlushMode(enum.Enum):
     """Once an fdatasync that covers the record has succeeded: it survives a power cut."""
 
 
+@show_fields
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """Settings of one open store. Raises InvalidSettingsError, with the reason, for nonsense."""

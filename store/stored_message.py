@@ -11,6 +11,7 @@ from typing import Final
 
 from . import native
 from .compression import MAX_DECOMPRESSED_SIZE, compression_of, decompress
+from .errors import shown_body
 from .host import Host, decode_host
 from .message_id import encode_message_id
 from .sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
@@ -49,6 +50,14 @@ class StoredMessage(native.RecordFields):
     magic: int
     batch_index: int | None = None
     """Its place in the inner batch that its record is; None outside of one. Physical offset and this name a message."""
+
+    def __repr__(self) -> str:
+        """Where it is, its tags and keys, and the beginning of its body."""
+        return (
+            f"StoredMessage({self.topic!r}, queue_id={self.queue_id}, queue_offset={self.queue_offset}, "
+            f"physical_offset={self.physical_offset}, tags={self.tags!r}, keys={self.keys!r}, "
+            f"body={shown_body(self.body)})"
+        )
 
     def decompressed_body(self, max_size: int = MAX_DECOMPRESSED_SIZE) -> bytes:
         """The body as it was before compression; `body` itself if it is not compressed. Never more than `max_size`

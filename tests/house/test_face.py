@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import flightlog
+import flightlog.spark
 
 if TYPE_CHECKING:
     from tests.house.conftest import House
@@ -17,7 +21,7 @@ FACE = {
     "ColumnPart",
     "CompressionType",
     "Consumer",
-    "FlightlogError",
+    "FileSystemWarning",
     "FlushMode",
     "GetResult",
     "GetStatus",
@@ -27,6 +31,7 @@ FACE = {
     "Producer",
     "PutResult",
     "PutStatus",
+    "QueryResult",
     "QueueHandle",
     "ReadOnlyStore",
     "ReceivedMessage",
@@ -54,8 +59,28 @@ def modules_after(statement: str) -> set[str]:
     return {name.split(".")[0] for name in finished.stdout.split()}
 
 
-def test_the_face_is_the_documented_one() -> None:
-    assert set(flightlog.__all__) == FACE
+def test_the_face_is_the_documented_one_and_the_errors() -> None:
+    """Which errors: tests/store/test_error_tree.py."""
+    assert {name for name in flightlog.__all__ if not name.endswith("Error")} == FACE
+
+
+def test_dir_shows_the_face_alone() -> None:
+    assert dir(flightlog) == sorted([*flightlog.__all__, "__version__"])
+    assert dir(flightlog.spark) == sorted(flightlog.spark.__all__)
+
+
+@pytest.mark.ci
+def test_a_type_checker_finds_a_misspelled_name(house: House, tmp_path: Path) -> None:
+    link = tmp_path / "flightlog"
+    link.symlink_to(house.root)
+    program = tmp_path / "program.py"
+    lines = ("import flightlog", "from flightlog import spark", "flightlog.Mesage", "spark.sesion", "flightlog.Message")
+    program.write_text("\n".join(lines))
+    command = [sys.executable, "-P", "-m", "mypy", "--config-file=", f"--cache-dir={tmp_path / 'cache'}"]
+    command += ["--ignore-missing-imports", "--follow-imports=silent", "--namespace-packages", str(program)]
+    finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    found = [line.split(":")[1] for line in finished.stdout.splitlines() if " error: " in line]
+    assert found == ["3", "4"], finished.stdout
 
 
 def test_every_name_of_the_face_is_there() -> None:
