@@ -1,7 +1,7 @@
 """Opening a store for writing: the order of things, and why.
 
     1   the lock         before anything is looked at: a second process that recovers a live store destroys it
-    2   evidence         who wrote last; refuse what flightlog cannot write beside
+    2   evidence         who wrote last; refuse what flightlog cannot write beside, and what a newer flightlog wrote
     3   geometry         adopt what exists, or what the store was made with; a contradicting setting is refused before
                          anything is changed, unless the store is empty
     4   survey           find the log's end; a corrupt middle is refused before anything is changed
@@ -10,9 +10,9 @@
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
                          are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the folders of
                          state files are synced, for a writer may have died before it did that, and the topics are
-                         written that have more queues than their file says, and the geometry of an empty store; where
-                         the log begins is noted before the progress page says that flightlog wrote last, for then the
-                         note binds
+                         written that have more queues than their file says, the geometry of an empty store, and the
+                         format version; where the log begins is noted before the progress page says that flightlog
+                         wrote last, for then the note binds
     8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get, and
                          the one that a page of ours has until then: who dies between 8 and 9 is no RocketMQ
     9   progress page    a new epoch, all marks at the end; then readers are told, by the lock, that they are exact
@@ -60,6 +60,7 @@ from ..store.errors import (
     UnkeptPromiseError,
     UnsupportedStoreError,
 )
+from ..store.format_version import refuse_newer_format, write_format_version
 from ..store.geometry import Geometry
 from ..store.lock import LOCK_FILE, StoreLock
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
@@ -162,6 +163,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     for folder in folders.writable:
         disk.make_folder(folder)
     evidence = read_evidence(disk, path, tolerant=False, folders=folders)
+    refuse_newer_format(disk, path)
     _refuse_unsupported(path, disk)
     maps_appends = _maps_appends(path, disk, folders)
     geometry = Geometry(disk, path, is_empty=not evidence.files.bases)
@@ -229,6 +231,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     _sync_state_folders(path, disk)
     topics.save()
     geometry.save()
+    write_format_version(disk, path)
     report.tell(path, log)
     epoch = secrets.randbits(62)
     _write_abort(disk, path, epoch, evidence)

@@ -29,6 +29,7 @@ from ..store.errors import (
     StoreClosedError,
     StoreNotFoundError,
 )
+from ..store.format_version import warn_of_newer_format
 from ..store.holds import Hold, Holds
 from ..store.lock import is_held, is_served
 from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
@@ -76,6 +77,7 @@ class ReadOnlyStore(ReadableStore):
                 f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/"
             )
         refuse_links(disk, path)
+        warn_of_newer_format(disk, path)
         self._folders = LogFolders.of(path, settings)
         if not self._folders.one_exists(disk):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")

@@ -29,6 +29,7 @@
     │   ├── TooManyQueuesError         a topic has more queues than consumers and producers go through
     │   ├── GeometryMismatchError      a setting contradicts the files that exist
     │   ├── UnsupportedStoreError      a feature of these files that flightlog cannot write beside
+    │   │   ├── NewerFormatError       a newer flightlog wrote the store's own folder
     │   │   ├── RocksDbQueuesError     the consume queues are in RocksDB
     │   │   └── RocksDbConfigError     the broker's topics, groups and offsets are in RocksDB
     │   ├── StoreNotFoundError
@@ -285,6 +286,19 @@ class UnsupportedStoreError(UsageError):
             "Open this store with open_read_only, or let RocketMQ write it"
         )
         self.path, self.feature = path, feature
+
+
+class NewerFormatError(UnsupportedStoreError):
+    """A newer flightlog wrote this store's own folder. Nothing was changed."""
+
+    def __init__(self, path: Path, note: Path, found: int, expected: int) -> None:
+        UsageError.__init__(
+            self,
+            f"{path}: found format version {found} in {note}, expected {expected} at most: a newer flightlog wrote "
+            "this store. Upgrade flightlog to write it; open_read_only reads its messages",
+        )
+        self.path, self.found, self.expected = path, found, expected
+        self.feature = f"format version {found}"
 
 
 class RocksDbQueuesError(UnsupportedStoreError):
