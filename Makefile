@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage mutants clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage mutants wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -29,6 +29,7 @@ help:
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
 	@echo 'make campaign  random histories and power cuts at full size, with new seeds, for some hours'
 	@echo 'make soak    a store under load, kills, power cuts and full disks for an hour, or MINUTES=600'
+	@echo 'make wheels  dist/: wheels for Linux (glibc 2.17 or newer) on x86-64 and aarch64, Python 3.11 or newer'
 	@echo 'make venv    $(VENV) with everything that the targets above need'
 	@echo 'make clean   remove $(VENV) and everything that was built'
 
@@ -166,6 +167,25 @@ MINUTES ?= 60
 CUTS ?= 0
 soak: $(VENV)/.all
 	ulimit -c 0; $(PY) tests/soak/run.py --minutes $(MINUTES) --cuts $(CUTS) $(if $(SEED),--seed $(SEED))
+
+$(VENV)/.wheels: $(VENV)/.core
+	@$(PIP) install -q -e '.[wheels]'
+	@touch $@
+
+# One wheel for each kind of processor, all made here: zig's C compiler has the headers and symbols of every glibc and
+# makes code for others. 2.17 is manylinux2014's. Where the kernel did not compile, the wheel has another name, and
+# auditwheel is told of a file that is not there.
+GLIBC := 2.17
+DIST ?= dist
+wheels: $(VENV)/.wheels
+	@for machine in x86_64 aarch64; do \
+	    compiler="$(CURDIR)/$(PY) -m ziglang cc -target $$machine-linux-gnu.$(GLIBC)"; \
+	    rm -rf build && CC="$$compiler" LDSHARED="$$compiler -shared -s" _PYTHON_HOST_PLATFORM=linux-$$machine \
+	        $(PY) -m build --no-isolation --wheel --outdir $(DIST) \
+	        --config-setting=--build-option=--plat-name=manylinux_$(subst .,_,$(GLIBC))_$$machine . >$(VENV)/wheels.log 2>&1 \
+	        || { cat $(VENV)/wheels.log >&2; exit 1; }; \
+	    $(PY) -m auditwheel show $(DIST)/flightlog-*-cp311-abi3-manylinux_*_$$machine.whl || exit 1; \
+	done
 
 clean:
 	rm -rf $(VENV) .dev .coverage .mutants .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
