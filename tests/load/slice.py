@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 TOUCHING = frozenset(
-    [
+    (
         "_thread",
         "asyncio",
         "concurrent",
@@ -29,7 +29,7 @@ TOUCHING = frozenset(
         "subprocess",
         "threading",
         "time",
-    ]
+    )
 )
 """Modules whose import alone counts."""
 OF_OS = frozenset(["fork", "forkpty", "kill", "killpg", "pipe", "pipe2", "posix_spawn", "wait", "waitid", "waitpid"])
