@@ -32,7 +32,7 @@ def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
 
 
 def settings(mode: FlushMode = FlushMode.SYNC) -> StoreSettings:
-    return StoreSettings.small(flush_mode=mode, flush_interval_ms=NEVER_MS)
+    return StoreSettings.small(flush_mode=mode, flush_interval_ms=NEVER_MS, sync_flush_timeout_ms=240_000)
 
 
 @pytest.fixture

@@ -40,7 +40,8 @@ def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
 
 
 def settings(**changes: Any) -> StoreSettings:
-    return StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=NEVER_MS, **changes)
+    usual: dict[str, Any] = {"flush_interval_ms": NEVER_MS, "sync_flush_timeout_ms": 240_000}
+    return StoreSettings.small(flush_mode=FlushMode.SYNC, **usual | changes)
 
 
 @pytest.fixture

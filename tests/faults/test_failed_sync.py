@@ -32,6 +32,7 @@ def settings(mode: FlushMode, **changes: int) -> StoreSettings:
         "queue_flush_interval_ms": 10,
         "flush_least_pages": 0,
         "queue_flush_least_pages": 0,
+        "sync_flush_timeout_ms": 240_000,
     }
     return StoreSettings(flush_mode=mode, **(sizes | changes))
 

@@ -26,6 +26,7 @@ def settings(mode: FlushMode = FlushMode.ASYNC, **changes: int) -> StoreSettings
         "segment_size": SEGMENT_SIZE,
         "queue_file_entries": 50,
         "allocate_step_size": 4096,
+        "sync_flush_timeout_ms": 240_000,
     } | changes
     return StoreSettings(flush_mode=mode, flush_interval_ms=5, queue_flush_interval_ms=10, **sizes)
 

@@ -130,7 +130,7 @@ def _run_pytest(turn: Turn, marked: str, folder: Path) -> None:
         os.dup2(output, 2)
         os.environ["FLIGHTLOG_LOAD_OUTCOMES"] = str(folder / "outcomes")
         os.environ["FLIGHTLOG_PURE"] = "1" if turn.is_pure else "0"
-        options = ["-q", "-p", "outcomes", "-p", "no:cacheprovider", "-p", "no:xdist", "--benchmark-disable"]
+        options = ["-q", "-p", "outcomes", "-p", "no:cacheprovider", "-n0", "--benchmark-disable"]
         options += ["-m", marked, f"--basetemp={folder / 'tmp'}"]
         code = int(importlib.import_module("pytest").main([*options, str(ROOT / turn.path)]))
     finally:
