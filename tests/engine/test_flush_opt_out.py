@@ -50,7 +50,7 @@ def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterat
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.001)

@@ -59,7 +59,7 @@ def messages(count: int) -> list[Message]:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.001)
