@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage mutants wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench bars fuzz soak campaign coverage mutants load-test wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo 'make test-pythons  the suite with every other Python found (3.12, 3.13, 3.14), with the kernel and without'
 	@echo 'make coverage  how much of store, index and engine the suite runs'
 	@echo 'make mutants  change one thing at a time in store, index, schedule and engine: do tests fail? MUTANTS=500, SEED=7'
+	@echo 'make load-test  tests of clocks, threads, processes, sockets: ROUNDS=20 times at load 40 (PROCESSES=40, TESTS=files)'
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
 	@echo 'make bars    every figure that the store has to come to, against its bar; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
@@ -69,21 +70,21 @@ demo: $(VENV)/.core
 # tests/conftest.py puts what takes long first: its order is kept. The run ends, and fails, where a process crashes:
 # pytest-xdist's other way, a new process in its place, waits for ever for the rest of its tests.
 PYTEST := $(VENV)/bin/pytest --benchmark-disable --durations=10
-PROCESSES := -n auto --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
+IN_PROCESSES := -n auto --dist loadgroup --no-loadscope-reorder --max-worker-restart=0
 
 test: $(VENV)/.all
-	$(PYTEST) $(PROCESSES) -m 'not ci' $(PYTEST_ARGS)
+	$(PYTEST) $(IN_PROCESSES) -m 'not ci' $(PYTEST_ARGS)
 
 # What `make test` leaves out, and nothing else.
 test-long: $(VENV)/.all
-	$(PYTEST) $(PROCESSES) -m ci $(PYTEST_ARGS)
+	$(PYTEST) $(IN_PROCESSES) -m ci $(PYTEST_ARGS)
 
 # What draws at random: histories, faults, power cuts. Not part of CI. FLIGHTLOG_SEED=7 repeats a run.
 CAMPAIGN_TESTS := tests/crash tests/model tests/fuzz tests/consume/test_rebalance_model.py \
     tests/consume/test_stores_lives.py tests/faults/test_any_operation.py tests/schedule/test_timer_lives.py \
     tests/schedule/test_level_machine.py
 campaign: $(VENV)/.all
-	$(PYTEST) $(PROCESSES) --full $(CAMPAIGN_TESTS) $(PYTEST_ARGS)
+	$(PYTEST) $(IN_PROCESSES) --full $(CAMPAIGN_TESTS) $(PYTEST_ARGS)
 
 # The oldest Spark that is served: its folder stands before the newest's on the path. No pushdown there (4.1), no
 # admission control (4.2). All that goes through Spark but clusters, live writers and remote stores, which take long.
@@ -121,7 +122,7 @@ test-pythons:
 coverage: $(VENV)/.all
 	@rm -rf .coverage
 	FLIGHTLOG_ROOT=$(CURDIR) $(PY) -m coverage run -m pytest \
-	    $(PROCESSES) --benchmark-disable $(PYTEST_ARGS)
+	    $(IN_PROCESSES) --benchmark-disable $(PYTEST_ARGS)
 	@$(PY) -m coverage combine -q
 	@$(PY) -m coverage report
 	@$(PY) -m coverage json -q -o .coverage/report.json
@@ -136,6 +137,12 @@ $(VENV)/.mutants: $(VENV)/.all
 MUTANTS ?= 500
 mutants: $(VENV)/.mutants
 	$(PY) tests/mutants/run.py --count $(MUTANTS) $(if $(SEED),--seed $(SEED))
+
+# Not part of CI: an hour and more. TESTS="tests/engine/test_life_fork.py …" runs these; LOAD_ARGS=--one-core all on one core.
+ROUNDS ?= 20
+PROCESSES ?= 40
+load-test: $(VENV)/.all
+	ulimit -c 0; $(PY) tests/load/run.py --rounds $(ROUNDS) --processes $(PROCESSES) $(LOAD_ARGS) $(TESTS)
 
 # mypy knows the root as `flightlog` through this link. It is not in git: it makes a recursive grep loop.
 .dev/flightlog:
@@ -188,6 +195,6 @@ wheels: $(VENV)/.wheels
 	done
 
 clean:
-	rm -rf $(VENV) .dev .coverage .mutants .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .dev .coverage .mutants .load .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f store/native/*.so

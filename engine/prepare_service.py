@@ -9,6 +9,7 @@ for dispatch, it dispatches, too: a sync may keep the other thread from it for l
 from __future__ import annotations
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -32,6 +33,9 @@ class PrepareService:
         self._work = Bell()
         self._asked: deque[Bell] = deque()
         """Who waits until what is due is prepared; the thread alone takes them out."""
+        self._asking = threading.Lock()
+        """Held from a request's entry until it has rung, and while a round begins: no ring of it is left for another
+        round, which would judge anew how fast the log grows."""
         self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.ring)
 
     def start(self) -> None:
@@ -46,14 +50,17 @@ class PrepareService:
     def settled(self, timeout_s: float) -> bool:
         """Whether all that is due now is prepared within that time. For a bench, which measures from there on."""
         done = Bell()
-        self._asked.append(done)
-        self._work.ring()
+        with self._asking:
+            self._asked.append(done)
+            self._work.ring()
         return done.wait(timeout_s)
 
     def _serve(self) -> None:
         try:
             while self._wait() and not self.thread.is_stopping:
-                asked = len(self._asked)  # by a call before this round began
+                with self._asking:
+                    self._work.wait(0)  # what rang until now is of this round
+                    asked = len(self._asked)
                 is_due = True
                 while is_due and not self.thread.is_stopping:
                     is_due = self._log.prepare()

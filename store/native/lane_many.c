@@ -205,7 +205,7 @@ PyObject *lane_put_all(struct lane *lane, PyObject *messages) {
     }
     const Py_ssize_t count = PyTuple_Size(messages);
     int64_t time_ms;
-    if (count == 0 || count > LANE_ALL_MAX || lane_is_kept_away(lane)) Py_RETURN_NONE;
+    if (count == 0 || count > LANE_ALL_MAX || lane_is_kept_away(lane)) return Py_NewRef(Py_None);
     if (lane_now_ms(lane, &time_ms) < 0) return NULL;
     PyObject **const results = free_results(lane, count);
     PyObject *const list = results == NULL ? NULL : PyList_New(count);
@@ -230,5 +230,5 @@ PyObject *lane_put_all(struct lane *lane, PyObject *messages) {
     }
     Py_DECREF(list);
     if (state == FAILED) return NULL;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }

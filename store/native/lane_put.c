@@ -171,13 +171,13 @@ static PyObject *put_timed(struct lane *lane, PyObject *message, const struct fi
     int32_t size;
     const int state = lane_put_one(lane, message, given, &result, &size);
     if (state < 0) return NULL;
-    if (state == 0) Py_RETURN_NONE;
+    if (state == 0) return Py_NewRef(Py_None);
     if (is_timed) note_time(lane, began_ns);
     return result;
 }
 
 PyObject *lane_put(struct lane *lane, PyObject *message) {
-    if (!Py_IS_TYPE(message, lane->message_type)) Py_RETURN_NONE;
+    if (!Py_IS_TYPE(message, lane->message_type)) return Py_NewRef(Py_None);
     return put_timed(lane, message, NULL);
 }
 

@@ -260,7 +260,7 @@ static PyObject *py_until(struct gate *self, PyObject *const *arguments, Py_ssiz
     enum { GOAL, CALL, TIMEOUT, ARGUMENTS };
     int64_t goal, deadline_us;
     if (check_count("until", count, ARGUMENTS) < 0 || to_int64(arguments[GOAL], "goal", &goal) < 0) return NULL;
-    if (is_served(self, goal)) Py_RETURN_TRUE;
+    if (is_served(self, goal)) return Py_NewRef(Py_True);
     if (to_deadline_us(arguments[TIMEOUT], &deadline_us) < 0) return NULL;
     const int result = until(self, goal, 0, arguments[CALL], deadline_us);
     return result < 0 ? NULL : PyBool_FromLong(result);
@@ -268,7 +268,7 @@ static PyObject *py_until(struct gate *self, PyObject *const *arguments, Py_ssiz
 
 static PyObject *py_alone(struct gate *self, PyObject *call) {
     if (until(self, INT64_MAX, 1, call, -1) < 0) return NULL;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 static PyMethodDef gate_methods[] = {

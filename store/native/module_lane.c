@@ -212,7 +212,7 @@ static PyObject *py_open(struct lane *self, PyObject *const *arguments, Py_ssize
     }
     self->base = base;
     self->limit = base + allocated;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *py_close(struct lane *self, PyObject *Py_UNUSED(ignored)) {
@@ -220,13 +220,13 @@ static PyObject *py_close(struct lane *self, PyObject *Py_UNUSED(ignored)) {
     self->words[0] = self->words[1] = -1;
     release_view(&self->segment);
     release_view(&self->page);
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *py_hand_over(struct lane *self, PyObject *Py_UNUSED(ignored)) {
     if (lane_hand_over(&self->queues) < 0) return NULL;
     self->queues.epoch++;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *py_learn(struct lane *self, PyObject *const *arguments, Py_ssize_t count) {
@@ -241,12 +241,12 @@ static PyObject *py_learn(struct lane *self, PyObject *const *arguments, Py_ssiz
         return NULL;
     }
     if (lane_learn(&self->queues, arguments[NAME], arguments[RAW], queue_count) < 0) return NULL;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 static PyObject *py_forget(struct lane *self, PyObject *name) {
     if (lane_forget(&self->queues, name) < 0) return NULL;
-    Py_RETURN_NONE;
+    return Py_NewRef(Py_None);
 }
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function)

@@ -22,7 +22,7 @@ from flightlog.consume.process_queue import FlowLimits
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 Opened = Callable[[], "Store"]
 
 

@@ -23,7 +23,7 @@ from flightlog.store.errors import InconsistentGroupError, ListenerResultError, 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 AT_ONCE = BackOff(0.0, 0.0)
 Opened = Callable[[], "Store"]
 

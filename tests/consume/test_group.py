@@ -13,7 +13,7 @@ from flightlog.consume.rebalance import RebalanceService
 from flightlog.store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
 from flightlog.store.message_queue import MessageQueue
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 
 
 class Source:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.consume.conftest import Disks
     from tests.support.clocks import HeldClock
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 Opened = Callable[[], "Store"]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
     from tests.conftest import Scale
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 STEPS = ("put", *("poll",) * 3, *("end",) * 2, "wait", "balance", "join", "leave", "late", "pause")
 AT_ONCE = BackOff(0.0, 0.0)
 Opened = Callable[[], "Store"]

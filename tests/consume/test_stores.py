@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Bodies = Callable[[Subscription], list[bytes]]
 WaitUntil = Callable[[Callable[[], object]], None]
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 
 
 def stores_of(subscription: Subscription) -> set[str]:

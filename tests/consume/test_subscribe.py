@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tests.conftest import AssertClean
 
 SETTINGS = StoreSettings.small()
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 
 
 def put(store: Store, count: int, topic: str = "orders", first: int = 0) -> None:

@@ -35,13 +35,17 @@ if TYPE_CHECKING:
     from tests.conftest import AssertClean
 
 COUNT = 100
-SETTINGS = StoreSettings(flush_mode=FlushMode.SYNC, segment_size=1 << 20, flush_interval_ms=3_600_000)
+SETTINGS = StoreSettings(
+    flush_mode=FlushMode.SYNC, segment_size=1 << 20, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000
+)
 """The service never comes round: the page on the disk is the one of the opening."""
 WRITER = """
 import os, sys
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-settings = StoreSettings(flush_mode=FlushMode.SYNC, segment_size=1 << 20, flush_interval_ms=3_600_000)
+settings = StoreSettings(
+    flush_mode=FlushMode.SYNC, segment_size=1 << 20, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000
+)
 store = flightlog.open(sys.argv[1], settings)
 for i in range(100):
     assert store.put(Message("t", b"%d" % i, queue_id=0, keys="k")).status.name == "PUT_OK"

@@ -15,7 +15,7 @@ from flightlog.engine.bell import Bell
 if TYPE_CHECKING:
     from tests.conftest import AssertClean
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 
 
 @pytest.mark.parametrize("mode", FlushMode)

@@ -12,7 +12,7 @@ from flightlog import Message
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
 
-DEADLINE_S = 60
+DEADLINE_S = 240
 READERS = 8
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
     from tests.support.disks import FaultyDisk
 
-SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000)
+SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000)
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.support.disks import FaultyDisk
     from tests.support.interrupts import InterruptAt
 
-SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000)
+SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000)
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
 
 
 def settings(mode: FlushMode = FlushMode.SYNC) -> StoreSettings:
-    return StoreSettings.small(flush_mode=mode, flush_interval_ms=NEVER_MS)
+    return StoreSettings.small(flush_mode=mode, flush_interval_ms=NEVER_MS, sync_flush_timeout_ms=240_000)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterat
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.001)

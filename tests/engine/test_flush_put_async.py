@@ -40,7 +40,8 @@ def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
 
 
 def settings(**changes: Any) -> StoreSettings:
-    return StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=NEVER_MS, **changes)
+    usual: dict[str, Any] = {"flush_interval_ms": NEVER_MS, "sync_flush_timeout_ms": 240_000}
+    return StoreSettings.small(flush_mode=FlushMode.SYNC, **usual | changes)
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def messages(count: int) -> list[Message]:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.001)

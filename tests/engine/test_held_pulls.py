@@ -24,7 +24,7 @@ from flightlog.store.queue_offsets import QueueKey
 if TYPE_CHECKING:
     from tests.conftest import AssertClean
 
-LIMIT_S = 60.0
+LIMIT_S = 240.0
 LONG_S = 30.0
 
 

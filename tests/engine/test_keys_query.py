@@ -168,7 +168,9 @@ def test_was_stored_knows_what_waits_for_its_time(
         assert not store.was_stored("late", "other") and not store.was_stored("never", "t")
         assert store.message_by_uniq_key("t", "late") is None, "nobody who reads the topic has it yet"
 
-    with flightlog.open(tmp_path / "store", keyed.settings(flush_mode=FlushMode.SYNC), disk=disk) as store:
+    with flightlog.open(
+        tmp_path / "store", keyed.settings(flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=240_000), disk=disk
+    ) as store:
         store.put(Message("t", b"before", uniq_key="before"))
         disk.hold("sync", "commitlog/")
         put = threading.Thread(target=store.put, args=(late,))
@@ -189,7 +191,9 @@ def test_was_stored_knows_what_cannot_be_read_yet(
     tmp_path: Path, support: Callable[[str], ModuleType], keyed: ModuleType, assert_clean: AssertClean
 ) -> None:
     disk: FaultyDisk = support("disks").FaultyDisk()
-    with flightlog.open(tmp_path / "store", keyed.settings(flush_mode=FlushMode.SYNC), disk=disk) as store:
+    with flightlog.open(
+        tmp_path / "store", keyed.settings(flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=240_000), disk=disk
+    ) as store:
         store.put(Message("t", b"before", uniq_key="before"))
         disk.hold("sync", "commitlog/")
         put = threading.Thread(target=store.put, args=(Message("t", b"held", uniq_key="held"),))

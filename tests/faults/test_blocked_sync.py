@@ -21,7 +21,13 @@ if TYPE_CHECKING:
     WaitUntil = Callable[[Callable[[], object]], None]
 
 THREADS = 8
-SYNC = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, flush_interval_ms=60_000)
+SYNC = StoreSettings(
+    segment_size=1 << 20,
+    queue_file_entries=1000,
+    flush_mode=FlushMode.SYNC,
+    flush_interval_ms=60_000,
+    sync_flush_timeout_ms=240_000,
+)
 
 
 def test_one_sync_serves_all_who_wait(

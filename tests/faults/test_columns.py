@@ -20,7 +20,13 @@ if TYPE_CHECKING:
     from tests.support.disks import FaultyDisk
 
 BODIES = [b"%d" % i + bytes(100) for i in range(300)]
-SYNC = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, flush_interval_ms=60_000)
+SYNC = StoreSettings(
+    segment_size=1 << 20,
+    queue_file_entries=1000,
+    flush_mode=FlushMode.SYNC,
+    flush_interval_ms=60_000,
+    sync_flush_timeout_ms=240_000,
+)
 NEVER_MS = 3_600_000
 
 

@@ -31,13 +31,17 @@ if TYPE_CHECKING:
     from tests.support.disks import FaultyDisk
 
 SYNC = StoreSettings(
-    segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000
+    segment_size=1 << 20,
+    queue_file_entries=1000,
+    flush_mode=FlushMode.SYNC,
+    flush_interval_ms=3_600_000,
+    sync_flush_timeout_ms=240_000,
 )
 THREADS, FUTURES, BEFORE = 16, 100, 20
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not condition():
         assert time.monotonic() < deadline, "it never came"
         time.sleep(0.002)

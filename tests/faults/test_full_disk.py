@@ -26,6 +26,7 @@ def settings(mode: FlushMode = FlushMode.ASYNC, **changes: int) -> StoreSettings
         "segment_size": SEGMENT_SIZE,
         "queue_file_entries": 50,
         "allocate_step_size": 4096,
+        "sync_flush_timeout_ms": 240_000,
     } | changes
     return StoreSettings(flush_mode=mode, flush_interval_ms=5, queue_flush_interval_ms=10, **sizes)
 
@@ -120,7 +121,7 @@ def test_no_room_for_queue_entries(
             acknowledged.put(store, acknowledged.message(queue_id=i % 2))
         assert acknowledged.check(store) == 10
         disk.fail(operation, "consumequeue/", errno.ENOSPC)
-        refused, deadline = False, time.monotonic() + 60
+        refused, deadline = False, time.monotonic() + 240
         while time.monotonic() < deadline:
             try:  # past the end of a queue file, and with a queue that has none yet
                 acknowledged.put(store, acknowledged.message(queue_id=len(acknowledged.bodies) % 3))
@@ -166,7 +167,7 @@ def test_no_room_for_the_checkpoint(
     path = tmp_path / "store"
     with flightlog.open(path, settings(), disk=disk) as store:
         fault = disk.fail("write", "store/checkpoint", errno.ENOSPC)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not fault.hits and time.monotonic() < deadline:
             acknowledged.put(store, acknowledged.message())
             time.sleep(0.002)
@@ -189,7 +190,7 @@ def test_no_room_for_seals_is_no_harm(
     path = tmp_path / "store"
     with flightlog.open(path, settings(), disk=disk) as store:
         fault = disk.fail(operation, "store/flightlog/seals", errno.ENOSPC)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while not fault.hits and time.monotonic() < deadline:
             acknowledged.put(store, acknowledged.message())
         for _ in range(100):

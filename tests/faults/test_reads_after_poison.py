@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 COUNT = 100
 CHANGES = ("create", "link", "write", "resize", "allocate", "sync", "sync_folder", "sync_all", "rename", "make_folder")
-SETTINGS = StoreSettings(flush_mode=FlushMode.SYNC, segment_size=1 << 20, flush_interval_ms=3_600_000)
+SETTINGS = StoreSettings(
+    flush_mode=FlushMode.SYNC, segment_size=1 << 20, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000
+)
 """The service never comes round: reads alone dispatch."""
 
 

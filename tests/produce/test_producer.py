@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 TOPIC = "orders"
 BACK_OFF_S = 10.0
 SMALL_STEPS = StoreSettings(segment_size=16 << 10, queue_file_entries=50, allocate_step_size=4096)
-SYNC = StoreSettings(segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC)
+SYNC = StoreSettings(
+    segment_size=1 << 20, queue_file_entries=1000, flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=240_000
+)
 
 
 def message(number: int = 0, **fields: str) -> Message:

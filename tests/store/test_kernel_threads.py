@@ -15,7 +15,7 @@ from flightlog.store import native
 from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1
 
 HOST = bytes(8)
-DEADLINE_S = 60
+DEADLINE_S = 240
 HELD_US, WORKED_US = 2000, 500
 sleep_with_the_lock = ctypes.PyDLL(None).usleep
 """Unlike `time.sleep`, keeps the interpreter's lock."""

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-LIMIT_S = 60  # for what comes soon, on a machine that may do a lot besides
+LIMIT_S = 240  # for what comes soon, on a machine that may do a lot besides
 
 
 def threads() -> set[threading.Thread]:

@@ -16,7 +16,7 @@ import pytest
 
 from flightlog.tools.bench.scratch import ENDING_SIGNALS, scratch_folder
 
-LIMIT_S = 60
+LIMIT_S = 240
 ENDED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 BENCHES = {
     "append": ("append", "--rounds", "50"),

@@ -27,7 +27,7 @@ with flightlog.open(sys.argv[1], flightlog.StoreSettings(segment_size=65536, que
         if put == 3000:
             print("at work", flush=True)
         if put >= 3000:
-            time.sleep(0.005)
+            time.sleep(put / 600_000)  # ever slower: it stays small where the looks at it take minutes, too
 print(put, flush=True)
 """
 

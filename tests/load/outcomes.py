@@ -1,0 +1,31 @@
+"""A plugin of pytest for tests/load/run.py: which tests of a file failed, and how many passed.
+
+The file that FLIGHTLOG_LOAD_OUTCOMES names gets a line a test as soon as it begins and one as soon as it ends, so that
+a process that dies in the middle says where.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+
+def _say(test: str, outcome: str) -> None:
+    with open(os.environ["FLIGHTLOG_LOAD_OUTCOMES"], "a") as file:
+        file.write(json.dumps((test, outcome)) + "\n")
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    _say(nodeid, "began")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.failed or report.when == "call" or report.skipped:
+        _say(report.nodeid, report.outcome)
+
+
+def pytest_collectreport(report: pytest.CollectReport) -> None:
+    if report.failed:
+        _say(report.nodeid, report.outcome)
