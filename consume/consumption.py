@@ -133,6 +133,7 @@ class Consumption:
     def remove_store(self, name: str) -> None:
         """See Stores.remove_store."""
         with self._lock:
+            self._check_open()
             store = self._stores.get(name)
             if store is None:
                 raise InvalidSettingsError(f"no store {name!r}: there are {', '.join(self.store_names) or 'none'}")
@@ -318,6 +319,7 @@ class Consumption:
 
     def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """See Stores.group_offsets."""
+        self._check_open()
         return {
             MessageQueue(topic, name, queue_id): offset
             for name, store in self._stores.items()
@@ -381,7 +383,7 @@ class Consumption:
 
     def _check_open(self) -> None:
         if self._is_closed:
-            raise StoreClosedError("these stores are read no more: they were closed for reading, or are being closed")
+            raise StoreClosedError("Stores is closed, or is being closed: make another one")
 
     def close(self) -> None:
         """End every subscription, and write the offsets. Raises DiskError; of a poisoned store they are not written."""

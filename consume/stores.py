@@ -51,7 +51,7 @@ class Stores(Subscribing):
 
     def remove_store(self, name: str) -> None:
         """Read it no more; what was acknowledged there is on its disk when this returns. Raises InvalidSettingsError if
-        there is none, DiskError."""
+        there is none, DiskError, StoreClosedError after `close`."""
         check_text("name", name)
         self._consumption.remove_store(name)
 
@@ -61,7 +61,8 @@ class Stores(Subscribing):
         return self._consumption.store_names
 
     def group_offsets(self, group: str | int, topic: str) -> dict[MessageQueue, int]:
-        """The offset that the group goes on at, of each queue it has begun in."""
+        """The offset that the group goes on at, of each queue it has begun in. Raises StoreClosedError after
+        `close`."""
         group = check_group(group)
         check_topic(topic)
         return self._consumption.group_offsets(group, topic)

@@ -349,9 +349,13 @@ class Subscription(AsyncMessages):
         self._waiting.ring()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements."""
+        """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements.
+
+        Raises UsageError for a queue that it does not have, StoreClosedError if it was closed.
+        """
         check_queues((queue,))
         queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
+        self._check_alive()
         first, end = self._bounds(queue)
         with self._lock:
             if queue not in self._has:
@@ -367,14 +371,17 @@ class Subscription(AsyncMessages):
 
     def seek_to_time(self, timestamp_ms: int | datetime) -> None:
         """Go on, in every queue it has, at the first message stored at or after this time (ms, or a datetime with a
-        time zone)."""
+        time zone). Raises StoreClosedError if it was closed."""
         timestamp_ms = check_time_ms("timestamp_ms", timestamp_ms)
+        self._check_alive()
         for queue in self.queues:
-            store = self._stores()[queue.broker_name].store
-            self.seek(queue, store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
+            store = self._stores().get(queue.broker_name)
+            if store is not None:  # else it was taken out just now
+                self.seek(queue, store.store.offset_at(queue.topic, queue.queue_id, timestamp_ms))
 
     def skip_to_now(self) -> None:
-        """Leave out everything that is there."""
+        """Leave out everything that is there. Raises StoreClosedError if it was closed."""
+        self._check_alive()
         for queue in self.queues:
             self.seek(queue, (1 << 63) - 1)
 
@@ -385,6 +392,10 @@ class Subscription(AsyncMessages):
         """Whether it hands out nothing more."""
         return self._is_stopped or not self.is_alive
 
+    def _check_alive(self) -> None:
+        if not self.is_alive:
+            raise StoreClosedError(f"group {self.group!r}: the member {self.name!r} was closed; subscribe again")
+
     def stop(self) -> None:
         """Hand out nothing more; whoever waits gets the end. Until `close` the queues stay here, and what is at work
         can be acknowledged."""
@@ -393,7 +404,8 @@ class Subscription(AsyncMessages):
 
     def close(self) -> None:
         """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or
-        comes again. Whoever waits for messages gets the end. Calling it twice is fine."""
+        comes again. Whoever waits for messages gets the end, and so does whoever asks for one later: None, or no
+        messages. Calling it twice is fine. The store closes its subscriptions."""
         with self._lock:
             for queue in list(self._has):
                 self._drop(queue)

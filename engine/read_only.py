@@ -310,6 +310,7 @@ class ReadOnlyStore(ReadableStore):
 
     def lost_places(self) -> list[Damage]:
         """What of the log no walk over it comes by, for readers of whole ranges; see engine/lost.py."""
+        self._check_usable()
         return lost_places(self._reader, self._evidence, self._survey)
 
     @property

@@ -303,12 +303,13 @@ class QueueReader:
         fetcher, last, page = Fetcher(self._reader, key, queue), LastBatch(), FIRST_PAGE_ENTRIES
         ahead = ReadAhead(self._reader)
         while True:
-            if index >= queue.end and catch_up is not None:
-                check()
-                catch_up()
-                now = self._table.get(key)
-                if isinstance(now, MemoryQueue) and now.is_over(queue):  # the disk has failed since
-                    queue, fetcher = now, Fetcher(self._reader, key, now)
+            if index >= queue.end:
+                check()  # whoever closes the store empties the last page, too
+                if catch_up is not None:
+                    catch_up()
+                    now = self._table.get(key)
+                    if isinstance(now, MemoryQueue) and now.is_over(queue):  # the disk has failed since
+                        queue, fetcher = now, Fetcher(self._reader, key, now)
             if index >= queue.end:
                 return
             check()

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from ..store.arguments import check_whole
 from ..store.clock import Clock
-from ..store.errors import InvalidSettingsError
+from ..store.errors import InvalidSettingsError, WrongTypeError
 
 LATENCIES_MS = (50, 100, 550, 1800, 3000, 5000, 15000)
 BACK_OFFS_MS = (0, 0, 2000, 5000, 6000, 10000, 30000)
@@ -21,12 +24,15 @@ FAILED_MS = 10_000
 
 @dataclass(frozen=True)
 class FaultRules:
-    """A send of `latencies_ms[i]` or more has its store left alone for `back_offs_ms[i]`."""
+    """A send of `latencies_ms[i]` or more has its store left alone for `back_offs_ms[i]`. Raises InvalidArgumentError,
+    and InvalidSettingsError for two that do not fit each other."""
 
     latencies_ms: tuple[int, ...] = LATENCIES_MS
     back_offs_ms: tuple[int, ...] = BACK_OFFS_MS
 
     def __post_init__(self) -> None:
+        for name in ("latencies_ms", "back_offs_ms"):
+            object.__setattr__(self, name, _checked_times(name, getattr(self, name)))
         if len(self.latencies_ms) != len(self.back_offs_ms) or list(self.latencies_ms) != sorted(self.latencies_ms):
             raise InvalidSettingsError(
                 f"latencies {self.latencies_ms} and back-offs {self.back_offs_ms}: expected as many of the one as of "
@@ -36,6 +42,12 @@ class FaultRules:
     def back_off_ms(self, latency_ms: float) -> int:
         place = bisect_right(self.latencies_ms, latency_ms)
         return self.back_offs_ms[place - 1] if place else 0
+
+
+def _checked_times(argument: str, values: Any) -> tuple[int, ...]:
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes, bytearray)):
+        raise WrongTypeError(argument, values, "whole numbers of ms, as in (50, 100, 550)")
+    return tuple(check_whole(f"{argument}[{i}]", value) for i, value in enumerate(values))
 
 
 class FaultTable:

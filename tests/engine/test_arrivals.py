@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -107,4 +109,24 @@ def test_many_who_wait_for_their_own_queue_miss_nothing(
         for thread in threads:
             thread.join()
         assert found == dict.fromkeys(range(queues), count + 1)
+    assert_clean(tmp_path)
+
+
+def test_a_put_that_cannot_be_read_yet_rings_those_who_wait_after_it(
+    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+) -> None:
+    """It was on its way to the disk before anybody waited, and no other put follows."""
+    disk = support("disks").FaultyDisk()
+    settings = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=60_000)
+    with flightlog.open(tmp_path, settings, disk=disk) as store:
+        store.put(Message("t", b"0"))
+        disk.hold("sync", "commitlog/", times=1)
+        store.put(Message("t", b"1", wait_store_ok=False))
+        assert disk.held.acquire(timeout=LIMIT_S)
+        bell = Bell()
+        store._arrivals.expect(bell, {("t", 0)})
+        assert not store.get("t", 0, 1).messages and not bell.is_rung
+        disk.release()
+        assert bell.wait(LIMIT_S / 2)
+        assert [message.body for message in store.get("t", 0, 1).messages] == [b"1"]
     assert_clean(tmp_path)

@@ -14,6 +14,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.columns import with_arrow
+from flightlog.engine.columns.arrow_intake import ranges_of
 from flightlog.engine.columns.gathering import OFFSET_MAX, gather
 from flightlog.engine.columns.property_columns import PropertyColumns
 from flightlog.store.errors import InvalidMessageError
@@ -75,6 +76,18 @@ def test_taken(name: str, tmp_path: Path, assert_clean: AssertClean) -> None:
     assert_clean(tmp_path / "store")
 
 
+@pytest.mark.parametrize(
+    "kind", [pa.binary(), pa.string(), pa.large_binary(), pa.large_string(), pa.binary(3)], ids=str
+)
+@pytest.mark.parametrize("offsets", [None, pa.py_buffer(b"")], ids=["no buffer", "an empty buffer"])
+def test_a_column_without_rows_needs_no_offsets(kind: Any, offsets: Any) -> None:
+    """Arrow lets a column of no rows have buffers of no bytes."""
+    buffers = [None, offsets] if kind == pa.binary(3) else [None, offsets, pa.py_buffer(b"")]
+    for column in (pa.Array.from_buffers(kind, 0, buffers), pa.array([], kind), pa.array([b"abc"], kind).slice(1)):
+        found = ranges_of("value", column)
+        assert len(found.starts) == len(found.sizes) == 0
+
+
 TWICE = pa.RecordBatch.from_arrays([pa.array(BODIES), pa.array(["a", "b"]), pa.array(["c", "d"])], ["value", "t", "t"])
 
 REFUSED: dict[str, tuple[Any, str]] = {
@@ -126,10 +139,13 @@ TEXTS = [
     b"KEYS\x01one  two \x02TAGS\x01x",
     b"a\x01\xff\x02",
 ]
+TWO_NONE = [b"KEYS\x01one two\x02", b"a\x011\x02"]  # as many keys as messages, and not one each
+TWO_ONE = [b"KEYS\x01one two\x02", b"KEYS\x01three\x02"]
+ONE_EACH = [b"KEYS\x01one\x02", b"KEYS\x01two\x02"]
 
 
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:-1], TEXTS[:2], TEXTS[1:2], []], ids=len)
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:-1], TEXTS[:2], TEXTS[1:2], [], TWO_NONE, TWO_ONE, ONE_EACH])
 def test_property_columns_say_what_each_text_says(texts: list[bytes]) -> None:
     columns = PropertyColumns(pa.array(texts, pa.binary()))
     expected = [decode_properties(text) for text in texts]

@@ -10,13 +10,14 @@ import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
+from flightlog.engine.flush_service import FlushService
 from flightlog.store.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -194,3 +195,9 @@ def test_there_is_no_other_thread(
         assert [thread.name for thread in support("process").threads() - before] == ["flightlog-flush"]
     assert support("process").threads() <= before
     assert assert_clean(tmp_path / "store").records == 4
+
+
+def test_intervals_of_the_settings_are_milliseconds() -> None:
+    store = cast("Any", SimpleNamespace(expect_puts=lambda ring: None))
+    service = FlushService(StoreSettings(flush_interval_ms=250, clean_interval_ms=1500), CountingClock(), store)
+    assert (service._interval_s, service._clean_interval_s) == (0.25, 1.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,10 @@ import pytest
 
 import flightlog
 from flightlog import Message
+from flightlog.engine.key_recovery import plan_keys
+from flightlog.index.index_file import IndexGeometry
+from flightlog.index.index_folder import IndexFolder
+from flightlog.store.disk import RealDisk
 from flightlog.store.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
@@ -230,6 +235,41 @@ def test_index_files_that_are_damaged(
     with flightlog.open(path, clock=clock) as store:
         assert store.recovery_report.keys_put > 8
         check(store, golden, 0)
+    assert_clean(path)
+
+
+@pytest.mark.parametrize("place", ["the log's first record", "the log's end"])
+def test_what_the_border_entries_of_an_index_file_say(
+    place: str, golden_set: GetSet, golden_copy: GoldenCopy, clock: ManualClock, assert_clean: AssertClean
+) -> None:
+    """The first and the last entry of each file are held against their records, the log's first among them. An entry of
+    a record behind the log's last one says nothing of the file."""
+    golden, path = golden_set("rollover"), golden_copy("rollover") / "store"
+    geometry = IndexGeometry(golden.spec("slots"), golden.spec("idx"))
+    files = sorted((path / "index").iterdir())
+    with flightlog.open_read_only(path) as view:
+        first, end = view.min_physical_offset, view.end_physical_offset
+        file = files[0] if place == "the log's first record" else files[-1]
+        raw = bytearray(file.read_bytes())
+        (next_entry,) = struct.unpack_from(">i", raw, 36)
+        if place == "the log's first record":
+            position = geometry.entry_position(1)
+            assert struct.unpack_from(">q", raw, 16) == struct.unpack_from(">q", raw, position + 4) == (first,)
+            struct.pack_into(">i", raw, position, 0x01020304)
+            expected = f"{file}: its entry 1 has a key that the record at {first} does not have"
+        else:
+            struct.pack_into(">q", raw, 24, end)
+            struct.pack_into(">i", raw, 36, next_entry + 1)
+            struct.pack_into(">iqii", raw, geometry.entry_position(next_entry), 0x01020304, end, 0, 0)
+            expected = f"{file} knows records behind the log's end"
+        file.write_bytes(raw)
+        index = IndexFolder(RealDisk(), path, geometry)
+        index.load()
+        plan = plan_keys(view.log_reader, index, view.evidence, end, None, is_live=False)
+        assert (plan.reason, plan.resume) == (expected, first if file == files[0] else end)
+        index.let_go()
+    with flightlog.open(path, clock=clock) as store:
+        check(store, golden, first)
     assert_clean(path)
 
 

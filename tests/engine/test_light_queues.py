@@ -6,15 +6,19 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
+from flightlog.engine.entries import message_of
+from flightlog.index.queue_unit import QueueUnit
 from flightlog.store.errors import InvalidMessageError, PropertiesTooLargeError
 from flightlog.store.light_queues import light_places
-from flightlog.store.sys_flag import TRANSACTION_PREPARED
+from flightlog.store.properties import decode_properties
+from flightlog.store.sys_flag import INNER_BATCH, TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, ManualClock
@@ -94,6 +98,17 @@ def test_phantoms_of_a_light_queue_go(path: Path, clock: ManualClock, assert_cle
 def test_which_light_queues_list_a_record(topic: str, properties: str, places: list[tuple[str, int]]) -> None:
     raw = "".join(pair.replace("=", "\x01") + "\x02" for pair in properties.split(" ")).encode()
     assert [(key[0], offset) for key, offset in light_places(topic, raw)] == places
+
+
+def test_an_inner_batch_in_a_light_queue_is_one_message() -> None:
+    """Its own queue has an entry for all of its messages; a light queue has one for the record."""
+    raw = b"INNER_NUM\x012\x02INNER_MULTI_DISPATCH\x01%LMQ%a\x02INNER_MULTI_QUEUE_OFFSET\x017\x02"
+    record = cast(
+        "Any", SimpleNamespace(sys_flag=INNER_BATCH, topic="t", queue_id=0, queue_offset=4, properties_raw=raw)
+    )
+    reader = cast("Any", SimpleNamespace(min_offset=0, message=lambda physical_offset, size: record))
+    record.properties = decode_properties(raw)
+    assert message_of(reader, ("%LMQ%a", 0), 7, QueueUnit(100, 200, 0)) is record
 
 
 def light_message(number: int, names: str | None, **fields: Any) -> Message:

@@ -13,6 +13,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.store.errors import StoreLockedError, StoreNotFoundError
+from flightlog.store.lock import LOCK_FILE, is_held, is_served
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -146,3 +147,25 @@ def test_what_is_no_store_is_not_opened_and_not_changed(tmp_path: Path) -> None:
         with pytest.raises(StoreNotFoundError, match="expected the folder of a store"):
             flightlog.open_read_only(folder)
         assert [path.name for path in folder.iterdir()] == [name]
+
+
+LOCK_BEHIND = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as lock:
+    fcntl.lockf(lock, fcntl.LOCK_EX, 1, int(sys.argv[2]))
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("byte", [0, 1, 2])
+def test_each_byte_of_the_lock_is_asked_about_alone(byte: int, tmp_path: Path) -> None:
+    """A process that locks another byte is no writer, and serves nobody."""
+    lock = tmp_path / LOCK_FILE
+    lock.touch()
+    command = [sys.executable, "-P", "-c", LOCK_BEHIND, str(lock), str(byte)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == "locked\n"
+        assert (is_held(tmp_path), is_served(tmp_path)) == (byte == 0, byte == 1)
+        holder.communicate(timeout=60)
+    assert not is_held(tmp_path) and not is_served(tmp_path)

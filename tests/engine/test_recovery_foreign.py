@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -234,3 +235,40 @@ def test_a_store_of_rocketmqs_without_some_queues(
     with flightlog.open(path, clock=clock) as store:
         assert places(store) == expected
     assert_clean(path)
+
+
+FILLER = struct.pack(">qiq", 0, 0x7FFFFFFF, 0)
+"""What stands for entries that never were, as behind RocketMQ's own recovery."""
+
+
+@pytest.mark.parametrize("expired", [False, True])
+@pytest.mark.parametrize("loss", ["nothing", "first file", "last entry"])
+def test_from_where_a_store_that_rocketmq_closed_is_scanned(
+    loss: str, expired: bool, golden_copy: Callable[[str], Path]
+) -> None:
+    """A queue's first file may have gone with the messages of its entries, but not while the log has them still; a last
+    entry that is none is not that of an expired message."""
+    path = golden_copy("rollover") / "store"
+    segments = sorted((path / "commitlog").iterdir())
+    for segment in segments[:2] if expired else ():
+        segment.unlink()
+    queue = min(p for p in (path / "consumequeue").glob("T*/0") if len(list(p.iterdir())) >= 2)
+    with flightlog.open_read_only(path) as view:
+        end = view.queues()[queue.parent.name, 0][1]
+    if loss == "first file":
+        min(queue.iterdir()).unlink()
+    elif loss == "last entry":
+        size = min(queue.iterdir()).stat().st_size
+        file, position = queue / f"{end * 20 // size * size:020d}", (end - 1) * 20 % size
+        assert (end * 20) % size, "the last entry is in the last file"
+        raw = file.read_bytes()
+        file.write_bytes(raw[:position] + FILLER + raw[position + 20 :])
+    first = int(segments[2].name) if expired else 0
+    if loss == "last entry":
+        expected = (first, f"queue {queue.parent.name} 0: its last entry {end - 1} is none")
+    elif loss == "first file" and not expired:
+        expected = (0, "a queue begins above 0 over a log that still has everything")
+    else:
+        expected = (int(segments[-1].name), "the segment of the highest queue entry")
+    with flightlog.open_read_only(path) as view:
+        assert (view.report.scanned_from, view.report.reason) == expected

@@ -334,6 +334,16 @@ def test_a_queue_file_of_the_wrong_length(root: Path) -> None:
     assert any(f.path == path and "180 bytes long, expected 200" in f.meaning for f in found)
 
 
+def test_a_queue_that_cannot_be_read_hides_no_other(root: Path) -> None:
+    unreadable, damaged = root / "consumequeue" / "t" / "0", queue_file(root, 1, 0)
+    file = unreadable / f"{20 * 10 * 3:020d}"
+    file.write_bytes(file.read_bytes()[:-20])
+    change(damaged, 40, bytes(20))
+    found = findings(root)
+    assert any(f.path == file for f in found)
+    assert any((f.path, f.offset) == (damaged.parent, 2) for f in found)
+
+
 @pytest.mark.parametrize("loss", ["missing", "truncated", "zero"])
 def test_a_checkpoint_that_says_nothing(loss: str, root: Path, assert_clean: AssertClean) -> None:
     if loss == "zero":

@@ -19,7 +19,8 @@ import flightlog
 from flightlog import ColumnPart, Consumer, Message, MessageQueue, Producer, Stores, StoreSettings
 from flightlog.consume.back_off import BackOff
 from flightlog.consume.process_queue import FlowLimits
-from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, WrongTypeError
+from flightlog.produce.faults import FaultRules
+from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, InvalidSettingsError, WrongTypeError
 from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError
 from tests.support.clocks import SteppedClock
 
@@ -299,6 +300,16 @@ MESSAGING: list[Row] = [
     *each("T", "retries='1'", "0 or more", lambda o: Producer(o.store, retries="1")),
     *each("T", "rule=5", "a function", lambda o: Producer(o.store, rule=5)),
     *each("T", "fault_rules", "FaultRules", lambda o: Producer(o.store, fault_rules={})),
+    *each("T", "latencies_ms", "numbers of ms", *(lambda o, v=v: FaultRules(v) for v in (None, 5, "50", b"50", {50}))),
+    *each(
+        "T", "latencies_ms[1]", "a whole number", *(lambda o, v=v: FaultRules((0, v)) for v in (None, "5", 0.5, True))
+    ),
+    *each("V", "latencies_ms[0]=-1", "0 or more", lambda o: FaultRules((-1,), (0,))),
+    *each("T", "back_offs_ms", "whole numbers of ms", *(lambda o, v=v: FaultRules((1,), v) for v in (None, 5, "5"))),
+    *each("T", "back_offs_ms[0]", "a whole number", lambda o: FaultRules((1,), (None,))),
+    *each("V", "back_offs_ms[0]=-5", "0 or more", lambda o: FaultRules((1,), (-5,))),
+    (lambda o: FaultRules((1, 2), (0,)), InvalidSettingsError, "latencies (1, 2)", "as many"),
+    (lambda o: FaultRules((2, 1), (0, 0)), InvalidSettingsError, "latencies (2, 1)", "ascending"),
     *each("T", "message", "flightlog.Message", *(lambda o, m=m: o.producer.send(m) for m in (b"x", None, "x"))),
     *each("T", "group=5", "text", lambda o: o.producer.send(Message("t", b""), group=5)),
     *each("T", "selector", "a function", lambda o: o.producer.send(Message("t", b""), selector=5)),

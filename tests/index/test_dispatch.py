@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flightlog.index.batch_dispatch import MAX_BASE, batch_entries
 from flightlog.index.dispatch import dispatch, queue_entries
 from flightlog.index.dispatch_rules import DispatchCount, DispatchRules
 from flightlog.index.queue_table import QueueTable, find_file_entries, list_queue_folders
@@ -104,6 +105,34 @@ def test_what_gets_no_entry(tmp_path: Path) -> None:
     )
     assert [(key, queue.end) for key, queue in table.items()] == [(("t", 0), 2)]
     assert count.entries == 2
+
+
+def test_which_inner_batches_get_an_entry() -> None:
+    two = b"INNER_NUM\x012\x02"
+    records: list[tuple[Record, bool]] = [
+        ((b"b", 0, 0, 0x80, two), True),
+        ((b"b", 0, 2, 0, two), False),  # no batch
+        ((b"b", 0, 2, 0x84, two), False),  # prepared
+        ((b"b", 0, 2, 0x8C, two), False),  # rollback
+        ((b"../up", 0, 2, 0x80, two), False),
+        ((b"b", -1, 2, 0x80, two), False),
+        ((b"b", 0, -1, 0x80, two), False),
+        ((b"b", 0, MAX_BASE, 0x80, two), False),
+        ((b"b", 0, MAX_BASE + 1, 0x80, two), False),
+        ((b"b", 0, 2, 0x80, b""), False),
+        ((b"b", 0, 2, 0x80, b"INNER_NUM\x010\x02"), False),
+        ((b"b", 1, 0, 0x80, two), True),
+        ((b"b", 0, MAX_BASE - 1, 0x88, two), True),  # commit
+        ((b"c", 0, 1, 0x80, two), True),
+    ]
+    raw, rows = log_of(*(record for record, _ in records))
+    found = batch_entries(raw, rows, RULES)
+    entries = {key: units["base"].tolist() for key, units in found.items()}
+    assert entries == {("b", 0): [0, MAX_BASE - 1], ("b", 1): [0], ("c", 0): [1]}
+    places = [place for units in found.values() for place in units["physical_offset"].tolist()]
+    assert sorted(places) == [
+        place for place, (_, is_there) in zip(rows["physical_offset"].tolist(), records, strict=True) if is_there
+    ]
 
 
 def test_an_entry_that_is_there_is_left_alone(tmp_path: Path) -> None:

@@ -47,6 +47,27 @@ def test_a_reader_sees_what_a_file_has_and_not_what_its_header_said(plain: Modul
     index.close()
 
 
+def test_files_that_were_removed_keep_no_disk(plain: ModuleType, tmp_path: Path) -> None:
+    """Retention removes what a reader has searched: what is mapped of it would keep its blocks."""
+    index = index_at(tmp_path, plain)
+    index.put(plain.key_entries_of([plain.Key(i % 7, i * 100, BEGIN_MS + i) for i in range(36)]))
+    index.close()
+    reader = IndexFolder(RealDisk(), tmp_path, SMALL)
+    reader.load()
+    assert list(reader.candidates(3))
+    removed, kept = (str(file.path) for file in reader.files)
+
+    def mapped() -> str:
+        return Path("/proc/self/maps").read_text()
+
+    assert removed in mapped() and kept in mapped()
+    Path(removed).unlink()
+    reader.let_go_of_removed()
+    assert removed not in mapped() and kept in mapped()
+    reader.let_go()
+    assert kept not in mapped()
+
+
 def test_times_within_a_file(plain: ModuleType, tmp_path: Path) -> None:
     """Second for second, with two to spare on either side; where the file says nothing, nothing is left out."""
     index = index_at(tmp_path, plain)

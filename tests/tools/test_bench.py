@@ -17,7 +17,7 @@ import pytest
 
 from flightlog.store import native
 from flightlog.tools.bench.case import Case
-from flightlog.tools.bench.machine import file_system, this_machine
+from flightlog.tools.bench.machine import MOUNTS, file_system, this_machine
 from flightlog.tools.bench.plan import BODY_SIZES, MEMORY_CASES, SYNC_PUT, make_cases
 from flightlog.tools.bench.references import FALLOCATED, MEMCPY, ZEROED
 from flightlog.tools.bench.report import COLUMNS, find_reference
@@ -142,5 +142,7 @@ def test_calls_that_are_timed_one_by_one_have_percentiles(tmp_path: Path) -> Non
 def test_the_machine_is_named(tmp_path: Path) -> None:
     machine = this_machine(tmp_path)
     assert machine.cpus == len(os.sched_getaffinity(0))
-    assert machine.file_system == file_system(tmp_path) != "unknown"
+    mounts = [line.split(" ")[4] for line in MOUNTS.read_text().splitlines()]
+    has_mount = any(tmp_path.is_relative_to(mount) for mount in mounts)  # in a chroot not even `/` need be one
+    assert machine.file_system == file_system(tmp_path) and (machine.file_system != "unknown") == has_mount
     assert file_system(Path("/proc/self")) == "proc"
