@@ -358,4 +358,4 @@ def test_choice(kernel: str) -> None:
     code += (
         "try: native.use('c')\nexcept ImportError as e: print(type(e).__name__, 'C compiler' in str(e), native.NAME)"
     )
-    assert run_python(code) == "pure pure\nKernelUnavailableError True pure\n"
+    assert run_python(code, FLIGHTLOG_PURE="0") == "pure pure\nKernelUnavailableError True pure\n"
