@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
+from . import native
 from . import property_names as props
 from .compression import CompressionType
 from .errors import InvalidMessageError, shown, shown_body
@@ -17,7 +18,7 @@ from .timer_errors import InvalidTimerError
 
 
 @dataclass(slots=True)
-class Message:
+class Message(native.MessageFields):
     """A message to put. `tags`, `keys` and `uniq_key` are written as the properties TAGS, KEYS and UNIQ_KEY."""
 
     topic: str

@@ -74,6 +74,7 @@ __all__ = [
     "Gate",
     "KernelUnavailableError",
     "Lane",
+    "MessageFields",
     "OrdinaryPut",
     "RecordFields",
     "available",
@@ -284,8 +285,14 @@ failed, ValueError as `populate`.
 """
 
 
+def _is_turned_off() -> bool:
+    return os.environ.get("FLIGHTLOG_PURE") == "1"
+
+
 def available() -> tuple[str, ...]:
-    """The names that `use` accepts here; the first is the faster."""
+    """The names that `use` accepts here; the first is the faster. With FLIGHTLOG_PURE=1 the kernel is not there."""
+    if _is_turned_off():
+        return ("pure",)
     try:
         import_module(MODULES["c"], __name__)
     except ImportError:
@@ -305,6 +312,8 @@ def use(name: str) -> None:
     global list_rows, link_keys, set_heads, populate, release_pages, sync_pages
     if name not in MODULES:
         raise ValueError(f"no kernel is called {name!r}: use 'c' or 'pure'")
+    if name == "c" and _is_turned_off():
+        raise KernelUnavailableError("the 'c' kernel is turned off: FLIGHTLOG_PURE=1 is set")
     try:
         module = import_module(MODULES[name], __name__)
     except ImportError as e:
@@ -321,15 +330,19 @@ def use(name: str) -> None:
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
 
-use("pure" if os.environ.get("FLIGHTLOG_PURE") == "1" or "c" not in available() else "c")
+use(available()[0])
 
 if TYPE_CHECKING:
-    from .twin_fields import RecordFields
+    from .twin_fields import MessageFields, RecordFields
     from .twin_put import OrdinaryPut
 else:
     OrdinaryPut = import_module(MODULES[NAME], __name__).OrdinaryPut
     """The base of a class of stores that take messages, the same for both once it is chosen. It has `put`, which asks
     the lane in `_put_lane`, and `_put_the_long_way` of the class where that is None or answers None.
+    """
+    MessageFields = import_module(MODULES[NAME], __name__).MessageFields
+    """The base of a Message, and the same for both once it is chosen. It has its fields as slots; the kernel's lane
+    takes messages of its own base alone, whose fields lie where it knows.
     """
     RecordFields = import_module(MODULES[NAME], __name__).RecordFields
     """The base of a class of messages, and the same for both once it is chosen: the class is there, and `use` cannot

@@ -5,6 +5,7 @@ from typing_extensions import Buffer
 
 from .gate_protocol import GateProtocol
 from .lane_protocol import LaneProtocol
+from .twin_fields import MessageFields as MessageFields
 from .twin_fields import RecordFields as RecordFields
 
 _Message = TypeVar("_Message")

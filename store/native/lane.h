@@ -76,12 +76,6 @@ int64_t lane_encode_properties(uint8_t out[LANE_PROPERTIES_MAX], PyObject *prope
 /* Whether an object is a lane of this kernel. */
 int is_lane(PyObject *object);
 
-/* Where the fields of a Message lie in it, in bytes. */
-struct message_places {
-    Py_ssize_t topic, body, tags, keys, properties, queue_id, flag, uniq_key, born_timestamp, born_host, sys_flag,
-        reconsume_times, prepared_offset, wait_store_ok, compress, delay_level;
-};
-
 struct kept_number {
     PyObject *object;
     int64_t number;
@@ -112,7 +106,6 @@ struct lane {
     struct lane_queues queues;
     PyTypeObject *message_type, *result_type;
     allocfunc allocate_result;
-    struct message_places places;
     PyObject *status, *store_host, *special_names, *clock;
     struct bytes host; /* of store_host */
     int64_t max_body_size;

@@ -1,5 +1,6 @@
 /* Many messages in a call. */
 #include "lane_steps.h"
+#include "message_fields.h"
 
 #define PUT_MANY_SIZE (1 << 20) /* bytes of records that are appended in one call */
 #define CHECK_MANY_COUNT 4096
@@ -82,8 +83,8 @@ static void ask_ahead(const struct lane *lane, PyObject *messages, Py_ssize_t pl
     if (place + AHEAD >= count) return;
     PyObject *const message = PyTuple_GetItem(messages, place + AHEAD);
     if (!Py_IS_TYPE(message, lane->message_type)) return;
-    ask_for(*(PyObject **)((char *)message + lane->places.body), 3);
-    ask_for(*(PyObject **)((char *)message + lane->places.keys), 1);
+    ask_for(((const struct message_fields *)message)->body, 3);
+    ask_for(((const struct message_fields *)message)->keys, 1);
 }
 
 /* Room for as many of `size` bytes at *room. */

@@ -1,9 +1,8 @@
 /* From the objects of Python that make a message to the numbers and bytes of a record. */
 #include "lane_steps.h"
+#include "message_fields.h"
 
 /* ---- from Python's objects to numbers ---- */
-
-static PyObject *field_at(PyObject *message, Py_ssize_t place) { return *(PyObject **)((char *)message + place); }
 
 static int is_zero(const struct lane *lane, PyObject *object) {
     if (object == lane->zero) return 1; /* mostly: small numbers are single objects */
@@ -13,27 +12,20 @@ static int is_zero(const struct lane *lane, PyObject *object) {
 }
 
 int lane_read_fields(const struct lane *lane, PyObject *message, struct fields *fields) {
-    const struct message_places *places = &lane->places;
-    fields->topic = field_at(message, places->topic);
-    fields->body = field_at(message, places->body);
-    fields->tags = field_at(message, places->tags);
-    fields->keys = field_at(message, places->keys);
-    fields->properties = field_at(message, places->properties);
-    fields->queue_id = field_at(message, places->queue_id);
-    fields->uniq_key = field_at(message, places->uniq_key);
-    fields->flag = field_at(message, places->flag);
-    fields->reconsume_times = field_at(message, places->reconsume_times);
-    fields->prepared_offset = field_at(message, places->prepared_offset);
-    fields->born_timestamp = field_at(message, places->born_timestamp);
-    PyObject *sys_flag = field_at(message, places->sys_flag), *delay_level = field_at(message, places->delay_level);
+    const struct message_fields *const given = (const struct message_fields *)message;
+    *fields = (struct fields){
+        .topic = given->topic, .body = given->body, .tags = given->tags, .keys = given->keys,
+        .properties = given->properties, .queue_id = given->queue_id, .uniq_key = given->uniq_key, .flag = given->flag,
+        .reconsume_times = given->reconsume_times, .prepared_offset = given->prepared_transaction_offset,
+        .born_timestamp = given->born_timestamp_ms,
+    };
     if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
         fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
         fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
-        !is_zero(lane, sys_flag) || !is_zero(lane, delay_level)) {
+        !is_zero(lane, given->sys_flag) || !is_zero(lane, given->delay_level)) {
         return 0;
     }
-    return field_at(message, places->born_host) == Py_None && field_at(message, places->compress) == Py_None &&
-           field_at(message, places->wait_store_ok) == Py_True;
+    return given->born_host == Py_None && given->compress == Py_None && given->wait_store_ok == Py_True;
 }
 
 static int exact_integer(PyObject *object, int64_t low, int64_t high, int64_t *value) {

@@ -18,6 +18,7 @@
 #include "module_pages.h"
 #include "module_texts.h"
 #include "record_fields.h"
+#include "message_fields.h"
 #include "walk.h"
 
 /* ---- functions ---- */
@@ -225,7 +226,8 @@ static PyMethodDef methods[] = {
 
 static int prepare(PyObject *module) {
     crc32_prepare();
-    if (add_record_fields_type(module) < 0 || add_gate_type(module) < 0 || add_lane_type(module) < 0) return -1;
+    if (add_record_fields_type(module) < 0 || add_message_fields_type(module) < 0) return -1;
+    if (add_gate_type(module) < 0 || add_lane_type(module) < 0) return -1;
     return add_put_type(module);
 }
 

@@ -5,71 +5,7 @@
 #include <structmember.h>
 
 #include "lane.h"
-
-/* ---- where a Message keeps its fields ---- */
-
-static const struct {
-    const char *name;
-    size_t place; /* in message_places */
-} message_fields[] = {
-    {"topic", offsetof(struct message_places, topic)},
-    {"body", offsetof(struct message_places, body)},
-    {"tags", offsetof(struct message_places, tags)},
-    {"keys", offsetof(struct message_places, keys)},
-    {"properties", offsetof(struct message_places, properties)},
-    {"queue_id", offsetof(struct message_places, queue_id)},
-    {"flag", offsetof(struct message_places, flag)},
-    {"uniq_key", offsetof(struct message_places, uniq_key)},
-    {"born_timestamp_ms", offsetof(struct message_places, born_timestamp)},
-    {"born_host", offsetof(struct message_places, born_host)},
-    {"sys_flag", offsetof(struct message_places, sys_flag)},
-    {"reconsume_times", offsetof(struct message_places, reconsume_times)},
-    {"prepared_transaction_offset", offsetof(struct message_places, prepared_offset)},
-    {"wait_store_ok", offsetof(struct message_places, wait_store_ok)},
-    {"compress", offsetof(struct message_places, compress)},
-    {"delay_level", offsetof(struct message_places, delay_level)},
-};
-#define MESSAGE_FIELDS (sizeof message_fields / sizeof message_fields[0])
-
-/*
- * A class with __slots__ keeps each field as a pointer at a fixed place of its objects. The limited API does not say
- * which, so look: set a field of a blank object to an object of our own, and find the pointer to that.
- */
-static Py_ssize_t find_place(PyObject *blank, Py_ssize_t size, const char *name) {
-    PyObject *mark = PyList_New(0);
-    if (mark == NULL) return -1;
-    Py_ssize_t found = -1;
-    if (PyObject_SetAttrString(blank, name, mark) == 0) {
-        const Py_ssize_t step = (Py_ssize_t)sizeof(PyObject *);
-        for (Py_ssize_t at = (Py_ssize_t)sizeof(PyObject); at + step <= size; at += step) {
-            if (*(PyObject **)((char *)blank + at) == mark) found = at;
-        }
-        if (PyObject_SetAttrString(blank, name, Py_None) < 0) found = -1;
-        else if (found < 0 || *(PyObject **)((char *)blank + found) != Py_None) {
-            PyErr_Format(PyExc_TypeError, "%s is no slot of the message type", name);
-            found = -1;
-        }
-    }
-    Py_DECREF(mark);
-    return found;
-}
-
-static int find_places(PyTypeObject *type, struct message_places *places) {
-    PyObject *basic_size = PyObject_GetAttrString((PyObject *)type, "__basicsize__");
-    if (basic_size == NULL) return -1;
-    const Py_ssize_t size = PyLong_AsSsize_t(basic_size);
-    Py_DECREF(basic_size);
-    PyObject *blank = size < 0 ? NULL : PyObject_CallMethod((PyObject *)type, "__new__", "O", type);
-    if (blank == NULL) return -1;
-    int result = 0;
-    for (size_t i = 0; result == 0 && i < MESSAGE_FIELDS; i++) {
-        const Py_ssize_t place = find_place(blank, size, message_fields[i].name);
-        if (place < 0) result = -1;
-        else *(Py_ssize_t *)((char *)places + message_fields[i].place) = place;
-    }
-    Py_DECREF(blank);
-    return result;
-}
+#include "message_fields.h"
 
 /* ---- life ---- */
 
@@ -153,6 +89,10 @@ static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *nam
         PyErr_SetString(PyExc_TypeError, "special_names must be a set, result_type a kind of tuple");
         return NULL;
     }
+    if (!has_message_fields((PyTypeObject *)message_type)) {
+        PyErr_SetString(PyExc_TypeError, "message_type must be made from this kernel's MessageFields");
+        return NULL;
+    }
     const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
     struct lane *self = (struct lane *)allocate(type, 0);
     if (self == NULL) return NULL;
@@ -171,7 +111,6 @@ static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *nam
     self->is_armed = 1;
     self->words[0] = appended < 0 ? -1 : appended * 8;
     self->words[1] = visible < 0 ? -1 : visible * 8;
-    if (find_places(self->message_type, &self->places) < 0) goto failed;
     if (PyObject_GetBuffer(page, &self->page, PyBUF_WRITABLE) < 0) goto failed;
     if ((appended + 1) * 8 > self->page.len || (visible + 1) * 8 > self->page.len ||
         (uintptr_t)self->page.buf % 8 != 0) {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, number_rows, walk_places
 from .twin_encode import encode_record
-from .twin_fields import RecordFields
+from .twin_fields import MessageFields, RecordFields
 from .twin_gate import Gate
 from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Gate",
     "Lane",
+    "MessageFields",
     "OrdinaryPut",
     "RecordFields",
     "decode_properties",

@@ -1,4 +1,5 @@
-"""The base of the messages that a store gives out, in Python: a field is made when it is first asked for."""
+"""The bases of messages, in Python: of those that are put, and of those that a store gives out, whose fields are made
+when they are first asked for."""
 
 from __future__ import annotations
 
@@ -21,6 +22,16 @@ NAMES: Final = (
 )
 """What is set at once when the first of them is asked for."""
 OF_RECORD: Final = frozenset(NAMES)
+
+
+class MessageFields:
+    """See `native.MessageFields`."""
+
+    __slots__ = (
+        *("topic", "body", "tags", "keys", "properties", "queue_id", "flag", "uniq_key", "born_timestamp_ms"),
+        *("born_host", "sys_flag", "reconsume_times", "prepared_transaction_offset", "wait_store_ok", "compress"),
+        "delay_level",
+    )
 
 
 class RecordFields:

@@ -42,7 +42,7 @@ ODD: Final[tuple[Any, ...]] = (
     {"k": 1},
 )
 NAMES: Final = ("n", "WAIT", "DELAY", "KEYS", "UNIQ_KEY", "\x01", "ünï", "\ud800")
-FIELDS: Final = tuple(Message.__slots__)
+FIELDS: Final = tuple(Message.__dataclass_fields__)
 
 
 class Source:
