@@ -35,7 +35,6 @@
     │   ├── StoreNotFoundError
     │   ├── StoreClosedError
     │   ├── ForkedStoreError
-    │   ├── UnsupportedPlatformError
     │   ├── MissingExtraError
     │   └── MissingJavaError
     ├── ThreadStartError               the system has no thread to give; a RuntimeError, too
@@ -353,10 +352,6 @@ class StoreClosedError(UsageError):
 
 class ForkedStoreError(UsageError):
     """This process inherited an open store by fork; only the parent may use it."""
-
-
-class UnsupportedPlatformError(UsageError):
-    """The operating system lacks what a durable store needs."""
 
 
 class MissingExtraError(UsageError):

@@ -30,6 +30,7 @@ from flightlog.store.auto_topics import AUTO_TOPICS_FILE
 from flightlog.store.checkpoint import CHECKPOINT
 from flightlog.store.crc_property import CRC_PROPERTY_SIZE
 from flightlog.store.deleted_topics import DELETED_FILE
+from flightlog.store.format_version import FORMAT_FILE
 from flightlog.store.geometry import GEOMETRY_FILE
 from flightlog.store.host import HOST_V4_SIZE, HOST_V6_SIZE
 from flightlog.store.settings import DEFAULT_QUEUE_FILE_ENTRIES
@@ -114,7 +115,7 @@ def test_the_words_of_the_progress_page_are_told_in_order() -> None:
         *(TOPICS_FILE, OFFSETS_FILE, LOCAL_OFFSETS_FILE, DELAY_OFFSETS_FILE, timer_checkpoint.TIMER_CHECKPOINT_FILE),
         *(f"config/{folder}" for folder in FOLDERS),
         *(progress.PROGRESS_FILE, log_start.LOG_START_FILE, GEOMETRY_FILE, seal.SEALS_FOLDER, open_seal.OPEN_SEAL_FILE),
-        *(held_append.HELD_FILE, CUT_PREFIX, DELETED_FILE, AUTO_TOPICS_FILE, LEDGER_FILE, STAGING_FOLDER),
+        *(FORMAT_FILE, held_append.HELD_FILE, CUT_PREFIX, DELETED_FILE, AUTO_TOPICS_FILE, LEDGER_FILE, STAGING_FOLDER),
     ],
 )
 def test_every_file_is_told(name: str) -> None:
