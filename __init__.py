@@ -229,14 +229,18 @@ if not _typing.TYPE_CHECKING:  # a type checker would take any misspelled name f
 
     def __getattr__(name: str):
         """`kernel`, and what most programs never use: imported on first use."""
-        import importlib
-
         if name == "kernel":
-            return importlib.import_module(".store.native", __name__).NAME
+            from .store import native
+
+            return native.NAME
         if name == "spark":
+            import importlib
+
             return importlib.import_module(".spark", __name__)
         if name in _OF_SPARK:
-            return getattr(importlib.import_module(".spark.data_loss", __name__), name)
+            from .spark import data_loss
+
+            return getattr(data_loss, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

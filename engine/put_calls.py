@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from concurrent.futures import Future
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..schedule.timer_request import cancellation, check_not_seconds, slot_time_ms
 from ..store import native
@@ -27,6 +27,10 @@ class PutCalls(native.OrdinaryPut, ABC):
     _log: CommitLog
     _putter: Putter
     _clock: Clock
+
+    if TYPE_CHECKING:  # the kernel has it, and knows the types of neither
+
+        def put(self, message: Message) -> PutResult: ...
 
     @abstractmethod
     def _check_usable(self) -> None: ...

@@ -90,7 +90,7 @@ class Putter:
         """The futures of `put_async`."""
 
     @property
-    def put_lane(self) -> LaneProtocol | None:
+    def put_lane(self) -> LaneProtocol[Message, PutResult] | None:
         """What puts a message without further ado; None where every put has to wait."""
         return None if self._is_sync else self._lane
 

@@ -92,7 +92,7 @@ class TopicTable:
         self._document: Config = {}
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
-        self._lane: LaneProtocol | None = None
+        self._lane: LaneProtocol[Any, Any] | None = None
         self._taught: set[str] = set()
         self._is_unsaved = self._save_failed = False
         self._finish_deletion: Callable[[], None] | None = None
@@ -194,7 +194,7 @@ class TopicTable:
         """Whether a topic created by a put may get a queue with this id by a put."""
         return self._settings.put_adds_queues or queue_id < self._settings.max_auto_queue_count
 
-    def open_lane(self, lane: LaneProtocol) -> None:
+    def open_lane(self, lane: LaneProtocol[Any, Any]) -> None:
         """Have `teach` tell this lane of topics."""
         self._lane = lane
 

@@ -74,7 +74,7 @@ class LogState(ABC):
         """Who or what keeps puts off the lane. Anybody may note something of his own there, and take it out again."""
         if settings.append_crc_property:
             self.obstacles[SETTINGS] = "append_crc_property"
-        self.lane: LaneProtocol = native.Lane(
+        self.lane: LaneProtocol[Message, PutResult] = native.Lane(
             self.obstacles,
             queue_offsets,
             Message,

@@ -18,8 +18,8 @@ FIELD = re.compile(r'^    (\w+: [^\n]+)\n    """(.+?)"""$', re.MULTILINE | re.DO
 def show_fields(cls: C) -> C:
     """Decorator of a class: its fields stand in its docstring. Where there is no source (or no docstring, under `-OO`)
     it stays as it is."""
-    loader = getattr(sys.modules[cls.__module__], "__loader__", None)
-    source = loader.get_source(cls.__module__) if hasattr(loader, "get_source") else None
+    get_source = getattr(getattr(sys.modules[cls.__module__], "__loader__", None), "get_source", None)
+    source: str | None = None if get_source is None else get_source(cls.__module__)
     if source is None or cls.__doc__ is None:
         return cls
     body = source.partition(f"\nclass {cls.__name__}")[2].partition("\nclass ")[0]

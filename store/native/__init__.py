@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     ]
 
     MakeGate = Callable[[int], GateProtocol]
-    MakeLane = Callable[..., LaneProtocol]
+    MakeLane = Callable[..., LaneProtocol[Any, Any]]
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int | Buffer, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]

@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
@@ -11,7 +11,7 @@ from .twin_fields import RecordFields as RecordFields
 _Message = TypeVar("_Message")
 
 Gate: Callable[[int], GateProtocol]
-Lane: Callable[..., LaneProtocol]
+Lane: Callable[..., LaneProtocol[Any, Any]]
 
 def masked_crc32(data: Buffer, /) -> int: ...
 def _masked_crc32_all_ways(data: Buffer, /) -> tuple[int, ...]: ...

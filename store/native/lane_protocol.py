@@ -24,18 +24,21 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from ..message import Message, PutResult
+
+M = TypeVar("M", contravariant=True)
+R = TypeVar("R")
+"""A Message and a PutResult: their modules need this one."""
 
 APPEND = "append"
 """The obstacle of who appends the long way, or of a put of the twin. Its value is an intent, or None."""
 
 
-class LaneProtocol(Protocol):
+class LaneProtocol(Protocol[M, R]):
     """Made by the commit log, at each opening. All arguments are positional."""
 
     end: int
@@ -54,7 +57,7 @@ class LaneProtocol(Protocol):
     def taken(self) -> int:
         """How many records were appended by the lane."""
 
-    def put(self, message: Message, /) -> PutResult | None: ...
+    def put(self, message: M, /) -> R | None: ...
 
     def append(
         self,
@@ -68,17 +71,17 @@ class LaneProtocol(Protocol):
         flag: int,
         born_timestamp_ms: int | None,
         /,
-    ) -> PutResult | None:
+    ) -> R | None:
         """Put the message that these make."""
 
-    def put_all(self, messages: tuple[Message, ...], /) -> list[PutResult] | None:
+    def put_all(self, messages: tuple[M, ...], /) -> list[R] | None:
         """Put all of them, or None and none of them: if they are a thousand at most, and half a mebibyte, and all of
         them are ordinary."""
 
-    def check_many(self, messages: tuple[Message, ...], first: int, /) -> int:
+    def check_many(self, messages: tuple[M, ...], first: int, /) -> int:
         """The place up to which, from `first` on, some thousand messages are ordinary; -1 if one is not."""
 
-    def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
+    def put_many(self, messages: tuple[M, ...], first: int, results: list[R], /) -> int:
         """Put about a mebibyte of messages at most, and add their results; the place of the first that was not put."""
 
     def open(self, mapping: Buffer, base: int, allocated: int, /) -> None:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..message import Message, PutResult
     from .lane_protocol import LaneProtocol
 
 
 class OrdinaryPut:
     """What a store that takes messages is made from."""
 
-    _put_lane: LaneProtocol | None = None
+    _put_lane: LaneProtocol[Any, Any] | None = None
     """The lane of ordinary puts; None: there is none."""
 
-    def put(self, message: Message) -> PutResult:
+    def put(self, message: Any) -> Any:
         """Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).
 
         Under async flush it is in the page cache when this returns: it survives this process. Under sync flush it is on
@@ -30,5 +29,5 @@ class OrdinaryPut:
         lane = self._put_lane
         return (lane is not None and lane.put(message)) or self._put_the_long_way(message)
 
-    def _put_the_long_way(self, message: Message) -> PutResult:
+    def _put_the_long_way(self, message: Any) -> Any:
         raise NotImplementedError

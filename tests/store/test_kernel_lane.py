@@ -370,8 +370,8 @@ def test_wrong_arguments() -> None:
     for base, allocated in ((-1, 5), (0, 1001), (0, -1)):
         with pytest.raises(ValueError, match="base and allocated"):
             stage.lane.open(stage.segment, base, allocated)
-    assert stage.lane.put(7) is None  # type: ignore[arg-type]
-    assert stage.lane.put_all((7,)) is None  # type: ignore[arg-type]
+    assert stage.lane.put(7) is None
+    assert stage.lane.put_all((7,)) is None
     assert stage.lane.put_all(()) is None
     stage.lane.close()
     stage.learn("orders")

@@ -29,7 +29,7 @@ def base(request: pytest.FixtureRequest) -> Any:
 
 def test_both_bases_have_the_fields_of_a_message_in_their_order(base: Any) -> None:
     assert base.__slots__ == NAMES
-    assert Message.__slots__ == ()
+    assert "__slots__" in vars(Message) and not vars(Message)["__slots__"]
 
 
 def test_a_field_that_is_not_set_is_missing_and_can_be_set_and_deleted(base: Any) -> None:

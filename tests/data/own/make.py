@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import flightlog
-from flightlog.store import format_version
+from flightlog.store.format_version import VERSION
 
 SETTINGS = flightlog.StoreSettings(
     segment_size=65536, queue_file_entries=50, index_slots=100, index_entries=400, queue_extension=True
@@ -41,21 +41,20 @@ def write(store: flightlog.Store) -> None:
     store.put(flightlog.Message("gone", b"deleted"))
     store.delete_topic("gone")
     with store.subscribe("orders", group="billing") as subscription:
-        for _, message in zip(range(100), subscription, strict=False):
-            message.ack()
+        for _, received in zip(range(100), subscription, strict=False):
+            received.ack()
 
 
 def main() -> None:
-    version = getattr(format_version, "VERSION", 0)
     with tempfile.TemporaryDirectory() as folder:
         closed, killed = Path(folder) / "closed", Path(folder) / "killed"
         with flightlog.open(closed, SETTINGS) as store:
             write(store)
             store.verify()  # queues and keys have everything
             shutil.copytree(closed, killed)
-        told = {"version": version, "orders": 400, "consumed": 100, "rows": 50, "parked": 5}
+        told = {"version": VERSION, "orders": 400, "consumed": 100, "rows": 50, "parked": 5}
         (Path(folder) / "told.json").write_text(json.dumps(told) + "\n")
-        archive = Path(__file__).with_name(f"version-{version}.tar.xz")
+        archive = Path(__file__).with_name(f"version-{VERSION}.tar.xz")
         with tarfile.open(archive, "w:xz") as tar:
             for name in ("told.json", "closed", "killed"):
                 tar.add(Path(folder) / name, name)
