@@ -351,4 +351,4 @@ def drawing() -> str:
 
 
 if __name__ == "__main__":
-    Path(__file__).with_suffix(".svg").write_text(drawing())
+    Path(__file__).with_name("architecture.svg").write_text(drawing())
