@@ -186,7 +186,7 @@ VIEW = Box(
     W4 - 28,
     80,
     "Read-only view",
-    ("no lock, no thread, no write;", "entries that are missing are", "dispatched in memory"),
+    ("no lock and no write:", "missing entries are", "dispatched in memory"),
     ENGINE,
 )
 BROKER = Box(C4 + 14, 386, W4 - 28, 62, "RocketMQ broker", ("takes the directory over", "and gives it back"), CALLER)
