@@ -18,6 +18,7 @@ from types import TracebackType
 from ..index.dispatch_rules import DispatchCount
 from ..index.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.arguments import check_settings, checked_folder, checked_path
+from ..store.bad_sectors import BadSectors, is_bad_sector
 from ..store.block_checks import BlockChecks
 from ..store.clock import SystemClock
 from ..store.deleted_topics import DeletedTopics, read_deleted
@@ -25,6 +26,7 @@ from ..store.disk import Disk, RealDisk
 from ..store.errors import (
     ConfigFileError,
     CorruptRecordError,
+    DiskError,
     StoreChangingError,
     StoreClosedError,
     StoreNotFoundError,
@@ -334,9 +336,20 @@ class ReadOnlyStore(ReadableStore):
         return self._evidence
 
     def verify(self) -> VerifyReport:
-        """Check every byte that this view may read; see engine/verifying.py."""
+        """Check every byte that this view may read; see engine/verifying.py. A bad sector is a finding, and the rest is
+        checked. Raises DiskError for other reasons why something cannot be read."""
         self._check_usable()
-        return verify_store(self._disk, self.path, self._reader, self._table, self._evidence, self._rules, self._survey)
+        try:
+            return verify_store(
+                self._disk, self.path, self._reader, self._table, self._evidence, self._rules, self._survey
+            )
+        except DiskError as e:
+            if not is_bad_sector(e) or isinstance(self._disk, BadSectors):
+                raise
+        with ReadOnlyStore(
+            self.path, BadSectors.around(self._disk), self._settings, shown_below=self._survey.end
+        ) as around:
+            return around.verify()
 
     def statistics(self) -> StoreStatistics:
         """What it holds, and how far each part was behind when its writer last said so; see engine/statistics.py."""

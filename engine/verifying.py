@@ -19,6 +19,7 @@ from ..index.dispatch_rules import DispatchRules
 from ..index.listing import list_records
 from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
 from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
+from ..store.bad_sectors import BadSectors
 from ..store.checkpoint import CHECKPOINT_FILE
 from ..store.deleted_topics import read_deleted
 from ..store.disk import Disk
@@ -130,7 +131,18 @@ def verify_store(
     check.tell(whole, is_live=is_live)
     _check_small_files(root, evidence, known, report, has_queues=not table.is_in_rocksdb)
     _check_topics(disk, root, report)
+    if isinstance(disk, BadSectors):
+        _tell_bad_sectors(disk, reader, report)
     return report
+
+
+def _tell_bad_sectors(disk: BadSectors, reader: LogReader, report: VerifyReport) -> None:
+    """What could not be read. It was taken for zeros, and so other findings may speak of the same bytes."""
+    bases = {segment.path: segment.base for segment in reader.segments}
+    for path, start, stop in disk.found():
+        text = f"bytes {start} to {stop - 1} of the file cannot be read: {stop - start} bytes, a bad sector of the disk"
+        mend = "copy what can be read to another disk, and restore the file from a copy"
+        report.findings.append(Finding(path, bases.get(path, 0) + start, text, mend))
 
 
 def _check_open_segment(disk: Disk, root: Path, segment: Segment, evidence: Evidence, report: VerifyReport) -> None:

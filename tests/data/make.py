@@ -1,5 +1,8 @@
 """Writes the small RocketMQ stores beside this file anew, or those named: `python tests/data/make.py [NAME ...]`.
 
+Names are those of the archives here and in `rocksdb/`. With `--into FOLDER` they are written there, and what is in git
+stays as it is.
+
 Needs a JDK and Maven. The messages depend on the seeds below alone; store times, index file names and whatever follows
 from them do not, so the archives are never the same bytes twice. Each is unpacked again and read by RocketMQ before it
 takes its place.
@@ -7,10 +10,10 @@ takes its place.
 
 from __future__ import annotations
 
+import argparse
 import json
 import runpy
 import shutil
-import sys
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -45,6 +48,11 @@ SESSIONS: dict[str, list[dict[str, Any]]] = {
         {**PLAIN, "seed": 5, "first": 60, "count": 20, "topics": ("parcels",)},
     ],
 }
+
+ROCKSDB_COUNT = 120
+ROCKSDB = ("rocksdb/closed", "rocksdb/halted", "rocksdb/config")
+ROCKSDB_NOTES = ("LOG", "OPTIONS-")
+"""How the names of files begin that RocksDB does without: they hold paths, times and most of the bytes."""
 
 
 def tear_last_record(folder: Path) -> None:
@@ -87,8 +95,8 @@ def messages(manifest: Path) -> list[dict[str, Any]]:
     return [line for line in lines if line["type"] == "msg"]
 
 
-def pack(folder: Path, archive: Path) -> None:
-    """What lies beside `store/` and then what is in it, in name order, owned by nobody in particular."""
+def pack(folder: Path, archive: Path, *, paths: list[Path] | None = None) -> None:
+    """These paths; else what lies beside `store/` and then what is in it, by name. Owned by nobody in particular."""
 
     def anonymous(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = 0
@@ -96,7 +104,7 @@ def pack(folder: Path, archive: Path) -> None:
         return member
 
     with tarfile.open(archive, "w:xz", preset=9) as tar:
-        for path in [*sorted(folder.glob("*.json*")), *sorted((folder / "store").rglob("*"))]:
+        for path in paths or [*sorted(folder.glob("*.json*")), *sorted((folder / "store").rglob("*"))]:
             tar.add(path, arcname=str(path.relative_to(folder)), recursive=False, filter=anonymous)
 
 
@@ -129,22 +137,48 @@ def make(store: RocketMq, name: str, scratch: Path) -> Path:
     return archive
 
 
+def make_rocksdb(store: RocketMq, name: str, scratch: Path) -> Path:
+    """Returns the finished archive in the scratch folder."""
+    folder, archive = scratch / name, scratch / f"{name}.tar.xz"
+    folder.mkdir(parents=True)
+    if name == "rocksdb/config":
+        (folder / "config").mkdir()
+        store.write_rocksdb_config(folder / "config")
+    else:
+        store.write_rocksdb(folder / "store", count=ROCKSDB_COUNT, halt=name == "rocksdb/halted", **SIZES)
+    in_rocksdb = {path.parent for path in folder.rglob("CURRENT")}
+    if len(in_rocksdb) != (3 if name == "rocksdb/config" else 1):
+        raise SystemExit(f"{name}: found RocksDB in {in_rocksdb}")
+    notes = [path for path in folder.rglob("*") if path.parent in in_rocksdb and path.name.startswith(ROCKSDB_NOTES)]
+    pack(folder, archive, paths=sorted(set(folder.rglob("*")) - set(notes)))
+    print(f"{name}: {archive.stat().st_size:,} bytes")
+    return archive
+
+
 def main() -> None:
-    names = sys.argv[1:] or list(SESSIONS)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join((*SESSIONS, *ROCKSDB)))
+    parser.add_argument("--into", type=Path, default=DATA, metavar="FOLDER")
+    options = parser.parse_args()
+    names, into = options.names or [*SESSIONS, *ROCKSDB], options.into
+    if unknown := set(names) - {*SESSIONS, *ROCKSDB}:
+        parser.error(f"no archive is called {', '.join(sorted(unknown))}")
     store = rocketmq()
     with tempfile.TemporaryDirectory(prefix="flightlog-data-") as scratch:
-        archives = {name: make(store, name, Path(scratch)) for name in names}
-        kept = [DATA / f"{name}.tar.xz" for name in SESSIONS if name not in names]
+        archives = {name: (make_rocksdb if name in ROCKSDB else make)(store, name, Path(scratch)) for name in names}
+        kept = [DATA / f"{name}.tar.xz" for name in (*SESSIONS, *ROCKSDB) if name not in names]
         together = sum(archive.stat().st_size for archive in [*archives.values(), *kept])
         if together > TOGETHER_LIMIT_SIZE:
             raise SystemExit(f"too large for the history: {together:,} bytes together")
         if DEMO in archives:
             if archives[DEMO].stat().st_size > DEMO_LIMIT_SIZE:
                 raise SystemExit(f"{DEMO} is too large for the wheel: {archives[DEMO].stat().st_size:,} bytes")
-            DEMO_COPY.parent.mkdir(exist_ok=True)
-            shutil.copyfile(archives[DEMO], DEMO_COPY)
-        for archive in archives.values():
-            shutil.copyfile(archive, DATA / archive.name)
+            if into == DATA:
+                DEMO_COPY.parent.mkdir(exist_ok=True)
+                shutil.copyfile(archives[DEMO], DEMO_COPY)
+        for name, archive in archives.items():
+            (into / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(archive, into / f"{name}.tar.xz")
 
 
 if __name__ == "__main__":

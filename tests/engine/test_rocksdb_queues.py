@@ -6,6 +6,7 @@ broker could not read what flightlog then put. The stores are rocketmq-store 5.3
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from flightlog.tools.inspecting import inspect
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "rocksdb"
+DATA = Path(os.environ.get("FLIGHTLOG_ROCKSDB", Path(__file__).resolve().parents[1] / "data" / "rocksdb"))
 COUNT = 120
 HOLD_THE_LOCK = """
 import fcntl, sys

@@ -236,6 +236,24 @@ class RocketMq:
         with self._run("compress", {"folder": folder.absolute()}, timeout_s):
             pass
 
+    def write_rocksdb(self, path: Path, *, count: int, halt: bool = False, **options: Unpack[Geometry]) -> None:
+        """A store whose consume queues are in RocksDB, of a plain message each; RocksDbProgram.java says which."""
+        config = {**options.pop("config", {}), "storeType": "defaultRocksDB"}
+        arguments = {
+            "path": path,
+            "count": count,
+            "queues": 2,
+            "halt": halt,
+            **java_options(options | {"config": config}),
+        }
+        with self._run("rocksdb", arguments, RUN_LIMIT_S):
+            pass
+
+    def write_rocksdb_config(self, path: Path) -> None:
+        """The folders in `path` that such a broker's topics, groups and offsets are in."""
+        with self._run("rocksdb", {"path": path}, RUN_LIMIT_S):
+            pass
+
     def settings(self, files: Path, dump: Path) -> list[Line]:
         """What a broker makes of the files that are named in `files`. Writes all settings, as they are, to `dump`."""
         with self._run("settings", {"files": files, "dump": dump}, RUN_LIMIT_S) as output:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from flightlog.spark.options import parse_options
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import LogBatchReader
 
-DATA = Path(__file__).resolve().parents[1] / "data" / "rocksdb"
+DATA = Path(os.environ.get("FLIGHTLOG_ROCKSDB", Path(__file__).resolve().parents[1] / "data" / "rocksdb"))
 COUNT = 120
 NAMES = ("topic", "partition", "offset", "value")
 

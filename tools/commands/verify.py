@@ -11,6 +11,7 @@ import typer
 from ...engine.findings import Finding, VerifyReport
 from ...engine.read_only import ReadOnlyStore
 from ...store import lock
+from ...store.bad_sectors import BadSectors
 from ...store.disk import RealDisk
 from ...store.seal import seal_path
 from ..bar import Bar
@@ -30,7 +31,7 @@ def verify(path: StorePath, as_json: AsJson = False) -> None:
     """
     started_s = time.monotonic()
     disk = CountingDisk()
-    with open_to_inspect(path, disk) as view:
+    with open_to_inspect(path, BadSectors.around(disk)) as view:
         disk.read_size = 0
         with Bar("verifying", _size_to_read(view), lambda: disk.read_size):
             report = view.verify()

@@ -13,6 +13,7 @@ import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.attribute.CQType;
 import org.apache.rocketmq.store.DefaultMessageStore;
 import org.apache.rocketmq.store.MessageArrivingListener;
+import org.apache.rocketmq.store.RocksDBMessageStore;
 import org.apache.rocketmq.store.config.FlushDiskType;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
@@ -70,12 +71,10 @@ final class StoreSession implements AutoCloseable {
         boolean abortFileBefore = abortFile(new File(config.getStorePathRootDir())).exists();
         BrokerConfig broker = new BrokerConfig();
         broker.setAutoDeleteUnusedStats(false); // there are none
-        DefaultMessageStore store = new DefaultMessageStore(
-            config,
-            new BrokerStatsManager("interop", false),
-            listener,
-            broker,
-            topics);
+        BrokerStatsManager statistics = new BrokerStatsManager("interop", false);
+        DefaultMessageStore store = config.isEnableRocksDBStore()
+            ? new RocksDBMessageStore(config, statistics, listener, broker, topics)
+            : new DefaultMessageStore(config, statistics, listener, broker, topics);
         if (!store.load()) {
             throw new NotLoadedException(config.getStorePathRootDir());
         }
