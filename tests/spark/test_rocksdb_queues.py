@@ -23,7 +23,7 @@ NAMES = ("topic", "partition", "offset", "value")
 @pytest.fixture(params=["closed", "halted"])
 def root(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     with tarfile.open(DATA / f"{request.param}.tar.xz") as tar:
-        tar.extractall(tmp_path, filter="data")
+        tar.extractall(tmp_path)
     assert (tmp_path / "store" / "consumequeue" / "CURRENT").exists()
     return tmp_path / "store"
 
