@@ -64,6 +64,7 @@ def test_the_ratio_is_message_for_message() -> None:
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(1800)
 def test_a_run_in_memory_has_no_sync_figures(cli: Cli) -> None:
     folder = Path("/dev/shm")
     assert file_system(folder) == "tmpfs"

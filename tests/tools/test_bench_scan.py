@@ -158,6 +158,7 @@ def test_different_answers_are_no_measurement(monkeypatch: pytest.MonkeyPatch, t
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(1800)
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     kept = tmp_path / "scan.json"
     few = "sum,write,subscribe 10 %,window"

@@ -309,6 +309,7 @@ def test_sync_figures_of_a_file_system_in_memory_are_refused(cli: Cli) -> None:
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(1800)
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     kept, table, plot = tmp_path / "run.json", tmp_path / "run.csv", tmp_path / "run.png"
     small = ("--quick", "--rounds", "1", "--seconds", "1", "--body-size", "100", "--folder", tmp_path)
