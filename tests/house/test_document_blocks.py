@@ -1,8 +1,8 @@
 """Every python and bash block of README.md and docs/*.md runs as pasted, or is listed here with the reason.
 
 - The blocks of a document run in its order, in one new folder, each in a process of its own: a block may use the files
-  of an earlier block, but none of its names, so each brings its imports. docs/spark.md is one program: its blocks share
-  names, because each would start a Spark of its own.
+  of an earlier block, but none of its names, so each brings its imports.
+- Those of docs/spark.md run in one process, in tests/spark/test_recipes.py: each would start a Spark of its own.
 - A `text` block behind a python block is what that block prints.
 - Every store that a document leaves behind is verified.
 - Blocks that start Spark run in the tests marked `ci`.
