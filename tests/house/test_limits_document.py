@@ -1,0 +1,59 @@
+"""docs/limits.md: its numbers are those of the code, and its errors are classes of ours."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flightlog.consume.process_queue import FlowLimits
+from flightlog.engine import finding, get_limits, reading
+from flightlog.engine.held_pulls import MAX_WAIT_S
+from flightlog.index.dispatch import MAX_QUEUE_OFFSET
+from flightlog.index.index_folder import MOST_MAPPED
+from flightlog.index.queue_files import MOST_OPEN_FILES
+from flightlog.store import config_file, errors, inner_batch, record, timer_errors
+from flightlog.store.settings import RANGES, StoreSettings
+from flightlog.store.topic import MAX_ROUTED_QUEUES, NAME_MAX_LENGTH
+
+DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "limits.md").read_text()
+
+
+def test_the_ranges_are_those_of_the_settings() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| ([\d,]+) \| ([\d,]+) \|$", DOCUMENT, re.MULTILINE)
+    assert {name: (low, high) for name, low, high in rows} == {
+        name: (f"{low:,}", f"{high:,}") for name, (low, high) in RANGES.items()
+    }
+
+
+SETTINGS, FLOW = StoreSettings(), FlowLimits()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        f"| body | {SETTINGS.max_message_size >> 20} MiB",
+        f"| {record.PROPERTIES_MAX_SIZE:,} bytes, less 20 with `append_crc_property`",
+        f"| 1 to {inner_batch.MAX_COUNT:,}, one topic and queue",
+        f"| {record.TOPIC_MAX_SIZE} UTF-8 bytes; {record.RETRY_TOPIC_MAX_SIZE} with the prefix",
+        f"| 1 to {NAME_MAX_LENGTH} characters",
+        f"| {SETTINGS.max_auto_queue_count} (`max_auto_queue_count`)",
+        f"| {MAX_ROUTED_QUEUES:,} | each takes memory",
+        f"| {FLOW.max_count:,} messages, {FLOW.max_size >> 20} MiB of bodies, a span of {FLOW.max_span:,} offsets",
+        f"| wait of a pull | {MAX_WAIT_S:.0f} s",
+        f"| queue offset | {MAX_QUEUE_OFFSET:,} |",
+        f"| {config_file.MAX_CONFIG_SIZE >> 20} MiB, {config_file.MAX_DEPTH} levels of nesting",
+        f"| {get_limits.MAX_ANSWER_SIZE >> 20} MiB of records",
+        f"| {reading.BATCH_LIMITS[0]:,} messages and {reading.BATCH_LIMITS[1] >> 30} GiB",
+        f"| looks at {finding.MAX_SCANNED:,} entries, stops after {finding.ENOUGH_MATCHES:,} matches",
+        f"up to {MOST_OPEN_FILES} queue files, up to {MOST_MAPPED} index files",
+    ],
+)
+def test_a_limit_is_that_of_the_code(told: str) -> None:
+    assert told in DOCUMENT
+
+
+def test_every_error_is_one_of_ours() -> None:
+    named = set(re.findall(r"`(\w+(?:Error|Warning))`", DOCUMENT)) - {"ImportError"}
+    assert {name for name in named if not hasattr(errors, name) and not hasattr(timer_errors, name)} == set()
