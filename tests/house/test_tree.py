@@ -54,7 +54,7 @@ def test_the_kernel_is_built_from_all_its_sources(house: House) -> None:
 
 def test_mypy_checks_every_room(house: House) -> None:
     rooms = {f".dev/flightlog/{file.parts[0]}" for file in house.package_modules()}
-    assert set(house.pyproject()["tool"]["mypy"]["files"]) == rooms | {"tests", "benches"}
+    assert set(house.pyproject()["tool"]["mypy"]["files"]) == rooms | {"tests", "benches", "docs"}
 
 
 def test_every_file_that_the_documents_name_is_there(house: House) -> None:

@@ -1,0 +1,60 @@
+"""docs/architecture.md and docs/design.md: files and links in them exist; picture and table of threads are complete."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.house.conftest import House
+
+DOCUMENTS = ("docs/architecture.md", "docs/design.md")
+SOURCE = re.compile(r"[\w./-]+\.(?:py|pyi|c|h|java|md|svg|toml)")
+"""What looks like a file of the repository; the files of a store have other suffixes, or none."""
+THREAD = re.compile(r"flightlog(?:-[a-z]+)+")
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_file_in_code_font_exists(house: House, document: str) -> None:
+    named = re.findall(r"`([^`\n]+)`", (house.root / document).read_text())
+    files = {name for name in named if SOURCE.fullmatch(name)}
+    assert len(files) > 10
+    assert [name for name in sorted(files) if not (house.root / name).is_file()] == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_leads_to_a_file_or_a_heading(house: House, document: str) -> None:
+    path = house.root / document
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+        name, _, heading = target.partition("#")
+        linked = path.parent / name if name else path
+        assert linked.is_file(), target
+        assert not heading or heading in _headings(linked.read_text()), target
+
+
+def test_the_picture_is_the_one_that_its_program_draws(house: House) -> None:
+    drawn = runpy.run_path(str(house.root / "docs/architecture_svg.py"))["drawing"]()
+    assert (house.root / "docs/architecture.svg").read_text() == drawn
+
+
+def test_every_thread_of_a_store_is_in_the_table_of_threads(house: House) -> None:
+    told = (house.root / "docs/architecture.md").read_text()
+    names = {
+        node.value
+        for file in house.package_modules()
+        if file.parts[0] != "tools"
+        for node in ast.walk(ast.parse((house.root / file).read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and THREAD.fullmatch(node.value)
+    }
+    assert len(names) > 5
+    assert [name for name in sorted(names) if f"| `{name}` |" not in told] == []
+
+
+def _headings(text: str) -> set[str]:
+    """The anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
