@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ def test_the_examples_run(
     examples = re.findall(r"^```python\n(.*?)^```", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
     assert len(examples) == 2
     for example in examples:
-        exec(example, {"flightlog": flightlog, "time": time})
+        exec(example, {})
     settings = flightlog.StoreSettings(deliver_delayed=False)
     with flightlog.open("store", settings) as store:
         levels, timers = store.read("SCHEDULE_TOPIC_XXXX", 2), store.read("rmq_sys_wheel_timer")

@@ -1,4 +1,4 @@
-"""docs/spark.md: what it says of columns and options is so, and every recipe is run as it stands there."""
+"""docs/spark.md: what it says of columns and options is so, and every example and recipe is run as it stands there."""
 
 from __future__ import annotations
 
@@ -34,6 +34,12 @@ def section(title: str) -> str:
 def python_of(text: str) -> str:
     return "\n".join(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
 
+
+ELSEWHERE = {
+    "storageOptions": "needs an object store; tests/spark/test_source_remote.py has one",
+    "spark://master": "needs a cluster; tests/spark/test_cluster.py has one",
+}
+"""Text of an example that is not run here -> why."""
 
 BEGINNING, *PARTS = re.split(r"^### (.*)\n", section("Recipes"), flags=re.MULTILINE)
 RECIPES = {title: python_of(text) for title, text in zip(PARTS[::2], PARTS[1::2], strict=True)}
@@ -85,7 +91,10 @@ def damaged_store(path: Path) -> None:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What recipes read and write."""
-    path = tmp_path_factory.mktemp("recipes")
+    return make_stores(tmp_path_factory.mktemp("recipes"))
+
+
+def make_stores(path: Path) -> Path:
     with flightlog.open(path / "orders-store", StoreSettings.small()) as store:
         store.put_many([*order_messages(), *[Message("payments", b"%d" % i, keys=f"order-{i}") for i in range(10)]])
     for name in ("broker-a", "broker-b"):
@@ -101,7 +110,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def in_folder(code: str, folder: Path) -> str:
     """The same with absolute paths: Spark's processes run in a folder of their own."""
     return re.sub(
-        r'"(orders-store|orders-parquet|broker-[ab]|damaged-store)"', lambda name: repr(str(folder / name[1])), code
+        r'"((orders|damaged|new|lines)-store|orders-parquet|broker-[ab]|seen|written|lines)"',
+        lambda name: repr(str(folder / name[1])),
+        code,
     )
 
 
@@ -186,6 +197,34 @@ def test_a_recipe_as_it_stands(title: str, folder: Path, spark: SparkSession) ->
     assert found["spark"] is spark
     exec(in_folder(RECIPES[title], folder), found)
     EXPECTED[title](found, spark, folder)
+
+
+@pytest.mark.ci
+def test_the_examples_outside_of_the_recipes_run_one_after_the_other(tmp_path: Path, spark: SparkSession) -> None:
+    folder = make_stores(tmp_path)
+    (folder / "lines").mkdir()
+    (folder / "lines" / "first.txt").write_text("one\ntwo\n")
+    text = DOCUMENT.read_text().replace(section("Recipes"), "")
+    examples = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    left_out = [example for example in examples if any(mark in example for mark in ELSEWHERE)]
+    assert len(left_out) == len(ELSEWHERE)
+    names: Found = {}
+    for example in examples:
+        if example in left_out:
+            continue
+        exec(in_folder(example, folder), names)
+        if "query" in names:
+            query = names.pop("query")
+            query.processAllAvailable()
+            query.stop()
+    assert names["spark"] is spark
+    with flightlog.open_read_only(folder / "orders-store") as view:
+        rows = [message.keys for queue_id in range(4) for message in view.read("orders", queue_id)]
+        assert all([str(number)] in rows for number in range(3))
+    with flightlog.open_read_only(folder / "new-store") as view:
+        assert view.queues() == {}
+    with flightlog.open_read_only(folder / "lines-store") as view:
+        assert {message.body for i in range(4) for message in view.read("lines", i)} == {b"one", b"two"}
 
 
 def test_the_stores_of_the_recipes_are_as_they_should_be(folder: Path) -> None:

@@ -1,0 +1,142 @@
+"""Every python and bash block of README.md and docs/*.md runs as pasted, or is listed here with the reason.
+
+- Each block runs in a process and a new folder of its own, so it brings its imports. In the documents of `GOES_ON` the
+  blocks share a folder, in order: a block may use the stores of an earlier one.
+- Those of docs/spark.md run in one process, in tests/spark/test_recipes.py: each would start a Spark of its own.
+- A `text` block behind a python block is what that block prints.
+- Every store that a document leaves behind is verified.
+- README.md runs among the quick tests, but for its block with Spark; all else in those marked `ci`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.conftest import AssertClean
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+RUN_ELSEWHERE = "docs/spark.md"
+GOES_ON = ("README.md", "docs/guide.md", "docs/operations.md")
+BLOCK = re.compile(
+    r"^```(?P<language>\w+)\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.MULTILINE | re.DOTALL
+)
+LANGUAGES = ("python", "bash", "sh")
+BLOCK_LIMIT_S = 300
+
+NOT_RUN: dict[tuple[str, str], str] = {
+    (
+        "README.md",
+        "pip install .                            # in a checkout; needs numpy and crc32c",
+    ): "installs from the network; tests/house/test_wheel.py builds and installs, tests/tools/test_demo.py is the demo",
+    (
+        "docs/performance.md",
+        "pip install '.[tools,peers,arrow]'                         # in a checkout",
+    ): "an hour of benchmarks; tests/tools/test_bench*.py runs them with --quick",
+    (
+        "docs/durability.md",
+        ".venv/bin/python -P tests/support/cut_campaign.py FOLDER 50 1 2 3",
+    ): "needs root and hours; tests/crash/test_real_cuts.py does the same with fewer cuts",
+    (
+        "docs/durability.md",
+        ".venv/bin/python -P tests/support/simulated_cuts.py FOLDER --seed 4711 --cuts 10000",
+    ): "takes long; tests/crash/test_simulated_cuts.py does the same with fewer cuts",
+}
+"""Document and first line of a block -> why it does not run here, and what holds it instead."""
+
+
+class Block(NamedTuple):
+    """One block of a document."""
+
+    document: str
+    line: int
+    language: str
+    code: str
+    output: str | None
+
+    @property
+    def first_line(self) -> str:
+        return self.code.partition("\n")[0]
+
+    @property
+    def needs_spark(self) -> bool:
+        return "spark" in self.code
+
+
+def blocks_of(document: str) -> list[Block]:
+    text = DOCUMENTS[document].read_text()
+    return [
+        Block(document, text.count("\n", 0, found.start()) + 1, found["language"], found["code"], found["output"])
+        for found in BLOCK.finditer(text)
+        if found["language"] in LANGUAGES
+    ]
+
+
+def run(block: Block, folder: Path) -> None:
+    """Paste it into a file, and run that. Raises AssertionError with what it printed."""
+    program = folder / ("pasted.py" if block.language == "python" else "pasted.sh")
+    program.write_text(block.code)
+    command = [sys.executable, "-P"] if block.language == "python" else ["bash", "-e"]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*command, program.name],
+        cwd=folder,
+        env={**os.environ, "PATH": path, "PYTHONUNBUFFERED": "1"},
+        capture_output=True,
+        text=True,
+        timeout=BLOCK_LIMIT_S,
+    )
+    where = f"{block.document}:{block.line}"
+    assert done.returncode == 0, f"{where}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+    if block.output is not None:
+        assert done.stdout == block.output, where
+    program.unlink()
+
+
+def run_document(blocks: list[Block], folder: Path, assert_clean: AssertClean) -> None:
+    for number, block in enumerate(blocks):
+        place = folder if block.document in GOES_ON else folder / str(number)
+        place.mkdir(exist_ok=True)
+        if (block.document, block.first_line) not in NOT_RUN:
+            run(block, place)
+    for log in folder.rglob("commitlog"):
+        assert_clean(log.parent)
+    shutil.rmtree(folder)  # stores of default size allocate 64 MiB each
+
+
+ALL_BLOCKS = {document: blocks_of(document) for document in DOCUMENTS if document != RUN_ELSEWHERE}
+WITH_SPARK = [name for name, blocks in ALL_BLOCKS.items() if any(block.needs_spark for block in blocks)]
+
+
+def test_every_exception_is_a_block() -> None:
+    first_lines = {(block.document, block.first_line) for blocks in ALL_BLOCKS.values() for block in blocks}
+    assert NOT_RUN.keys() <= first_lines
+
+
+TO_RUN = [
+    pytest.param(name, marks=[] if name == "README.md" else pytest.mark.ci)
+    for name, blocks in ALL_BLOCKS.items()
+    if any((name, block.first_line) not in NOT_RUN for block in blocks)
+]
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("document", TO_RUN)
+def test_the_blocks_of_a_document_run(document: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+    run_document([block for block in ALL_BLOCKS[document] if not block.needs_spark], tmp_path, assert_clean)
+
+
+@pytest.mark.ci
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("document", WITH_SPARK)
+def test_the_blocks_of_a_document_run_with_spark(document: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+    run_document(ALL_BLOCKS[document], tmp_path, assert_clean)
