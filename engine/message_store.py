@@ -314,11 +314,12 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def close(self) -> None:
         """Flush everything, mark the store as cleanly closed, let it go. Calling it twice is fine.
 
-        The order, and why: refuse new calls; stop the schedules, which put; stop the service thread, so that it flushes
-        nothing behind the closer; complete the futures of `put_async`, durable or with their error, for nothing is
-        synced after the rest; write how far deliveries are; dispatch and flush, so that the log and the queues are
-        whole; write the checkpoint, then the clean-close words that rest on it; remove `abort` only when all that is
-        durable; free the lock last, so that nobody opens the store before.
+        The order, and why: refuse new calls; stop the long polls and those who wait for arrivals, which call back; stop
+        the schedules, which put; stop the service thread, so that it flushes nothing behind the closer; complete the
+        futures of `put_async`, durable or with their error, for nothing is synced after the rest; write how far
+        deliveries are; dispatch and flush, so that the log and the queues are whole; write the checkpoint, then the
+        clean-close words that rest on it; remove `abort` only when all that is durable; free the lock last, so that
+        nobody opens the store before.
 
         Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
         ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise

@@ -1,4 +1,4 @@
-"""The read-only view: no thread, no lock, no write.
+"""The read-only view: no lock, no write, and no thread but one that reads ahead of a long scan.
 
 What queues on disk do not know yet is dispatched in memory when the view is opened and refreshed, 20 bytes a missing
 message. Beside a live flightlog writer the view ends at the progress page's *visible* word; beside a live RocketMQ,

@@ -74,7 +74,7 @@ class Upkeep:
         self.retention = Retention(disk, path, settings, clock, parts, self._flush_queues_to, self._flush_index)
         self._one_at_a_time = threading.Lock()
         """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
-        comes between those of the service. Taken before any other lock."""
+        comes between those of the service. Only the lock of the topics is taken before it, to delete one."""
         self._was_ended = False
         self.is_over = False
         """Whether `end` has let go of everything."""
