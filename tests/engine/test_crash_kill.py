@@ -153,6 +153,7 @@ class Checker:
 
 
 @pytest.mark.ci
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("mode", FlushMode)
 def test_a_killed_writer_loses_nothing(
     mode: FlushMode, tmp_path: Path, scale: Scale, assert_clean: AssertClean

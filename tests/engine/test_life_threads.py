@@ -32,6 +32,7 @@ def settings(mode: FlushMode) -> StoreSettings:
         flush_mode=mode,
         flush_interval_ms=2,
         queue_flush_interval_ms=5,
+        sync_flush_timeout_ms=240_000,
     )
 
 

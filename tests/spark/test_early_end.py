@@ -22,7 +22,7 @@ def main(infile, outfile):
     infile.read()  # until the peer is gone
     try:
         while True:
-            outfile.write(bytes(1 << 16))
+            outfile.write(bytes(1000))  # in small pieces: Python 3.13 keeps nothing of a large one that failed
     except OSError:
         sys.exit(-1)  # as pyspark.worker does
     finally:
