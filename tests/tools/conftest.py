@@ -4,6 +4,7 @@
 - `hiding("typer")`: an environment in which packages look as if they were not installed.
 - `clean_store`, `killed_store`, `rocketmq`: stores to look at, each test's own copy.
 - `fingerprint`: proof that a folder was not touched.
+- `in_memory`: a folder of this test alone on a file system in memory.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import signal
 import subprocess
 import sys
 import tarfile
-from collections.abc import Callable, Mapping
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -165,3 +167,9 @@ def fingerprint() -> Callable[[Path], dict[str, tuple[int, int, str]]]:
         return found
 
     return take
+
+
+@pytest.fixture
+def in_memory() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder:
+        yield Path(folder)

@@ -65,10 +65,9 @@ def test_the_ratio_is_message_for_message() -> None:
 
 @pytest.mark.ci
 @pytest.mark.timeout(1800)
-def test_a_run_in_memory_has_no_sync_figures(cli: Cli) -> None:
-    folder = Path("/dev/shm")
-    assert file_system(folder) == "tmpfs"
-    arguments = ("--quick", "--rounds", "1", "--no-spark", "--json", "--folder", folder)
+def test_a_run_in_memory_has_no_sync_figures(cli: Cli, in_memory: Path) -> None:
+    assert file_system(in_memory) == "tmpfs"
+    arguments = ("--quick", "--rounds", "1", "--no-spark", "--json", "--folder", in_memory)
     finished = cli("bench", *arguments)
     assert finished.code == 0
     assert "no sync figures" in finished.err and "writing" in finished.err
@@ -78,7 +77,7 @@ def test_a_run_in_memory_has_no_sync_figures(cli: Cli) -> None:
     for result in found["results"]:
         assert result["messages_per_s"] == pytest.approx(result["messages"] / result["median_s"])
         assert (result["part_of_reference"] is None) == (result["name"] == MEMCPY)
-    assert not list(folder.glob("flightlog-bench-*")), "nothing is left behind"
+    assert not list(in_memory.iterdir()), "nothing is left behind"
 
 
 def test_the_table(tmp_path: Path) -> None:
