@@ -35,6 +35,7 @@ LOADED = ("numpy", "crc32c", "hypothesis", "pytest", "_pytest.unittest", "pytest
 NO_TESTS = 5
 """The exit code of pytest for a file of which no test was chosen."""
 POLL_S = 0.02
+STOP_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,20 @@ class Load:
         shutil.rmtree(ended.folder, ignore_errors=True)
 
     def stop(self) -> None:
-        """Kill what runs, with the processes that it started, and remove its files."""
+        """Interrupt what runs, so that tests unmount what they mounted; kill what does not end soon, with what it
+        started; and remove its files."""
         for pid in self.running:
-            with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGINT)
+        deadline_s = time.monotonic() + STOP_S
+        while self.running and time.monotonic() < deadline_s:
+            time.sleep(POLL_S)
+            for pid in list(self.running):
+                if os.waitpid(pid, os.WNOHANG)[0]:
+                    del self.running[pid]
+        for pid in self.running:
+            with contextlib.suppress(ProcessLookupError):  # it has no group of its own yet
                 os.killpg(pid, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -124,6 +135,7 @@ def _run_pytest(turn: Turn, marked: str, folder: Path) -> None:
     try:
         os.setpgid(0, 0)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where this was started behind a shell
         output = os.open(folder / "output", os.O_WRONLY | os.O_CREAT, 0o644)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
