@@ -1,9 +1,10 @@
 /*
  * The lane as Python has it: driven by lane_target.py, which says what every input does and what must hold.
  *
- * A module itself, which the Makefile's `fuzz_lane` loads into a Python: `Lane`, and run(arguments, one), the fuzzer.
+ * A module itself, which the Makefile's `fuzz_lane` loads into a Python: `Lane`, `MessageFields`, and run(arguments, one), the fuzzer.
  */
 #include "lane.h"
+#include "message_fields.h"
 #include "module_lane.h"
 
 #include "fuzz.h"
@@ -49,7 +50,7 @@ static struct PyModuleDef fuzz_definition = {
 PyMODINIT_FUNC PyInit_fuzz_lane(void);
 PyMODINIT_FUNC PyInit_fuzz_lane(void) {
     PyObject *module = PyModule_Create(&fuzz_definition);
-    if (module != NULL && add_lane_type(module) < 0) {
+    if (module != NULL && (add_message_fields_type(module) < 0 || add_lane_type(module) < 0)) {
         Py_DECREF(module);
         return NULL;
     }

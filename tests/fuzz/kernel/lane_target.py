@@ -91,8 +91,8 @@ class Source:
 class Both:
     """The kernel's lane and the twin's, over memory of their own."""
 
-    def __init__(self, kernel: Any, source: Source) -> None:
-        self._source, self.now_ms = source, 1_700_000_000_000
+    def __init__(self, kernel: Any, message_type: type[Message], source: Source) -> None:
+        self._source, self.now_ms, self.message_type = source, 1_700_000_000_000, message_type
         size = source.below(2048)
         self.segments = bytearray(size), bytearray(size)
         self.pages = bytearray(PAGE_SIZE), bytearray(PAGE_SIZE)
@@ -102,10 +102,18 @@ class Both:
         visible = source.one_of((-1, 5, PAGE_SIZE // 8 - 1))
         self.lanes = [
             make(
-                *(self.obstacles[i], self.offsets[i], Message, PutResult, PutStatus.PUT_OK, host, LANE_NEVER_TAKES),
+                *(
+                    self.obstacles[i],
+                    self.offsets[i],
+                    message_type,
+                    PutResult,
+                    PutStatus.PUT_OK,
+                    host,
+                    LANE_NEVER_TAKES,
+                ),
                 *(limit, lambda: self.now_ms, threading.Lock(), self.pages[i], APPENDED, visible, publisher),
             )
-            for i, make in enumerate((kernel, Twin))
+            for i, make in enumerate((kernel.Lane, Twin))
             for publisher in [publish_into(self.pages[i], visible)]
         ]
         self.base = int(source.one_of(PLACES))
@@ -183,9 +191,9 @@ def publish_into(page: bytearray, visible: int) -> Callable[[int], None]:
     return publish
 
 
-def some_message(source: Source) -> Message:
+def some_message(source: Source, make: type[Message]) -> Message:
     """Ordinary, but for one field now and then that is of any kind, or missing."""
-    message = Message(
+    message = make(
         *(source.one_of(TOPICS), source.raw(), source.text(), source.keys(), source.properties()),
         queue_id=source.byte() % 6,
         flag=source.integer(),
@@ -204,7 +212,7 @@ def some_message(source: Source) -> Message:
 def step(both: Both, source: Source) -> None:
     kind = source.byte() % 16
     if kind < 6:
-        message = source.one_of(ODD) if source.byte() > 250 else some_message(source)
+        message = source.one_of(ODD) if source.byte() > 250 else some_message(source, both.message_type)
         both.put(message, lambda lane: lane.put(message))
     elif kind == 6:
         arguments = [source.one_of(TOPICS), source.byte() % 6, source.raw(), source.text(), source.keys()]
@@ -214,10 +222,13 @@ def step(both: Both, source: Source) -> None:
         both.put(arguments, lambda lane: lane.append(*arguments))
     elif kind == 7:
         both.put_all(
-            tuple(source.one_of(ODD) if source.byte() > 250 else some_message(source) for _ in range(source.byte() % 6))
+            tuple(
+                source.one_of(ODD) if source.byte() > 250 else some_message(source, both.message_type)
+                for _ in range(source.byte() % 6)
+            )
         )
     elif kind == 8:
-        messages = tuple(some_message(source) for _ in range(source.byte() % 6))
+        messages = tuple(some_message(source, both.message_type) for _ in range(source.byte() % 6))
         first = source.byte() % (len(messages) + 1)
         before = both.trace(0)
         checked = both.lane.check_many(messages, first)
@@ -260,17 +271,26 @@ def refused(do: Callable[[], object]) -> None:
     raise AssertionError("it opens a segment beyond its end")
 
 
+def messages_of(kernel: Any) -> type[Message]:
+    """A Message on top of this kernel's base: its lane takes no others."""
+    own = {name: value for name, value in vars(Message).items() if name != "__weakref__"}
+    return type("Message", (kernel.MessageFields,), own)
+
+
 def target(kernel: Any) -> Callable[[bytes], None]:
+    """`kernel` has `Lane` and `MessageFields`."""
+    message_type = messages_of(kernel)
+
     def one(data: bytes) -> None:
         source = Source(data)
-        both = Both(kernel, source)
+        both = Both(kernel, message_type, source)
         for topic in TOPICS[:3]:
             both.each(lambda lane, i, topic=topic: lane.learn(topic, topic.encode(), 4))  # type: ignore[misc]
         while not source.is_empty:
             step(both, source)
         both.compare()
         both.each(lambda lane, i: lane.close())
-        assert both.lane.put(Message("t", b"closed")) is None
+        assert both.lane.put(both.message_type("t", b"closed")) is None
         for segment in both.segments:
             segment.clear()  # what something still held could not be
 
