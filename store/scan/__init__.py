@@ -1,0 +1,1 @@
+"""Walking the log frame by frame, and finding intact records behind damage."""

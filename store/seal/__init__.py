@@ -1,0 +1,1 @@
+"""What a full segment held, one checksum a block; and the seal of the segment that is being filled."""
