@@ -1,0 +1,1 @@
+"""From frames of the commit log to entries of queues and keys."""

@@ -1,0 +1,1 @@
+"""The key index: from a key to the records that carry it."""
