@@ -1,0 +1,1 @@
+"""Queues and keys from the log: over a range, and live behind the appends."""

@@ -1,0 +1,1 @@
+"""The topics of a store, and what can be asked of them."""

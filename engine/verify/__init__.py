@@ -1,0 +1,1 @@
+"""Checking a whole store against itself."""
