@@ -1,0 +1,1 @@
+"""What a task does: from its ranges to RecordBatches."""

@@ -1,0 +1,1 @@
+"""`spark.readStream`: how far a stream has come, and what its next batch reads."""
