@@ -1,0 +1,1 @@
+"""Which queues of a topic each member of a group reads."""

@@ -1,0 +1,1 @@
+"""What hands messages to users, waits for their acknowledgement, and hands them out again."""

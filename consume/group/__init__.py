@@ -1,0 +1,1 @@
+"""One group: its members, who has which queue, and how far it has come."""
