@@ -1,0 +1,1 @@
+"""What is measured once a round, and the rounds."""

@@ -1,0 +1,1 @@
+"""How late messages come that wait, and what a store costs that waits."""

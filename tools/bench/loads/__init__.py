@@ -1,0 +1,1 @@
+"""One way to write messages, and its calls to a writer."""

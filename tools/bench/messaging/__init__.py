@@ -1,0 +1,1 @@
+"""From put to listener, through groups and pulls."""

@@ -1,0 +1,1 @@
+"""Many readers on a backlog, beside a writer."""

@@ -1,0 +1,1 @@
+"""How fast Spark answers queries over a store."""

@@ -1,0 +1,1 @@
+"""Outcomes in words, tables, plots and files."""

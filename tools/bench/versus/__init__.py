@@ -1,0 +1,1 @@
+"""Writers beside each other, round by round."""
