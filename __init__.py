@@ -22,20 +22,18 @@ if _sys.platform == "win32":
 from .consume.consumer import Consumer
 from .consume.consuming_store import Store
 from .consume.consuming_store import open_store as open
-from .consume.received import ReceivedMessage
-from .consume.starting import StartFrom
+from .consume.deliver.received import ReceivedMessage
+from .consume.deliver.subscription import Subscription
+from .consume.group.starting import StartFrom
 from .consume.stores import Stores
-from .consume.subscription import Subscription
-from .engine.append_together import ColumnPart
-from .engine.finding import Boundary
-from .engine.key_query import QueryResult
 from .engine.message_store import MessageStore
-from .engine.queue_handle import QueueHandle
+from .engine.read.finding import Boundary
+from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
+from .engine.write.append_together import ColumnPart
+from .engine.write.queue_handle import QueueHandle
 from .produce.producer import Producer, SendResult
-from .store.column_records import AppendResult
-from .store.compression import CompressionType
 from .store.errors import (
     BodyTooLargeError,
     ClockBehindError,
@@ -95,6 +93,8 @@ from .store.errors import (
     UsageError,
     WrongTypeError,
 )
+from .store.format.compression import CompressionType
+from .store.log.column_records import AppendResult
 from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
 from .store.message_queue import MessageQueue
 from .store.settings import FlushMode, StoreSettings
@@ -110,7 +110,7 @@ from .store.which_kernel import warn_if_another_was_built as _warn_if_another_wa
 
 if _typing.TYPE_CHECKING:
     from . import spark
-    from .spark.data_loss import CheckpointAheadError, DataLossError
+    from .spark.options.data_loss import CheckpointAheadError, DataLossError
 
     kernel: str
     """The name of the kernel in use: "c", or "pure" for the reference in Python."""
@@ -238,7 +238,7 @@ if not _typing.TYPE_CHECKING:  # a type checker would take any misspelled name f
 
             return importlib.import_module(".spark", __name__)
         if name in _OF_SPARK:
-            from .spark import data_loss
+            from .spark.options import data_loss
 
             return getattr(data_loss, name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from flightlog.tools.bench.case import Case
-from flightlog.tools.bench.pedantic import run_pedantic
-from flightlog.tools.bench.plan import make_cases
+from flightlog.tools.bench.cases.case import Case
+from flightlog.tools.bench.cases.plan import make_cases
+from flightlog.tools.bench.versus.pedantic import run_pedantic
 
 CASES = [case for case in make_cases() if case.name in ("read", "read_batch", "recover")]
 

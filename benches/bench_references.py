@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from flightlog.tools.bench.case import Case
-from flightlog.tools.bench.machine import this_machine
-from flightlog.tools.bench.pedantic import run_pedantic
-from flightlog.tools.bench.plan import make_cases
+from flightlog.tools.bench.cases.case import Case
+from flightlog.tools.bench.cases.plan import make_cases
+from flightlog.tools.bench.machine.machine import this_machine
+from flightlog.tools.bench.versus.pedantic import run_pedantic
 
 CASES = [case for case in make_cases() if case.kernel is None]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from flightlog.tools.bench.load import Load
-from flightlog.tools.bench.load_plan import peer_loads
-from flightlog.tools.bench.machine import this_machine
-from flightlog.tools.bench.pedantic import run_load_pedantic
-from flightlog.tools.bench.plan import BODY_SIZES
-from flightlog.tools.bench.versus import THREADS
+from flightlog.tools.bench.cases.plan import BODY_SIZES
+from flightlog.tools.bench.loads.load import Load
+from flightlog.tools.bench.machine.machine import this_machine
+from flightlog.tools.bench.versus.load_plan import peer_loads
+from flightlog.tools.bench.versus.pedantic import run_load_pedantic
+from flightlog.tools.bench.versus.versus import THREADS
 from flightlog.tools.bench.writers import peers_at_hand
 
 LOADS = [

@@ -12,15 +12,15 @@ from functools import partial
 from ..store.arguments import check_flag, check_seconds, check_type, check_whole, checked_folder
 from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
-from .allocate import AllocationStrategy
-from .back_off import SUSPENSION, BackOff
-from .delivery import ConsumerStatistics, Delivery, Listener, check_listener
-from .group import Change
-from .process_queue import FlowLimits
-from .starting import StartFrom, check_start
+from .allocate.allocate import AllocationStrategy
+from .deliver.back_off import SUSPENSION, BackOff
+from .deliver.delivery import ConsumerStatistics, Delivery, Listener, check_listener
+from .deliver.process_queue import FlowLimits
+from .deliver.subscription import Subscription
+from .deliver.workers import Workers
+from .group.group import Change
+from .group.starting import StartFrom, check_start
 from .subscribing import Subscribing, checked_subscription
-from .subscription import Subscription
-from .workers import Workers
 
 log = logging.getLogger("flightlog.consume")
 
@@ -39,7 +39,7 @@ class Consumer:
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
     that is more than 1. When it returns None or `"CONSUME_SUCCESS"` they are acknowledged. When it returns
     `"RECONSUME_LATER"` or raises, they come again after `back_off`, and the thread goes on; any other result is a
-    failed attempt, too, and logged as a ListenerResultError (the table is in `flightlog.consume.delivery`).
+    failed attempt, too, and logged as a ListenerResultError (the table is in `flightlog.consume.deliver.delivery`).
 
     `topics`, `tags`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and `must_exist` say
     which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be several, as

@@ -6,16 +6,16 @@ import threading
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
-from ..engine.diverting import Divert
 from ..engine.message_store import MessageStore
+from ..engine.write.diverting import Divert
 from ..store.arguments import check_group, check_topic
-from ..store.clock import Clock
-from ..store.disk import Disk
+from ..store.disk.clock import Clock
+from ..store.disk.disk import Disk
 from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
-from .consumed_store import ConsumedStore, Owner
 from .consumption import Consumption
-from .offset_table import OffsetTable
+from .group.consumed_store import ConsumedStore, Owner
+from .group.offset_table import OffsetTable
 from .subscribing import Subscribing
 
 STORE_NAME = "store"

@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ..engine.tag_filter import tag_filter
-from ..store.clock import Clock, SystemClock
-from ..store.disk import RealDisk
+from ..index.filter.tag_filter import tag_filter
+from ..store.disk.clock import Clock, SystemClock
+from ..store.disk.disk import RealDisk
 from ..store.errors import (
     DiskError,
     InconsistentGroupError,
@@ -34,17 +34,17 @@ from ..store.errors import (
     UsageError,
 )
 from ..store.message_queue import MessageQueue
-from .allocate import AllocationStrategy, Averagely
-from .consumed_store import ConsumedStore, GroupProgress, Progress
-from .group import Change, Group
-from .local_progress import LocalProgress
-from .offset_table import name_of
-from .ordered_subscription import OrderedSubscription
-from .process_queue import FlowLimits
-from .queue_locks import RENEW_INTERVAL_S, QueueLocks
-from .rebalance import RebalanceService
-from .starting import StartFrom
-from .subscription import Subscription
+from .allocate.allocate import AllocationStrategy, Averagely
+from .deliver.ordered_subscription import OrderedSubscription
+from .deliver.process_queue import FlowLimits
+from .deliver.subscription import Subscription
+from .group.consumed_store import ConsumedStore, GroupProgress, Progress
+from .group.group import Change, Group
+from .group.local_progress import LocalProgress
+from .group.offset_table import name_of
+from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
+from .group.rebalance import RebalanceService
+from .group.starting import StartFrom
 
 log = logging.getLogger("flightlog.consume")
 

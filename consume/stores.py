@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ..store.arguments import check_group, check_text, check_topic, check_type
-from ..store.clock import Clock
+from ..store.disk.clock import Clock
 from ..store.errors import WrongTypeError
 from ..store.message_queue import MessageQueue
 from .consuming_store import Store

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
-from ..engine.tag_filter import tag_filter
+from ..index.filter.tag_filter import tag_filter
 from ..store.arguments import (
     check_callable,
     check_flag,
@@ -19,12 +19,12 @@ from ..store.arguments import (
     checked_folder,
 )
 from ..store.errors import InvalidArgumentError, WrongTypeError
-from .allocate import AllocationStrategy
+from .allocate.allocate import AllocationStrategy
 from .consumption import Consumption
-from .group import Change
-from .process_queue import FlowLimits
-from .starting import StartFrom, check_start
-from .subscription import Subscription
+from .deliver.process_queue import FlowLimits
+from .deliver.subscription import Subscription
+from .group.group import Change
+from .group.starting import StartFrom, check_start
 
 
 def checked_subscription(
@@ -98,9 +98,9 @@ class Subscribing(ABC):
         `BROADCAST_FOLDER/GROUP/offsets.json`; the folder is that member's alone. All members of a group broadcast, or
         none does.
 
-        `on_change` is called with a `flightlog.consume.group.Change` (queues kept, added, dropped) after each round of
-        sharing out that has given this member queues or taken some, the first one too; by the thread of the round,
-        which waits for it. It should only take note.
+        `on_change` is called with a `flightlog.consume.group.group.Change` (queues kept, added, dropped) after each
+        round of sharing out that has given this member queues or taken some, the first one too; by the thread of the
+        round, which waits for it. It should only take note.
 
         A topic that no store has is waited for, and the group's first member logs a warning that names it; with
         `must_exist` that is a TopicNotFoundError.

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..store.errors import FlightlogError
-from .arrivals import Arrivals
-from .flush_service import FlushService
-from .held_pulls import HeldPulls
-from .pending_puts import PendingPuts
-from .prepare_service import PrepareService
-from .schedule_service import ScheduleService
-from .upkeep import Upkeep
+from .services.arrivals import Arrivals
+from .services.flush_service import FlushService
+from .services.held_pulls import HeldPulls
+from .services.prepare_service import PrepareService
+from .services.schedule_service import ScheduleService
+from .services.upkeep import Upkeep
+from .write.pending_puts import PendingPuts
 
 if TYPE_CHECKING:
     from .message_store import MessageStore

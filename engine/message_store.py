@@ -21,9 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ..index.queue_table import QueueTable
+from ..index.queue.queue_table import QueueTable
 from ..schedule.timer_request import TIMER_TOPIC
-from ..store import property_names as props
 from ..store.arguments import (
     INT64_MAX,
     check_queue,
@@ -33,8 +32,9 @@ from ..store.arguments import (
     checked_folder,
     checked_path,
 )
-from ..store.clock import Clock, SystemClock
-from ..store.disk import Disk, RealDisk
+from ..store.disk.clock import Clock, SystemClock
+from ..store.disk.disk import Disk, RealDisk
+from ..store.disk.lock import watch_fork
 from ..store.errors import (
     DiskError,
     DiskFullError,
@@ -43,35 +43,35 @@ from ..store.errors import (
     StoreClosedError,
     SyncFailedError,
 )
-from ..store.lock import watch_fork
+from ..store.format import property_names as props
 from ..store.message import GetResult
 from ..store.settings import StoreSettings
 from ..store.timer_errors import UnknownTimerError
-from .arrivals import Arrivals
-from .boot import boot
-from .diverting import Divert, Diverting
+from .delay.level_schedules import begin_levels
+from .delay.timer_schedules import TimerSchedules
+from .dispatch.live_keys import LiveKeys
 from .ending import Service, close_at_exit, ending
-from .finding import Finder
-from .findings import VerifyReport
-from .flush_service import FlushService
-from .get_limits import DEFAULT_MAX_COUNT, GetLimits
-from .held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S, Ask, HeldPulls
-from .key_query import KeyQuery, has_uniq_key
-from .level_schedules import begin_levels
-from .live_keys import LiveKeys
-from .prepare_service import PrepareService
-from .put_calls import PutCalls
-from .putting import Putter
+from .open.boot import boot
+from .open.recovery import RecoveryReport
+from .read.finding import Finder
+from .read.get_limits import DEFAULT_MAX_COUNT, GetLimits
+from .read.key_query import KeyQuery, has_uniq_key
+from .read.readable import ReadableStore
+from .read.reading import QueueReader
 from .read_only import open_read_only
-from .readable import ReadableStore
-from .reading import QueueReader
-from .recovery import RecoveryReport
-from .retention import CleanUpReport
-from .schedule_service import ScheduleService
+from .services.arrivals import Arrivals
+from .services.flush_service import FlushService
+from .services.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S, Ask, HeldPulls
+from .services.prepare_service import PrepareService
+from .services.retention import CleanUpReport
+from .services.schedule_service import ScheduleService
+from .services.upkeep import Upkeep
 from .statistics import StoreStatistics, live_statistics
-from .timer_schedules import TimerSchedules
-from .topic_calls import TopicWriting
-from .upkeep import Upkeep
+from .topics.topic_calls import TopicWriting
+from .verify.findings import VerifyReport
+from .write.diverting import Divert, Diverting
+from .write.put_calls import PutCalls
+from .write.putting import Putter
 
 log = logging.getLogger("flightlog.store")
 
@@ -192,7 +192,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         check_settings(settings)
         return cls(found, settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
 
-    # -- what can be put stands in engine/put_calls.py
+    # -- what can be put stands in engine/write/put_calls.py
 
     def _delete_topic(self, name: str) -> None:
         note, deleted = self._deleted_file, self._deleted
@@ -214,7 +214,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def _default_queue_count(self) -> int:
         return self.settings.default_queue_count
 
-    # -- what can be read stands in engine/readable.py, what can be done to topics in engine/topic_calls.py
+    # -- what can be read stands in engine/read/readable.py, what can be done to topics in engine/topics/topic_calls.py
 
     def pull(
         self,

@@ -15,14 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from ..index.dispatch_rules import DispatchCount
-from ..index.queue_table import QueueTable, find_file_entries, last_entry
+from ..index.dispatch.dispatch_rules import DispatchCount
+from ..index.queue.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.arguments import check_settings, checked_folder, checked_path
-from ..store.bad_sectors import BadSectors, is_bad_sector
-from ..store.block_checks import BlockChecks
-from ..store.clock import SystemClock
-from ..store.deleted_topics import DeletedTopics, read_deleted
-from ..store.disk import Disk, RealDisk
+from ..store.disk.bad_sectors import BadSectors, is_bad_sector
+from ..store.disk.clock import SystemClock
+from ..store.disk.disk import Disk, RealDisk
+from ..store.disk.lock import is_held, is_served
 from ..store.errors import (
     ConfigFileError,
     CorruptRecordError,
@@ -31,32 +30,33 @@ from ..store.errors import (
     StoreClosedError,
     StoreNotFoundError,
 )
-from ..store.format_version import warn_of_newer_format
-from ..store.holds import Hold, Holds
-from ..store.lock import is_held, is_served
-from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
-from ..store.log_reader import LogReader
-from ..store.progress import STILL_OPEN, read_progress
-from ..store.segment import Segment
+from ..store.log.log_reader import LogReader
+from ..store.seal.block_checks import BlockChecks
+from ..store.segments.holds import Hold, Holds
+from ..store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
+from ..store.segments.segment import Segment
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
+from ..store.state.deleted_topics import DeletedTopics, read_deleted
+from ..store.state.format_version import warn_of_newer_format
+from ..store.state.progress import STILL_OPEN, read_progress
 from ..store.topic import Topic
-from .deleting import note_foreign_deletions
-from .dispatching import dispatch_range, dispatch_rules
-from .evidence import Evidence, LastWriter, read_abort, read_evidence, refuse_links
-from .finding import Finder
-from .findings import IN_ROCKSDB, VerifyReport
-from .get_limits import GetLimits
-from .key_query import KeyQuery
-from .lost import lost_places, missing_start, start_text
-from .readable import ReadableStore
-from .reading import QueueReader
-from .recovery import RecoveryReport, recover_queues
+from .delay.waiting_levels import waiting_levels
+from .dispatch.dispatching import dispatch_range, dispatch_rules
+from .open.deleting import note_foreign_deletions
+from .open.evidence import Evidence, LastWriter, read_abort, read_evidence, refuse_links
+from .open.lost import lost_places, missing_start, start_text
+from .open.recovery import RecoveryReport, recover_queues
+from .open.survey import Damage, Survey, survey
+from .open.view_keys import ViewKeys
+from .read.finding import Finder
+from .read.get_limits import GetLimits
+from .read.key_query import KeyQuery
+from .read.readable import ReadableStore
+from .read.reading import QueueReader
 from .statistics import StoreStatistics, view_statistics
-from .survey import Damage, Survey, survey
-from .topics import add_found, read_topics
-from .verifying import verify_store
-from .view_keys import ViewKeys
-from .waiting_levels import waiting_levels
+from .topics.topics import add_found, read_topics
+from .verify.findings import IN_ROCKSDB, VerifyReport
+from .verify.verifying import verify_store
 
 log = logging.getLogger("flightlog.read_only")
 
@@ -311,7 +311,7 @@ class ReadOnlyStore(ReadableStore):
         return self._reader
 
     def lost_places(self) -> list[Damage]:
-        """What of the log no walk over it comes by, for readers of whole ranges; see engine/lost.py."""
+        """What of the log no walk over it comes by, for readers of whole ranges; see engine/open/lost.py."""
         self._check_usable()
         return lost_places(self._reader, self._evidence, self._survey)
 
@@ -336,8 +336,8 @@ class ReadOnlyStore(ReadableStore):
         return self._evidence
 
     def verify(self) -> VerifyReport:
-        """Check every byte that this view may read; see engine/verifying.py. A bad sector is a finding, and the rest is
-        checked. Raises DiskError for other reasons why something cannot be read."""
+        """Check every byte that this view may read; see engine/verify/verifying.py. A bad sector is a finding, and the
+        rest is checked. Raises DiskError for other reasons why something cannot be read."""
         self._check_usable()
         try:
             return verify_store(

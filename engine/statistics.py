@@ -12,23 +12,23 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..index.index_file import INDEX_FOLDER
-from ..index.queue_table import QueueTable
+from ..index.key.index_file import INDEX_FOLDER
+from ..index.queue.queue_table import QueueTable
 from ..schedule.level_scheduler import LevelState
-from ..store.clock import Clock
-from ..store.commit_log import CommitLog
-from ..store.disk import Disk
+from ..store.disk.clock import Clock
+from ..store.disk.disk import Disk
 from ..store.errors import CorruptRecordError
-from ..store.log_reader import LogReader
+from ..store.log.commit_log import CommitLog
+from ..store.log.log_reader import LogReader
 from ..store.meters import Distribution
-from ..store.progress import FLIGHTLOG_FOLDER
-from ..store.seal import SEALS_FOLDER
-from .cutting import CUT_PREFIX
-from .dispatcher import Dispatcher
-from .evidence import Evidence
-from .reading import queue_bounds
-from .timer_schedules import TimerState
-from .upkeep import Upkeep
+from ..store.seal.seal import SEALS_FOLDER
+from ..store.state.progress import FLIGHTLOG_FOLDER
+from .delay.timer_schedules import TimerState
+from .dispatch.dispatcher import Dispatcher
+from .open.cutting import CUT_PREFIX
+from .open.evidence import Evidence
+from .read.reading import queue_bounds
+from .services.upkeep import Upkeep
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..store.arguments import check_whole
-from ..store.clock import Clock
+from ..store.disk.clock import Clock
 from ..store.errors import InvalidSettingsError, WrongTypeError
 
 LATENCIES_MS = (50, 100, 550, 1800, 3000, 5000, 15000)

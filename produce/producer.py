@@ -16,9 +16,8 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..engine.message_store import MessageStore
-from ..store import property_names as props
 from ..store.arguments import check_callable, check_text, check_topic, check_type, check_whole
-from ..store.clock import Clock, SystemClock
+from ..store.disk.clock import Clock, SystemClock
 from ..store.errors import (
     DiskError,
     DiskFullError,
@@ -31,6 +30,7 @@ from ..store.errors import (
     TopicPermissionError,
     WrongTypeError,
 )
+from ..store.format import property_names as props
 from ..store.message import Message, PutResult
 from ..store.message_check import check_message
 from ..store.message_queue import MessageQueue

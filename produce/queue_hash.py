@@ -6,7 +6,7 @@ messages wait breaks the order between those before and those after.
 
 from __future__ import annotations
 
-from ..store.java_hash import java_hash
+from ..store.format.java_hash import java_hash
 
 MASK = 0xFFFF_FFFF_FFFF_FFFF
 SIP_KEY = bytes(range(16))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..engine.message_store import MessageStore
-from ..store.clock import Clock
+from ..store.disk.clock import Clock
 from ..store.errors import NoRouteError, StoreClosedError
 from ..store.message_queue import MessageQueue
 from ..store.topic import TopicPermission, check_routable

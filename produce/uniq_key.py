@@ -15,7 +15,7 @@ import socket
 import struct
 import time
 
-from ..store.lock import watch_fork
+from ..store.disk.lock import watch_fork
 
 ID = struct.Struct(">4sHIIH")
 DATAGRAM_TO = ("192.0.2.1", 9)  # nothing is sent: it says which of its addresses this machine would send from

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
-from ..store.clock import Clock
+from ..store.disk.clock import Clock
 from ..store.errors import StorePoisonedError
 
 log = logging.getLogger("flightlog.schedule")

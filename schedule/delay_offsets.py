@@ -4,7 +4,7 @@
 
 A key is a delay level, its value the queue offset of the first message that was not delivered. Levels that the settings
 do not have keep theirs. How the file is written, and what takes its place when it is damaged, stands in
-store/config_file.py.
+store/disk/config_file.py.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..store.clock import Clock
-from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
-from ..store.disk import Disk
+from ..store.disk.clock import Clock
+from ..store.disk.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
+from ..store.disk.disk import Disk
 from ..store.errors import ConfigFileError
-from ..store.record import INT64_MAX
+from ..store.format.record import INT64_MAX
 
 DELAY_OFFSETS_FILE = "delayOffset.json"
 LEVEL = re.compile(r"-?[0-9]{1,10}")

@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..store import property_names as props
-from ..store.crc_property import CRC_PROPERTY
 from ..store.errors import FlightlogError
-from ..store.host import raw_host
+from ..store.format import property_names as props
+from ..store.format.crc_property import CRC_PROPERTY
+from ..store.format.host import raw_host
+from ..store.format.record import INT32_MAX, is_safe_topic
+from ..store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
 from ..store.message import Message, StoredMessage
-from ..store.record import INT32_MAX, is_safe_topic
-from ..store.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
 from .delay_levels import SCHEDULE_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"

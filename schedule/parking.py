@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from ..store import property_names as props
 from ..store.errors import InvalidMessageError
+from ..store.format import property_names as props
+from ..store.format.record import INT32_MAX, check_integer_range, is_safe_topic
+from ..store.format.sys_flag import has_queue_entry
 from ..store.message import Message
-from ..store.record import INT32_MAX, check_integer_range, is_safe_topic
-from ..store.sys_flag import has_queue_entry
 from .delay_levels import SCHEDULE_TOPIC, DelayLevels
 
 LEVEL = re.compile(r"[+-]?[0-9]{1,10}")

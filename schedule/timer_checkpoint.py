@@ -26,8 +26,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ..store.config_file import CONFIG_FOLDER
-from ..store.disk import Disk
+from ..store.disk.config_file import CONFIG_FOLDER
+from ..store.disk.disk import Disk
 from ..store.settings import PAGE_SIZE
 
 TIMER_CHECKPOINT_FILE: Final = "timercheck"

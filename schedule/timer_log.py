@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk, DiskFile
+from ..store.disk.disk import Disk, DiskFile
 from ..store.errors import SegmentLengthError, StrayFileError
 
 TIMER_LOG_FOLDER: Final = "timerlog"

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ..store import property_names as props
 from ..store.errors import InvalidMessageError
+from ..store.format import property_names as props
+from ..store.format.record import INT32_MAX, INT64_MAX, check_integer_range, is_safe_topic
+from ..store.format.sys_flag import has_queue_entry
 from ..store.message import Message
-from ..store.record import INT32_MAX, INT64_MAX, check_integer_range, is_safe_topic
-from ..store.sys_flag import has_queue_entry
 from ..store.timer_errors import InvalidTimerError, TimersCongestedError, TimerTooFarError, TimerTooLateError
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"

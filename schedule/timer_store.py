@@ -23,10 +23,10 @@ import logging
 from array import array
 from pathlib import Path
 
-from ..store import property_names as props
-from ..store.disk import Disk
+from ..store.disk.disk import Disk
 from ..store.errors import InvalidMessageError
-from ..store.java_hash import java_hash
+from ..store.format import property_names as props
+from ..store.format.java_hash import java_hash
 from ..store.stored_message import StoredMessage
 from .delivered import Delivery, UndeliverableError, delivered
 from .timer_checkpoint import Moment, read_timer_checkpoint, write_timer_checkpoint

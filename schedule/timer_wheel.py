@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from ..store.disk import Disk, DiskFile
+from ..store.disk.disk import Disk, DiskFile
 from ..store.settings import PAGE_SIZE
 from .timer_log import NO_POSITION, Units
 

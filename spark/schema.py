@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from ..engine.columns.schema import COLUMNS as ALWAYS
 from ..engine.columns.schema import Column
 from ..store.errors import InvalidSettingsError
-from .columns import ARROW_TYPES, BY_NAME, CORRUPT, HEADERS, find_column, require_corrupt
+from .options.columns import ARROW_TYPES, BY_NAME, CORRUPT, HEADERS, find_column, require_corrupt
 
 SPARK_TYPES: dict[str, DataType] = {
     "binary": BinaryType(),

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .java import find_java
-from .streams_at_once import let_streams_begin_at_once
+from .stream.streams_at_once import let_streams_begin_at_once
 from .versions import require_spark
 
 if TYPE_CHECKING:

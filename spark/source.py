@@ -32,23 +32,23 @@ except ModuleNotFoundError:
     require_spark("the Spark source")
     raise
 
-from .batch_planning import plan_batch
-from .bounds import NO_BOUNDS
-from .bounds_options import filters_are_coming
-from .columns import find_column
 from .early_end import expect_early_end
 from .entry import entry, iterating_entry
-from .filters import bounds_of
-from .options import ReadOptions, parse_options
-from .partition import LogPartition
-from .plan_report import filter_text
-from .planning import require_store
-from .range_reading import read_ranges
+from .options.bounds import NO_BOUNDS
+from .options.bounds_options import filters_are_coming
+from .options.columns import find_column
+from .options.options import ReadOptions, parse_options
+from .options.selection_options import require_batch
+from .options.table_options import options_of_new_table, options_of_read, with_options
+from .options.write_options import parse_write_options
+from .plan.batch_planning import plan_batch
+from .plan.filters import bounds_of
+from .plan.partition import LogPartition
+from .plan.plan_report import filter_text
+from .plan.planning import require_store
+from .read.range_reading import read_ranges
 from .schema import arrow_schema, spark_schema
-from .selection_options import require_batch
-from .table_options import options_of_new_table, options_of_read, with_options
-from .write_options import parse_write_options
-from .writing import LogBatchWriter, refuse_overwrite
+from .write.writing import LogBatchWriter, refuse_overwrite
 
 
 class DefaultSource(DataSource):
@@ -78,7 +78,7 @@ class DefaultSource(DataSource):
     @entry
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of a stream of these columns. Raises as `reader` does."""
-        from .streaming import LogStreamReader
+        from .stream.streaming import LogStreamReader
 
         tasks = self._tasks(_checked(options_of_read(self.options, schema)), schema)
         return LogStreamReader(tasks.options, tasks)
@@ -103,7 +103,7 @@ class DefaultSource(DataSource):
         """The same for the batches of a stream."""
         refuse_overwrite(overwrite, is_stream=True)
         try:
-            from .stream_writing import LogStreamWriter
+            from .write.stream_writing import LogStreamWriter
         except ImportError as error:
             needed_for = f"writing a stream (pyspark 4.1 or newer; {pyspark.__version__} is here)"
             raise MissingExtraError("spark", needed_for) from error

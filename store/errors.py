@@ -75,7 +75,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .column_records import AppendResult
+    from .log.column_records import AppendResult
     from .message import PutResult
 
 EXIT_USAGE = 2

@@ -8,11 +8,11 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from . import native
-from . import property_names as props
-from .compression import CompressionType
 from .errors import InvalidMessageError, shown, shown_body
-from .java_hash import java_hash
-from .message_id import encode_message_id
+from .format import property_names as props
+from .format.compression import CompressionType
+from .format.java_hash import java_hash
+from .format.message_id import encode_message_id
 from .stored_message import StoredMessage as StoredMessage
 from .timer_errors import InvalidTimerError
 
@@ -38,7 +38,8 @@ class Message(native.MessageFields):
     born_host: tuple[str, int] | None = None
     """Address and port of the sender; None = the store host."""
     sys_flag: int = 0
-    """Compression, multi-tags and transaction bits (see store/sys_flag.py); the host bits are set by the store."""
+    """Compression, multi-tags and transaction bits (see store/format/sys_flag.py); the host bits are set by the
+    store."""
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     wait_store_ok: bool = True
@@ -141,7 +142,7 @@ class PutResult(NamedTuple):
 
 
 class GetStatus(enum.Enum):
-    """RocketMQ's answers to a get; what the next offset is in each case stands in `engine/reading.py`."""
+    """RocketMQ's answers to a get; what the next offset is in each case stands in `engine/read/reading.py`."""
 
     FOUND = "FOUND"
     NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"

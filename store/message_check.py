@@ -1,7 +1,7 @@
 """Whether the fields of a message are of their types: what a put asks of a message that did not take the fast path.
 
-Limits and ranges are checked where the record is made (store/record.py); this is about values that would be taken for
-something else there (a `wait_store_ok` of "no"), or fail with an error of Python's.
+Limits and ranges are checked where the record is made (store/format/record.py); this is about values that would be
+taken for something else there (a `wait_store_ok` of "no"), or fail with an error of Python's.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ import enum
 import os
 from dataclasses import dataclass, replace
 
-from .errors import InvalidSettingsError
-from .settings_check import (
+from .conf.settings_check import (
     Ranges,
     check_delay_levels,
     check_fields,
@@ -16,7 +15,8 @@ from .settings_check import (
     check_hours,
     check_texts,
 )
-from .settings_doc import show_fields
+from .conf.settings_doc import show_fields
+from .errors import InvalidSettingsError
 
 PAGE_SIZE = 4096
 DEFAULT_SEGMENT_SIZE = 1 << 30
@@ -261,6 +261,6 @@ class StoreSettings:
 
         Raises InvalidSettingsError, with file and line, for what makes no sense.
         """
-        from .broker_conf import read_broker_conf  # it needs this module
+        from .conf.broker_conf import read_broker_conf  # it needs this module
 
         return read_broker_conf(path).settings

@@ -10,11 +10,11 @@ from dataclasses import FrozenInstanceError, dataclass, field, fields, replace
 from typing import Final
 
 from . import native
-from .compression import MAX_DECOMPRESSED_SIZE, compression_of, decompress
 from .errors import shown_body
-from .host import Host, decode_host
-from .message_id import encode_message_id
-from .sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
+from .format.compression import MAX_DECOMPRESSED_SIZE, compression_of, decompress
+from .format.host import Host, decode_host
+from .format.message_id import encode_message_id
+from .format.sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

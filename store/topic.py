@@ -11,7 +11,7 @@ from typing import Any
 
 from .arguments import check_whole
 from .errors import ConfigFileError, InvalidArgumentError, InvalidTopicError, TooManyQueuesError, TopicTooLongError
-from .record import INT32_MAX, is_safe_topic
+from .format.record import INT32_MAX, is_safe_topic
 
 VALID_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 NAME_MAX_LENGTH = 127

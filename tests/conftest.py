@@ -35,7 +35,7 @@ import hypothesis
 import pytest
 
 if TYPE_CHECKING:
-    from flightlog.engine.findings import VerifyReport
+    from flightlog.engine.verify.findings import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..store.disk import RealDisk, RealFile
+from ..store.disk.disk import RealDisk, RealFile
 
 
 class CountingDisk(RealDisk):

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..engine.evidence import Evidence, LastWriter
+from ..engine.open.evidence import Evidence, LastWriter
+from ..engine.open.rocksdb_config import rocksdb_config_text
 from ..engine.read_only import ReadOnlyStore, open_read_only
-from ..engine.rocksdb_config import rocksdb_config_text
 from ..engine.statistics import StoreStatistics
-from ..index.index_file import FIRST_ENTRY, IndexGeometry
-from ..index.index_folder import IndexFolder
-from ..index.index_geometry import find_index_geometry
-from ..store.disk import Disk, RealDisk
+from ..index.key.index_file import FIRST_ENTRY, IndexGeometry
+from ..index.key.index_folder import IndexFolder
+from ..index.key.index_geometry import find_index_geometry
+from ..store.disk.disk import Disk, RealDisk
+from ..store.disk.lock import is_held
 from ..store.errors import StoreNotFoundError
-from ..store.lock import is_held
-from ..store.seal import read_seal
+from ..store.seal.seal import read_seal
 
 OTHER_FILES = "(other files)"
 

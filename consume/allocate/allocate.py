@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Protocol, TypeVar
 
-from ..store.errors import InvalidAllocationError
-from ..store.message_queue import MessageQueue, java_order
+from ...store.errors import InvalidAllocationError
+from ...store.message_queue import MessageQueue, java_order
 
 Item = TypeVar("Item")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..store.message_queue import MessageQueue
+from ...store.message_queue import MessageQueue
 
 VIRTUAL_NODES = 10
 """A member, unless told otherwise: RocketMQ's default. More of them share more evenly."""

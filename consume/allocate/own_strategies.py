@@ -6,7 +6,7 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..store.message_queue import MessageQueue
+from ...store.message_queue import MessageQueue
 from .allocate import AllocationStrategy, Averagely
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..store.arguments import check_seconds
-from ..store.errors import UsageError
+from ...store.arguments import check_seconds
+from ...store.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ..store.errors import ListenerResultError, WrongTypeError
-from ..store.meters import Distribution, Latest
+from ...store.errors import ListenerResultError, WrongTypeError
+from ...store.meters import Distribution, Latest
 from .back_off import BackOff
 from .received import ReceivedMessage
 from .subscription import Subscription

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import itertools
 
-from ..store.message_queue import MessageQueue
+from ...store.message_queue import MessageQueue
 from .received import ReceivedMessage
 
 

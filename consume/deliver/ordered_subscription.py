@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ..store.message_queue import MessageQueue
+from ...store.message_queue import MessageQueue
+from ..group.queue_locks import QueueLocks
 from .process_queue import ProcessQueue
-from .queue_locks import QueueLocks
 from .received import ReceivedMessage
 from .subscription import Subscription
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from ..store.arguments import check_whole
-from ..store.errors import UsageError
+from ...store.arguments import check_whole
+from ...store.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..store.arguments import check_seconds
-from ..store.message import StoredMessage
-from ..store.message_queue import MessageQueue
+from ...store.arguments import check_seconds
+from ...store.message import StoredMessage
+from ...store.message_queue import MessageQueue
 
 if TYPE_CHECKING:
     from .process_queue import ProcessQueue

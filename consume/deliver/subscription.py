@@ -13,21 +13,21 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
-from ..engine.bell import Bell
-from ..engine.message_store import MessageStore
-from ..store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
-from ..store.clock import Clock
-from ..store.errors import StoreClosedError, UsageError
-from ..store.message import GetResult, GetStatus
-from ..store.message_queue import MessageQueue
-from .allocate import AllocationStrategy
+from ...engine.message_store import MessageStore
+from ...engine.services.bell import Bell
+from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
+from ...store.disk.clock import Clock
+from ...store.errors import StoreClosedError, UsageError
+from ...store.message import GetResult, GetStatus
+from ...store.message_queue import MessageQueue
+from ..allocate.allocate import AllocationStrategy
+from ..group.consumed_store import Progress, StoresNow
+from ..group.group import Change
+from ..group.starting import StartFrom, start_offset
 from .awaiting import AsyncMessages
-from .consumed_store import Progress, StoresNow
-from .group import Change
 from .later import Later
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
-from .starting import StartFrom, start_offset
 from .waiting import Waiting
 
 PULL_COUNT = 32

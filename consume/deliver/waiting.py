@@ -6,9 +6,9 @@ import threading
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
-from ..engine.bell import Ringable
-from ..store.message_queue import MessageQueue
-from .consumed_store import ConsumedStore, StoresNow
+from ...engine.services.bell import Ringable
+from ...store.message_queue import MessageQueue
+from ..group.consumed_store import ConsumedStore, StoresNow
 
 
 class _QueuesOfStore:

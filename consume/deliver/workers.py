@@ -11,8 +11,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ..engine.service_thread import ServiceThread
-from ..store.errors import StoreClosedError
+from ...engine.services.service_thread import ServiceThread
+from ...store.errors import StoreClosedError
 from .received import ReceivedMessage
 from .subscription import PULL_RETRY_S, Subscription
 

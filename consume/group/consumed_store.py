@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..engine.arrivals import Arrivals
-from ..engine.message_store import MessageStore
-from ..store.light_queues import is_light
-from ..store.message_queue import MessageQueue
-from ..store.topic import TopicPermission, check_routable
+from ...engine.message_store import MessageStore
+from ...engine.services.arrivals import Arrivals
+from ...store.format.light_queues import is_light
+from ...store.message_queue import MessageQueue
+from ...store.topic import TopicPermission, check_routable
 from .offset_table import OffsetTable
 
 

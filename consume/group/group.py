@@ -19,10 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ..store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
-from ..store.message_queue import MessageQueue
-from ..store.topic import check_routable
-from .allocate import AllocationStrategy, Sharing
+from ...store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
+from ...store.message_queue import MessageQueue
+from ...store.topic import check_routable
+from ..allocate.allocate import AllocationStrategy, Sharing
 
 log = logging.getLogger("flightlog.consume")
 

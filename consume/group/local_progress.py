@@ -14,11 +14,11 @@ import re
 import threading
 from pathlib import Path
 
-from ..store.config_file import Config, ConfigFile, parse_config
-from ..store.disk import Disk
-from ..store.errors import ConfigFileError, DiskError, UsageError
-from ..store.message_queue import MessageQueue
-from ..store.record import INT64_MAX
+from ...store.disk.config_file import Config, ConfigFile, parse_config
+from ...store.disk.disk import Disk
+from ...store.errors import ConfigFileError, DiskError, UsageError
+from ...store.format.record import INT64_MAX
+from ...store.message_queue import MessageQueue
 from .consumed_store import StoresNow
 
 OFFSETS_FILE = "offsets.json"

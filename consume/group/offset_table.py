@@ -21,12 +21,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ..store.clock import Clock
-from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
-from ..store.disk import Disk
-from ..store.errors import ConfigFileError, UsageError
-from ..store.queue_offsets import QueueKey
-from ..store.record import INT64_MAX
+from ...store.disk.clock import Clock
+from ...store.disk.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
+from ...store.disk.disk import Disk
+from ...store.errors import ConfigFileError, UsageError
+from ...store.format.record import INT64_MAX
+from ...store.queue_offsets import QueueKey
 
 log = logging.getLogger("flightlog.consume")
 

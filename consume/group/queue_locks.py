@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 
-from ..store.clock import Clock
-from ..store.message_queue import MessageQueue
+from ...store.disk.clock import Clock
+from ...store.message_queue import MessageQueue
 
 EXPIRY_S = 60.0
 """Of a lock that is not renewed."""

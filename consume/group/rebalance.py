@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..engine.bell import Bell
-from ..engine.service_thread import ServiceThread
-from ..store.clock import Clock, SystemClock
+from ...engine.services.bell import Bell
+from ...engine.services.service_thread import ServiceThread
+from ...store.disk.clock import Clock, SystemClock
 from .group import Group, Round, Subscription
 
 INTERVAL_S = 20.0

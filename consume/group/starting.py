@@ -10,9 +10,9 @@ import enum
 from datetime import datetime
 from typing import Protocol
 
-from ..store.arguments import check_time_ms, is_whole
-from ..store.errors import InvalidArgumentError, WrongTypeError
-from ..store.record import RETRY_TOPIC_PREFIX
+from ...store.arguments import check_time_ms, is_whole
+from ...store.errors import InvalidArgumentError, WrongTypeError
+from ...store.format.record import RETRY_TOPIC_PREFIX
 
 Bounds = tuple[int, int]
 """Of a queue: the offset of its first message, one past its last."""

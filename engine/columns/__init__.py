@@ -12,7 +12,7 @@ from ...store.errors import MissingExtraError
 
 
 def with_arrow(module: str, needed_for: str) -> Any:
-    """A module of this folder that imports pyarrow. Raises MissingExtraError where there is none."""
+    """A module that imports pyarrow, by its name from this folder on. Raises MissingExtraError where there is none."""
     try:
         return import_module(f".{module}", __name__)
     except ImportError as e:

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...store import property_names as props
-from ...store.frame import Rows
-from ...store.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
-from ...store.record import BORN_HOST_AT
-from ...store.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from ...store.format import property_names as props
+from ...store.format.frame import Rows
+from ...store.format.host import HOST_V4_SIZE, HOST_V6_SIZE, decode_host
+from ...store.format.record import BORN_HOST_AT
+from ...store.format.sys_flag import BORN_HOST_V6, STORE_HOST_V6, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from .gathering import as_text, bytes_of, gather
 from .property_columns import PropertyColumns
 from .schema import ARROW_TYPES, BY_NAME
@@ -106,7 +106,7 @@ class MessageColumns:
         return np.where(self._rows["sys_flag"] & STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE)
 
     def message_id(self) -> Any:
-        """As `store/message_id.py` makes it."""
+        """As `store/format/message_id.py` makes it."""
         is_v6 = self._store_host_sizes == HOST_V6_SIZE
         if not is_v6.any():
             return self._message_ids(self.store_hosts, self._rows["physical_offset"], HOST_V4_SIZE)

@@ -1,7 +1,7 @@
 """The columns that come out of property texts, for many messages at once.
 
-All texts are looked at as one run of bytes in which numpy finds the separators; `store/properties.py` has the rules: a
-pair needs a name and a value, the last pair may lack its end, and of two equal names the later one counts.
+All texts are looked at as one run of bytes in which numpy finds the separators; `store/format/properties.py` has the
+rules: a pair needs a name and a value, the last pair may lack its end, and of two equal names the later one counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ...store import property_names as props
+from ...store.format import property_names as props
 from .gathering import as_text, bytes_of, gather, spread
 from .schema import ARROW_TYPES
 

@@ -1,6 +1,7 @@
 """Properties of many messages as the texts that their records hold, made and checked all at once.
 
-The rules are those of `store/properties.py`: names and values are not empty, hold neither separator, and are UTF-8.
+The rules are those of `store/format/properties.py`: names and values are not empty, hold neither separator, and are
+UTF-8.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...store import native
-from ...store import property_names as props
 from ...store.errors import InvalidMessageError, PropertiesTooLargeError
-from ...store.properties import LOOKS_LOST, looks_lost
-from ...store.record import PROPERTIES_MAX_SIZE
+from ...store.format import property_names as props
+from ...store.format.properties import LOOKS_LOST, looks_lost
+from ...store.format.record import PROPERTIES_MAX_SIZE
 from .ranges import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
 
 NAME_END = ord(props.NAME_END)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ...store import property_names as props
-from ...store.column_records import ColumnRecords
 from ...store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
+from ...store.format import property_names as props
+from ...store.format.properties import decode_properties
+from ...store.format.record import BLANK_SIZE, INT32_MAX, prepare
+from ...store.log.column_records import ColumnRecords
 from ...store.message import Message
-from ...store.properties import decode_properties
-from ...store.record import BLANK_SIZE, INT32_MAX, prepare
 from ...store.settings import RECORD_EXTRA_SIZE, StoreSettings
 from . import ranges, with_arrow
 from .property_texts import key_texts, texts_of

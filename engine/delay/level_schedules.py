@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
-from ..schedule.delay_offsets import DelayOffsets
-from ..schedule.level_scheduler import Deliver, LevelScheduler, LevelState
-from ..store.clock import Clock
-from ..store.disk import Disk
-from ..store.message import PutResult
-from ..store.settings import StoreSettings
-from .boot import OpenParts
+from ...schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ...schedule.delay_offsets import DelayOffsets
+from ...schedule.level_scheduler import Deliver, LevelScheduler, LevelState
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
+from ...store.message import PutResult
+from ...store.settings import StoreSettings
+from ..open.boot import OpenParts
+from ..services.schedule_service import ScheduleService
+from ..services.upkeep import Upkeep
+from ..write.putting import Putter
 from .parked_queue import ParkedQueue
-from .putting import Putter
-from .schedule_service import ScheduleService
-from .upkeep import Upkeep
 
 
 def begin_levels(

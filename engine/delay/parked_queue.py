@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..index.queue_table import QueueTable
-from ..index.queue_unit import QueueUnit
-from ..store.errors import CorruptQueueError, CorruptRecordError
-from ..store.log_reader import LogReader
-from ..store.message import StoredMessage
-from ..store.queue_offsets import QueueKey
-from .entries import message_of, missing_file
-from .fetching import Fetcher
-from .reading import queue_bounds
+from ...index.queue.queue_table import QueueTable
+from ...index.queue.queue_unit import QueueUnit
+from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.log.log_reader import LogReader
+from ...store.message import StoredMessage
+from ...store.queue_offsets import QueueKey
+from ..read.entries import message_of, missing_file
+from ..read.fetching import Fetcher
+from ..read.reading import queue_bounds
 
 
 class ParkedQueue:

@@ -9,18 +9,18 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..schedule.timer_request import TIMER_TOPIC, TimerAdmission
-from ..schedule.timer_store import TimerStore
-from ..store.clock import Clock
-from ..store.disk import Disk
-from ..store.errors import FlightlogError, StorePoisonedError, SyncFailedError
-from ..store.message import PutResult
-from ..store.settings import StoreSettings
-from .boot import OpenParts
-from .putting import Putter
-from .schedule_service import ScheduleService
+from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission
+from ...schedule.timer_store import TimerStore
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
+from ...store.errors import FlightlogError, StorePoisonedError, SyncFailedError
+from ...store.message import PutResult
+from ...store.settings import StoreSettings
+from ..open.boot import OpenParts
+from ..services.schedule_service import ScheduleService
+from ..services.upkeep import Upkeep
+from ..write.putting import Putter
 from .timers import StoreOfTimers
-from .upkeep import Upkeep
 
 log = logging.getLogger("flightlog.schedule")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from ..index.queue_table import QueueTable
-from ..schedule.delivered import Delivery
-from ..schedule.level_scheduler import Deliver
-from ..schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
-from ..store.commit_log import CommitLog
-from ..store.errors import CorruptQueueError, CorruptRecordError
-from ..store.message import GetStatus
-from ..store.stored_message import StoredMessage
-from .evidence import LastWriter
-from .get_limits import GetLimits
-from .reading import QueueReader, queue_bounds
+from ...index.queue.queue_table import QueueTable
+from ...schedule.delivered import Delivery
+from ...schedule.level_scheduler import Deliver
+from ...schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
+from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.log.commit_log import CommitLog
+from ...store.message import GetStatus
+from ...store.stored_message import StoredMessage
+from ..open.evidence import LastWriter
+from ..read.get_limits import GetLimits
+from ..read.reading import QueueReader, queue_bounds
 
 log = logging.getLogger("flightlog.schedule")
 

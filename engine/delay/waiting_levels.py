@@ -6,15 +6,15 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ..index.queue_table import QueueTable
-from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
-from ..schedule.delay_offsets import DelayOffsets
-from ..schedule.level_scheduler import LevelState
-from ..store.clock import Clock
-from ..store.disk import Disk
-from ..store.errors import ConfigFileError, CorruptQueueError
-from ..store.log_reader import LogReader
-from ..store.settings import StoreSettings
+from ...index.queue.queue_table import QueueTable
+from ...schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ...schedule.delay_offsets import DelayOffsets
+from ...schedule.level_scheduler import LevelState
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
+from ...store.errors import ConfigFileError, CorruptQueueError
+from ...store.log.log_reader import LogReader
+from ...store.settings import StoreSettings
 from .parked_queue import ParkedQueue
 
 log = logging.getLogger("flightlog.schedule")

@@ -17,15 +17,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..index.dispatch_rules import DispatchCount, DispatchRules
-from ..index.index_writer import FlushRound
-from ..index.key_entries import KeyEntries
-from ..index.key_index import KeyIndex
-from ..index.queue_table import QueueTable
-from ..store.commit_log import CommitLog
-from ..store.deleted_topics import DeletedTopicsFile
-from ..store.disk import Disk
-from ..store.errors import (
+from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
+from ...index.key.index_writer import FlushRound
+from ...index.key.key_entries import KeyEntries
+from ...index.key.key_index import KeyIndex
+from ...index.queue.queue_table import QueueTable
+from ...store.disk.disk import Disk
+from ...store.errors import (
     DiskError,
     DiskFullError,
     IndexFileGoneError,
@@ -33,8 +31,10 @@ from ..store.errors import (
     SyncFailedError,
     TooManyFilesError,
 )
-from ..store.progress import DISPATCHED, ProgressPage
-from ..store.queue_offsets import QueueKey
+from ...store.log.commit_log import CommitLog
+from ...store.queue_offsets import QueueKey
+from ...store.state.deleted_topics import DeletedTopicsFile
+from ...store.state.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 from .key_scan import keys_between
 
@@ -84,7 +84,7 @@ class Dispatcher:
         """What ended the index for this session: a sync that failed is not tried again."""
         self.note_arrivals: Sequence[Callable[[Mapping[QueueKey, int]], object]] = ()
         """Called by each dispatch with the first queue offset of each queue that got entries, before `position` moves:
-        see engine/arrivals.py and engine/held_pulls.py."""
+        see engine/services/arrivals.py and engine/services/held_pulls.py."""
         self._is_closed = False
 
     @property
@@ -221,7 +221,7 @@ class Dispatcher:
         index.clear()
 
     def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
-        """Steps 1 and 2 of engine/deleting.py. Not beside `sync_queues`, which may be at a file that goes.
+        """Steps 1 and 2 of engine/open/deleting.py. Not beside `sync_queues`, which may be at a file that goes.
 
         Raises DiskFullError and DiskError (nothing has happened), SyncFailedError and whatever comes after the note
         (the store is poisoned).

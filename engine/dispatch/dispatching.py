@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..index.dispatch import dispatch
-from ..index.dispatch_rules import DispatchCount, DispatchRules
-from ..index.key_entries import KeyEntries
-from ..index.queue_table import Queue, QueueTable, last_entry
-from ..schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
-from ..store.deleted_topics import DeletedTopics
-from ..store.inner_batch import inner_count
-from ..store.light_queues import is_light, light_places
-from ..store.log_reader import LogReader
-from ..store.message import StoredMessage
-from ..store.queue_offsets import QueueKey
-from ..store.settings import StoreSettings
-from ..store.sys_flag import INNER_BATCH
+from ...index.dispatch.dispatch import dispatch
+from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
+from ...index.key.key_entries import KeyEntries
+from ...index.queue.queue_table import Queue, QueueTable, last_entry
+from ...schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ...store.format.inner_batch import inner_count
+from ...store.format.light_queues import is_light, light_places
+from ...store.format.sys_flag import INNER_BATCH
+from ...store.log.log_reader import LogReader
+from ...store.message import StoredMessage
+from ...store.queue_offsets import QueueKey
+from ...store.settings import StoreSettings
+from ...store.state.deleted_topics import DeletedTopics
 
 
 def dispatch_rules(settings: StoreSettings, deleted: DeletedTopics | None = None) -> DispatchRules:

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ..index.key_entries import KeyEntries
-from ..index.listing import key_entries
-from ..store.frame import WalkEnd
-from ..store.log_reader import LogReader
-from ..store.salvage import next_intact
-from ..store.segment import Segment
+from ...index.dispatch.listing import key_entries
+from ...index.key.key_entries import KeyEntries
+from ...store.format.frame import WalkEnd
+from ...store.log.log_reader import LogReader
+from ...store.scan.salvage import next_intact
+from ...store.segments.segment import Segment
 
 MOST_KEPT = 4_000_000
 """Keys, of 20 bytes each."""

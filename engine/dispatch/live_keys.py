@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..index.key_index import KeyIndex
-from ..store.errors import IndexFileGoneError
+from ...index.key.key_index import KeyIndex
+from ...store.errors import IndexFileGoneError
 from .dispatcher import Dispatcher
 
 

@@ -31,25 +31,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from ..index.index_file import IndexState
-from ..index.key_index import KeyIndex
-from ..index.queue_extension import DEFAULT_EXTENSION_FILE_SIZE, EXTENSION_FOLDER
-from ..index.queue_table import (
+from ...index.key.index_file import IndexState
+from ...index.key.key_index import KeyIndex
+from ...index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE, EXTENSION_FOLDER
+from ...index.queue.queue_table import (
     BATCH_QUEUE_FOLDER,
     CONSUME_QUEUE_FOLDER,
     QueueTable,
     find_extension_file_size,
     find_file_entries,
 )
-from ..index.rocksdb_queues import has_rocksdb_files
-from ..store.block_checks import BlockChecks
-from ..store.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
-from ..store.clock import Clock
-from ..store.commit_log import CommitLog, LogStart
-from ..store.config_file import CONFIG_FOLDER
-from ..store.deleted_topics import DeletedTopics, DeletedTopicsFile
-from ..store.disk import Disk
-from ..store.errors import (
+from ...index.queue.rocksdb_queues import has_rocksdb_files
+from ...store.disk.clock import Clock
+from ...store.disk.config_file import CONFIG_FOLDER
+from ...store.disk.disk import Disk
+from ...store.disk.lock import LOCK_FILE, StoreLock
+from ...store.errors import (
     ClockBehindError,
     DamagedStoreError,
     FileSystemWarning,
@@ -60,28 +57,31 @@ from ..store.errors import (
     UnkeptPromiseError,
     UnsupportedStoreError,
 )
-from ..store.format_version import refuse_newer_format, write_format_version
-from ..store.geometry import Geometry
-from ..store.lock import LOCK_FILE, StoreLock
-from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
-from ..store.log_reader import LogReader
-from ..store.log_start import log_start_path, read_log_start, write_log_start
-from ..store.open_seal import drop_stale_open_seal
-from ..store.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
-from ..store.seal import drop_stale_seals
-from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
+from ...store.log.commit_log import CommitLog, LogStart
+from ...store.log.log_reader import LogReader
+from ...store.seal.block_checks import BlockChecks
+from ...store.seal.open_seal import drop_stale_open_seal
+from ...store.seal.seal import drop_stale_seals
+from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
+from ...store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
+from ...store.state.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
+from ...store.state.deleted_topics import DeletedTopics, DeletedTopicsFile
+from ...store.state.format_version import refuse_newer_format, write_format_version
+from ...store.state.geometry import Geometry
+from ...store.state.log_start import log_start_path, read_log_start, write_log_start
+from ...store.state.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
+from ..dispatch.dispatcher import Dispatcher
+from ..dispatch.dispatching import dispatch_rules
+from ..dispatch.key_scan import KeptKeys
+from ..topics.topics import TopicTable
 from .cutting import cut_tail, remove_empty
 from .deleting import note_foreign_deletions
-from .dispatcher import Dispatcher
-from .dispatching import dispatch_rules
 from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence, refuse_links
 from .key_recovery import open_index, recover_keys
-from .key_scan import KeptKeys
 from .log_sync import LogSync
 from .lost import missing_start, start_text
 from .recovery import RecoveryReport, recover_queues
 from .rocksdb_config import rocksdb_configs
-from .topics import TopicTable
 
 log = logging.getLogger("flightlog.recovery")
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..index.queue_table import CONSUME_QUEUE_FOLDER
-from ..store.deleted_topics import DeletedTopics
-from ..store.disk import Disk
+from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
+from ...store.disk.disk import Disk
+from ...store.state.deleted_topics import DeletedTopics
+from ..topics.topics import read_topics
 from .evidence import Evidence, LastWriter
-from .topics import read_topics
 
 OTHER_QUEUE_FOLDERS = ("batchconsumequeue", "consumequeue_ext")
 

@@ -22,13 +22,13 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..index.index_file import INDEX_FOLDER
-from ..store.checkpoint import Checkpoint, read_checkpoint
-from ..store.config_file import CONFIG_FOLDER
-from ..store.disk import Disk
-from ..store.lock import is_served
-from ..store.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_files
-from ..store.progress import FLIGHTLOG_FOLDER, Progress, read_progress
+from ...index.key.index_file import INDEX_FOLDER
+from ...store.disk.config_file import CONFIG_FOLDER
+from ...store.disk.disk import Disk
+from ...store.disk.lock import is_served
+from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_files
+from ...store.state.checkpoint import Checkpoint, read_checkpoint
+from ...store.state.progress import FLIGHTLOG_FOLDER, Progress, read_progress
 
 ABORT_FILE = "abort"
 ABORT_SIZE = 96

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..index.dispatch import QueueEntries, put_entries, queue_entries
-from ..index.dispatch_rules import DispatchCount, DispatchRules
-from ..index.key_entries import KeyEntries
-from ..index.listing import list_records
-from ..index.queue_table import QueueTable
-from ..store.frame import Rows
-from ..store.queue_offsets import QueueKey
-from ..store.segment import Segment
+from ...index.dispatch.dispatch import QueueEntries, put_entries, queue_entries
+from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
+from ...index.dispatch.listing import list_records
+from ...index.key.key_entries import KeyEntries
+from ...index.queue.queue_table import QueueTable
+from ...store.format.frame import Rows
+from ...store.queue_offsets import QueueKey
+from ...store.segments.segment import Segment
 
 MOST_KEPT = 4_000_000
 """Records, of some 50 bytes each."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..index.index_check import check_index
-from ..index.index_file import (
+from ...index.key.index_check import check_index
+from ...index.key.index_file import (
     DEFAULT_INDEX_ENTRIES,
     DEFAULT_INDEX_SLOTS,
     INDEX_FOLDER,
@@ -26,21 +26,21 @@ from ..index.index_file import (
     key_hash,
     parse_name,
 )
-from ..index.index_folder import IndexFolder
-from ..index.index_geometry import find_index_geometry, usual_geometry
-from ..index.index_reader import IndexFile, read_header
-from ..index.key_index import KeyIndex
-from ..store.clock import Clock
-from ..store.disk import Disk
-from ..store.errors import CorruptRecordError
-from ..store.geometry import Geometry
-from ..store.log_reader import LogReader
-from ..store.progress import Progress
-from ..store.record import INT64_MAX
-from ..store.settings import StoreSettings
+from ...index.key.index_folder import IndexFolder
+from ...index.key.index_geometry import find_index_geometry, usual_geometry
+from ...index.key.index_reader import IndexFile, read_header
+from ...index.key.key_index import KeyIndex
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
+from ...store.errors import CorruptRecordError
+from ...store.format.record import INT64_MAX
+from ...store.log.log_reader import LogReader
+from ...store.settings import StoreSettings
+from ...store.state.geometry import Geometry
+from ...store.state.progress import Progress
+from ..dispatch.key_scan import KeptKeys, first_keyed
+from ..read.finding import message_at
 from .evidence import Evidence
-from .finding import message_at
-from .key_scan import KeptKeys, first_keyed
 from .recovery import RecoveryReport
 
 

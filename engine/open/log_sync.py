@@ -12,10 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from ..store.disk import Disk, DiskFile
-from ..store.log_files import LogFolders
-from ..store.log_reader import LogReader
-from ..store.thread_start import thread_start_errors
+from ...store.disk.disk import Disk, DiskFile
+from ...store.disk.thread_start import thread_start_errors
+from ...store.log.log_reader import LogReader
+from ...store.segments.log_files import LogFolders
 
 WRITE_SIZE = 4 << 20
 """Bytes of the log that are written again at once."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import pairwise
 from pathlib import Path
 
-from ..store.disk import Disk
-from ..store.log_reader import LogReader
-from ..store.log_start import read_log_start
+from ...store.disk.disk import Disk
+from ...store.log.log_reader import LogReader
+from ...store.state.log_start import read_log_start
 from .evidence import Evidence
 from .survey import LOG_IS_SHORT, Damage, Survey
 
@@ -37,8 +37,8 @@ def lost_places(reader: LogReader, evidence: Evidence, found: Survey) -> list[Da
 
 
 def missing_start(disk: Disk, root: Path, reader: LogReader) -> Damage | None:
-    """The oldest segments, if they are missing and retention did not remove them; see store/log_start.py. Whether that
-    is a loss, or another program's retention, depends on who wrote last."""
+    """The oldest segments, if they are missing and retention did not remove them; see store/state/log_start.py. Whether
+    that is a loss, or another program's retention, depends on who wrote last."""
     if not reader.segments:
         return None
     found, expected = reader.min_offset, read_log_start(disk, root)

@@ -21,19 +21,19 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..index.dispatch_rules import DispatchCount, DispatchRules
-from ..index.queue_table import Queue, QueueTable, has_lost_unit, last_entry
-from ..index.queue_unit import QueueUnit
-from ..store.at_once import each
-from ..store.errors import CorruptRecordError
-from ..store.log_reader import LogReader
-from ..store.progress import Progress
-from ..store.queue_offsets import QueueKey
-from ..store.segment import Segment
-from .dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
+from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
+from ...index.queue.queue_table import Queue, QueueTable, has_lost_unit, last_entry
+from ...index.queue.queue_unit import QueueUnit
+from ...store.disk.at_once import each
+from ...store.errors import CorruptRecordError
+from ...store.log.log_reader import LogReader
+from ...store.queue_offsets import QueueKey
+from ...store.segments.segment import Segment
+from ...store.state.progress import Progress
+from ..dispatch.dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
+from ..dispatch.key_scan import KeptKeys
 from .evidence import Evidence, LastWriter
 from .kept_entries import KeptEntries
-from .key_scan import KeptKeys
 from .survey import Survey, survey
 
 TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys_scanned_from", "keys_put")

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..index.rocksdb_queues import has_rocksdb_files
-from ..store.config_file import CONFIG_FOLDER
-from ..store.disk import Disk
+from ...index.queue.rocksdb_queues import has_rocksdb_files
+from ...store.disk.config_file import CONFIG_FOLDER
+from ...store.disk.disk import Disk
 
 FOLDERS = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
 

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.errors import CorruptLogError
-from ..store.frame import Rows, WalkEnd
-from ..store.log_reader import BAD_CRC, BAD_CRC_PROPERTY, WALK_END_TEXT, LogReader
-from ..store.properties import SECTOR_SIZE
-from ..store.salvage import next_intact
-from ..store.segment import Segment
+from ...store.errors import CorruptLogError
+from ...store.format.frame import Rows, WalkEnd
+from ...store.format.properties import SECTOR_SIZE
+from ...store.log.log_reader import BAD_CRC, BAD_CRC_PROPERTY, WALK_END_TEXT, LogReader
+from ...store.scan.salvage import next_intact
+from ...store.segments.segment import Segment
 from .evidence import Evidence, LastWriter
 
 LOST_SECTOR = "a record whose topic or properties lost a sector"

@@ -10,16 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..index.index_folder import IndexFolder
-from ..index.looking_again import look_again_where_files_go
-from ..index.memory_keys import MemoryKeys
-from ..store.disk import Disk
-from ..store.errors import SegmentGoneError
-from ..store.lock import is_held
-from ..store.log_reader import LogReader
+from ...index.key.index_folder import IndexFolder
+from ...index.key.memory_keys import MemoryKeys
+from ...index.queue.looking_again import look_again_where_files_go
+from ...store.disk.disk import Disk
+from ...store.disk.lock import is_held
+from ...store.errors import SegmentGoneError
+from ...store.log.log_reader import LogReader
+from ..dispatch.key_scan import keys_between
 from .evidence import Evidence
 from .key_recovery import KeyPlan, open_index_to_read, plan_keys
-from .key_scan import keys_between
 
 
 class _Known(NamedTuple):

@@ -14,19 +14,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ...index.queue_table import Queue
-from ...index.queue_unit import QueueUnit, Units, valid_mask
+from ...index.queue.queue_table import Queue
+from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
 from ...store import native
 from ...store.errors import CorruptQueueError, CorruptRecordError, UsageError
-from ...store.frame import FRAME_DTYPE, Rows
-from ...store.log_reader import LogReader
+from ...store.format.frame import FRAME_DTYPE, Rows
+from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.settings import MAX_RECORD_SIZE
-from ..entries import message_of, missing_file
-from ..fetching import ReadAhead
-from .gathering import binary_array
-from .message_columns import MessageColumns
-from .schema import BY_LOWER_NAME, batch_schema
+from ..columns.gathering import binary_array
+from ..columns.message_columns import MessageColumns
+from ..columns.schema import BY_LOWER_NAME, batch_schema
+from .entries import message_of, missing_file
+from .fetching import ReadAhead
 
 NEXT_QUEUE_OFFSET = "nextQueueOffset"
 """In the metadata of a batch's schema: where to go on. (The column `offset` says what the record says: in a light

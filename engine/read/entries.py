@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue
-from ..index.queue_unit import QueueUnit, Units, valid_mask
-from ..store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError
-from ..store.inner_batch import inner_count, unwrapped
-from ..store.log_reader import LogReader
-from ..store.message import StoredMessage
-from ..store.queue_offsets import QueueKey
-from ..store.sys_flag import INNER_BATCH
-from .dispatching import is_entry_of
-from .tag_filter import TagFilter
+from ...index.filter.tag_filter import TagFilter
+from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER, Queue
+from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
+from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError
+from ...store.format.inner_batch import inner_count, unwrapped
+from ...store.format.sys_flag import INNER_BATCH
+from ...store.log.log_reader import LogReader
+from ...store.message import StoredMessage
+from ...store.queue_offsets import QueueKey
+from ..dispatch.dispatching import is_entry_of
 
 
 def entries(

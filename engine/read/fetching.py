@@ -11,13 +11,13 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.batch_queue import BatchQueue
-from ..index.queue_table import Queue
-from ..index.queue_unit import Units
-from ..store.light_queues import is_light
-from ..store.log_reader import LogReader
-from ..store.message import StoredMessage
-from ..store.queue_offsets import QueueKey
+from ...index.queue.batch_queue import BatchQueue
+from ...index.queue.queue_table import Queue
+from ...index.queue.queue_unit import Units
+from ...store.format.light_queues import is_light
+from ...store.log.log_reader import LogReader
+from ...store.message import StoredMessage
+from ...store.queue_offsets import QueueKey
 
 FETCH_COUNT: Final = 512
 FETCH_SIZE: Final = 1 << 20

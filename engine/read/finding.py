@@ -9,20 +9,20 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.queue_table import Queue, QueueTable
-from ..index.queue_unit import QueueUnit, Units, valid_mask
-from ..store.errors import CorruptQueueError, CorruptRecordError, UsageError
-from ..store.frame import WalkEnd
-from ..store.log_reader import LogReader
-from ..store.message import StoredMessage
-from ..store.message_id import decode_message_id
-from ..store.queue_offsets import QueueKey
-from ..store.salvage import next_intact
-from ..store.seal import read_seal, seal_fits
-from ..store.segment import Segment
-from ..store.sys_flag import INNER_BATCH
+from ...index.filter.tag_filter import TagFilter, tag_filter
+from ...index.queue.queue_table import Queue, QueueTable
+from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
+from ...store.errors import CorruptQueueError, CorruptRecordError, UsageError
+from ...store.format.frame import WalkEnd
+from ...store.format.message_id import decode_message_id
+from ...store.format.sys_flag import INNER_BATCH
+from ...store.log.log_reader import LogReader
+from ...store.message import StoredMessage
+from ...store.queue_offsets import QueueKey
+from ...store.scan.salvage import next_intact
+from ...store.seal.seal import read_seal, seal_fits
+from ...store.segments.segment import Segment
 from .entries import message_of, messages_of, missing_file
-from .tag_filter import TagFilter, tag_filter
 
 Boundary = Literal["lower", "upper"]
 """Which message a store time stands for: the first at or after it, or the last at or before it."""

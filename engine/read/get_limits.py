@@ -13,8 +13,8 @@ import os
 from dataclasses import dataclass
 from functools import cache
 
-from ..index.queue_unit import UNIT_SIZE
-from ..store.settings import StoreSettings
+from ...index.queue.queue_unit import UNIT_SIZE
+from ...store.settings import StoreSettings
 
 DEFAULT_MAX_COUNT = 32
 MAX_ANSWER_SIZE = 128 << 20

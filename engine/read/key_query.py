@@ -12,18 +12,18 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
-from ..index.index_file import key_hash
-from ..schedule.delay_levels import SCHEDULE_TOPIC
-from ..schedule.timer_request import TIMER_TOPIC
-from ..store import property_names as props
-from ..store.deleted_topics import DeletedTopics
-from ..store.errors import CorruptRecordError, UsageError
-from ..store.log_reader import LogReader
-from ..store.message import StoredMessage
-from ..store.sys_flag import INNER_BATCH
+from ...index.key.index_file import key_hash
+from ...schedule.delay_levels import SCHEDULE_TOPIC
+from ...schedule.timer_request import TIMER_TOPIC
+from ...store.errors import CorruptRecordError, UsageError
+from ...store.format import property_names as props
+from ...store.format.sys_flag import INNER_BATCH
+from ...store.log.log_reader import LogReader
+from ...store.message import StoredMessage
+from ...store.state.deleted_topics import DeletedTopics
+from ..dispatch.key_scan import keys_between
 from .entries import messages_of
 from .finding import message_at
-from .key_scan import keys_between
 from .reading import OnCorrupt
 
 VALUE_END = props.VALUE_END.encode()

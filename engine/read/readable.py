@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, get_args
 
-from ..index.queue_table import QueueTable
-from ..store.arguments import (
+from ...index.queue.queue_table import QueueTable
+from ...store.arguments import (
     INT64_MAX,
     ON_CORRUPT,
     check_choice,
@@ -21,7 +21,7 @@ from ..store.arguments import (
     check_type,
     check_whole,
 )
-from ..store.errors import (
+from ...store.errors import (
     ConfigFileError,
     DiskError,
     QueueNotFoundError,
@@ -29,17 +29,17 @@ from ..store.errors import (
     UsageError,
     WrongTypeError,
 )
-from ..store.light_queues import is_light
-from ..store.message import GetResult, GetStatus, StoredMessage
-from ..store.queue_offsets import QueueKey
-from ..store.record import RETRY_TOPIC_PREFIX
-from ..store.topic import is_system_topic
+from ...store.format.light_queues import is_light
+from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.message import GetResult, GetStatus, StoredMessage
+from ...store.queue_offsets import QueueKey
+from ...store.topic import is_system_topic
+from ..topics.topic_calls import TopicReading
+from ..topics.topics import DEAD_LETTER_PREFIX
 from .finding import Boundary, Finder
 from .get_limits import DEFAULT_MAX_COUNT
 from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, was_put_to
 from .reading import BATCH_LIMITS, OnCorrupt, QueueReader, queue_bounds
-from .topic_calls import TopicReading
-from .topics import DEAD_LETTER_PREFIX
 
 if TYPE_CHECKING:
     from pathlib import Path

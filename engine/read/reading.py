@@ -13,8 +13,8 @@
 
 A get looks at entries one after another, and stops before one that lies in the next queue file, or 800 entries on
 (`get_scan_size`; `max_count` entries if that is more), or, once it has a message, before one for which there is no room
-(engine/get_limits.py). One that is gone stands for its whole segment: the entries behind it that point into the same
-one are passed over, whatever their tags, and leave the status as it is.
+(engine/read/get_limits.py). One that is gone stands for its whole segment: the entries behind it that point into the
+same one are passed over, whatever their tags, and leave the status as it is.
 
 (RocketMQ's `DefaultMessageStore#getMessage`, which makes a queue for whoever asks and so never comes to its
 NO_MATCHED_LOGIC_QUEUE.)
@@ -28,21 +28,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..index.batch_queue import BatchQueue
-from ..index.memory_queue import MemoryQueue
-from ..index.queue_table import Queue, QueueTable
-from ..index.queue_unit import QueueUnit, Units, valid_mask
-from ..schedule.delay_levels import SCHEDULE_TOPIC
-from ..store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
-from ..store.holds import Hold, Holds
-from ..store.log_reader import LogReader
-from ..store.message import GetResult, GetStatus, StoredMessage
-from ..store.queue_offsets import QueueKey
-from .columns import with_arrow
+from ...index.filter.tag_filter import TagFilter, tag_filter
+from ...index.queue.batch_queue import BatchQueue
+from ...index.queue.memory_queue import MemoryQueue
+from ...index.queue.queue_table import Queue, QueueTable
+from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
+from ...schedule.delay_levels import SCHEDULE_TOPIC
+from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
+from ...store.log.log_reader import LogReader
+from ...store.message import GetResult, GetStatus, StoredMessage
+from ...store.queue_offsets import QueueKey
+from ...store.segments.holds import Hold, Holds
+from ..columns import with_arrow
 from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
 from .fetching import Fetcher, ReadAhead
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
-from .tag_filter import TagFilter, tag_filter
 
 OnCorrupt = Literal["raise", "skip"]
 
@@ -377,7 +377,7 @@ class QueueReader:
         on_corrupt: OnCorrupt,
     ) -> Any:
         """See `ReadableStore.read_batch`; `limits` are a count and a size."""
-        arrow = with_arrow("batch_reading", "read_batch")
+        arrow = with_arrow(".read.batch_reading", "read_batch")
         for name, value, highest in zip(("max_count", "max_size"), limits, BATCH_LIMITS, strict=True):
             if not 1 <= value <= highest:
                 raise UsageError(f"{name}={value}: expected 1 to {highest}")

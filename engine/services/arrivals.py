@@ -15,8 +15,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Container, Mapping
 
-from ..store.commit_log import CommitLog
-from ..store.queue_offsets import QueueKey
+from ...store.log.commit_log import CommitLog
+from ...store.queue_offsets import QueueKey
 from .bell import Bell, Ringable
 from .flush_service import FlushService
 from .service_thread import ServiceThread

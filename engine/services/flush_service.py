@@ -27,9 +27,9 @@ import math
 from collections.abc import Callable
 from typing import Protocol
 
-from ..store.clock import Clock
-from ..store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError, TooManyFilesError
-from ..store.settings import FlushMode, StoreSettings
+from ...store.disk.clock import Clock
+from ...store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError, TooManyFilesError
+from ...store.settings import FlushMode, StoreSettings
 from .bell import Bell
 from .flush_rule import FlushRule
 from .service_thread import ServiceThread
@@ -88,7 +88,7 @@ class FlushService:
         if self._retention_hours is not None:
             self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
         self.also_wake: Callable[[], object] | None = None
-        """Whom else appends are to tell, once somebody waits for messages; see engine/arrivals.py."""
+        """Whom else appends are to tell, once somebody waits for messages; see engine/services/arrivals.py."""
         self._work = Bell()
         """Rung by appends; waited for while no round is coming."""
         self._hurry = Bell()

@@ -28,10 +28,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from ..store.clock import Clock
-from ..store.errors import StoreClosedError
-from ..store.message import GetResult, GetStatus
-from ..store.queue_offsets import QueueKey
+from ...store.disk.clock import Clock
+from ...store.errors import StoreClosedError
+from ...store.message import GetResult, GetStatus
+from ...store.queue_offsets import QueueKey
 from .arrivals import Arrivals
 from .bell import Bell
 from .completing import complete

@@ -2,8 +2,8 @@
 
 Appends wake it when they have used up half of what is ready; else it sleeps. After a burst of them it looks every now
 and then whether the log is at rest, and prepares for the next burst. What it cannot prepare, appends make for
-themselves: nothing that fails here refuses a put. See store/preparation.py. Where appends come so fast that much waits
-for dispatch, it dispatches, too: a sync may keep the other thread from it for long.
+themselves: nothing that fails here refuses a put. See store/log/preparation.py. Where appends come so fast that much
+waits for dispatch, it dispatches, too: a sync may keep the other thread from it for long.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from ..store.commit_log import CommitLog
+from ...store.log.commit_log import CommitLog
 from .bell import Bell
 from .service_thread import ServiceThread
 

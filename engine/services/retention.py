@@ -26,18 +26,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..index.key_index import KeyIndex
-from ..index.queue_table import CONSUME_QUEUE_FOLDER
-from ..store.clock import Clock
-from ..store.disk import Disk
-from ..store.errors import DiskFullError
-from ..store.holds import Holds
-from ..store.log_start import write_log_start
-from ..store.progress import INDEX_COUNT, QUEUE_STARTS
-from ..store.seal import drop_seals_below
-from ..store.segment import Segment
-from ..store.settings import StoreSettings
-from .boot import OpenParts
+from ...index.key.key_index import KeyIndex
+from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
+from ...store.errors import DiskFullError
+from ...store.seal.seal import drop_seals_below
+from ...store.segments.holds import Holds
+from ...store.segments.segment import Segment
+from ...store.settings import StoreSettings
+from ...store.state.log_start import write_log_start
+from ...store.state.progress import INDEX_COUNT, QUEUE_STARTS
+from ..open.boot import OpenParts
 from .retention_rule import HOUR_MS, RetentionRule
 
 log = logging.getLogger("flightlog.retention")

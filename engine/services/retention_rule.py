@@ -17,8 +17,8 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..store.disk import DiskSpace
-from ..store.settings import StoreSettings
+from ...store.disk.disk import DiskSpace
+from ...store.settings import StoreSettings
 
 HOUR_MS = 3_600_000
 

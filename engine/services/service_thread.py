@@ -13,7 +13,7 @@ import _thread
 import threading
 from collections.abc import Callable
 
-from ..store.thread_start import thread_start_errors
+from ...store.disk.thread_start import thread_start_errors
 from .bell import Bell
 
 STOP_POLL_S = 0.1

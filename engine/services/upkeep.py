@@ -11,13 +11,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ..index.key_index import KeyIndex
-from ..index.queue_unit import UNIT_SIZE
-from ..store.checkpoint import Checkpoint, write_checkpoint
-from ..store.clock import Clock
-from ..store.deleted_topics import DeletedTopicsFile
-from ..store.disk import Disk
-from ..store.errors import (
+from ...index.key.key_index import KeyIndex
+from ...index.queue.queue_unit import UNIT_SIZE
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
+from ...store.errors import (
     DiskError,
     DiskFullError,
     IndexFileGoneError,
@@ -26,10 +24,14 @@ from ..store.errors import (
     SyncFailedError,
     TooManyFilesError,
 )
-from ..store.meters import Latest, RateMeter
-from ..store.open_seal import OpenSeal
-from ..store.progress import CHECKPOINT as CHECKPOINT_WORD
-from ..store.progress import (
+from ...store.meters import Latest, RateMeter
+from ...store.seal.open_seal import OpenSeal
+from ...store.seal.seal import make_seal, read_seal, write_seal
+from ...store.settings import PAGE_SIZE, StoreSettings
+from ...store.state.checkpoint import Checkpoint, write_checkpoint
+from ...store.state.deleted_topics import DeletedTopicsFile
+from ...store.state.progress import CHECKPOINT as CHECKPOINT_WORD
+from ...store.state.progress import (
     CLEAN_CLOSE,
     FLUSHED,
     INDEX_COUNT,
@@ -42,10 +44,8 @@ from ..store.progress import (
     QUEUES_FLUSHED,
     STORE_TIMESTAMP,
 )
-from ..store.seal import make_seal, read_seal, write_seal
-from ..store.settings import PAGE_SIZE, StoreSettings
-from .boot import OpenParts
-from .evidence import ABORT_FILE
+from ..open.boot import OpenParts
+from ..open.evidence import ABORT_FILE
 from .retention import CleanUpReport, Retention
 
 log = logging.getLogger("flightlog.store")

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..store.arguments import check_flag, check_text
-from ..store.errors import InvalidTopicError, UnreadMessagesError, UsageError, WrongTypeError
-from ..store.topic import (
+from ...store.arguments import check_flag, check_text
+from ...store.errors import InvalidTopicError, UnreadMessagesError, UsageError, WrongTypeError
+from ...store.topic import (
     READ_WRITE,
     Topic,
     TopicPermission,
@@ -157,7 +157,7 @@ class TopicWriting(TopicReading):
 
     @abstractmethod
     def _delete_topic(self, name: str) -> None:
-        """See engine/deleting.py."""
+        """See engine/open/deleting.py."""
 
     def _unread(self, name: str, queue_ids: range) -> dict[str, int]:
         """How many messages of these queues each consumer group of the topic has yet to consume. A store that knows no

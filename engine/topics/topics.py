@@ -8,8 +8,9 @@ Invariants:
 - A lane (store/native/lane_protocol.py) takes messages to the topics that `teach` told it of; whoever changes a topic
   takes that back first, under the same lock.
 - A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
-- A put adds queues only to a topic that a put created (store/auto_topics.py), and only up to `max_auto_queue_count`.
-  Queues that already hold messages are never refused: recovery gives their topic as many queues as it takes.
+- A put adds queues only to a topic that a put created (store/state/auto_topics.py), and only up to
+  `max_auto_queue_count`. Queues that already hold messages are never refused: recovery gives their topic as many queues
+  as it takes.
 
 RocketMQ: `TopicConfigManager`, `SendMessageProcessor`. Its default of `defaultTopicQueueNums` is 8, of which its
 clients ask for 4; so ours is 4.
@@ -28,11 +29,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.auto_topics import AutoTopicsFile
-from ..store.clock import Clock
-from ..store.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
-from ..store.disk import Disk
-from ..store.errors import (
+from ...store.disk.clock import Clock
+from ...store.disk.config_file import CONFIG_FOLDER, Config, ConfigFile, next_data_version
+from ...store.disk.disk import Disk
+from ...store.errors import (
     ConfigFileError,
     DiskError,
     InvalidMessageError,
@@ -41,12 +41,13 @@ from ..store.errors import (
     TopicNotFoundError,
     TopicPermissionError,
 )
-from ..store.light_queues import is_light
-from ..store.native.lane_protocol import LaneProtocol
-from ..store.queue_offsets import QueueKey
-from ..store.record import INT32_MAX, RETRY_TOPIC_PREFIX
-from ..store.settings import StoreSettings
-from ..store.topic import (
+from ...store.format.light_queues import is_light
+from ...store.format.record import INT32_MAX, RETRY_TOPIC_PREFIX
+from ...store.native.lane_protocol import LaneProtocol
+from ...store.queue_offsets import QueueKey
+from ...store.settings import StoreSettings
+from ...store.state.auto_topics import AutoTopicsFile
+from ...store.topic import (
     BATCH_QUEUE_TYPE,
     NO_TOPIC_OF_APPLICATIONS,
     QUEUE_TYPE,

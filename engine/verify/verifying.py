@@ -13,32 +13,38 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.consume_queue import ConsumeQueue
-from ..index.dispatch import QueueEntries, queue_entries
-from ..index.dispatch_rules import DispatchRules
-from ..index.listing import list_records
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, QueueTable, extension_maker, list_queue_folders, same_entries
-from ..index.queue_unit import UNIT_DTYPE, Units, valid_mask
-from ..store.bad_sectors import BadSectors
-from ..store.checkpoint import CHECKPOINT_FILE
-from ..store.deleted_topics import read_deleted
-from ..store.disk import Disk
-from ..store.errors import ConfigFileError, DiskError, SegmentLengthError, TooManyFilesError
-from ..store.frame import Rows
-from ..store.log_reader import LogReader
-from ..store.log_start import log_start_path
-from ..store.open_seal import broken_blocks, read_slots
-from ..store.progress import progress_path
-from ..store.queue_offsets import QueueKey
-from ..store.record import INT32_MAX, INT64_MAX
-from ..store.seal import BLOCK_SIZE, BlockCrcs, read_seal, seal_fits, seal_path
-from ..store.segment import Segment
-from .evidence import Evidence, LastWriter
+from ...index.dispatch.dispatch import QueueEntries, queue_entries
+from ...index.dispatch.dispatch_rules import DispatchRules
+from ...index.dispatch.listing import list_records
+from ...index.queue.consume_queue import ConsumeQueue
+from ...index.queue.queue_table import (
+    CONSUME_QUEUE_FOLDER,
+    QueueTable,
+    extension_maker,
+    list_queue_folders,
+    same_entries,
+)
+from ...index.queue.queue_unit import UNIT_DTYPE, Units, valid_mask
+from ...store.disk.bad_sectors import BadSectors
+from ...store.disk.disk import Disk
+from ...store.errors import ConfigFileError, DiskError, SegmentLengthError, TooManyFilesError
+from ...store.format.frame import Rows
+from ...store.format.record import INT32_MAX, INT64_MAX
+from ...store.log.log_reader import LogReader
+from ...store.queue_offsets import QueueKey
+from ...store.seal.open_seal import broken_blocks, read_slots
+from ...store.seal.seal import BLOCK_SIZE, BlockCrcs, read_seal, seal_fits, seal_path
+from ...store.segments.segment import Segment
+from ...store.state.checkpoint import CHECKPOINT_FILE
+from ...store.state.deleted_topics import read_deleted
+from ...store.state.log_start import log_start_path
+from ...store.state.progress import progress_path
+from ..open.evidence import Evidence, LastWriter
+from ..open.lost import missing_start, start_text
+from ..open.rocksdb_config import rocksdb_config_text
+from ..open.survey import Survey, survey
+from ..topics.topics import read_topics
 from .findings import IN_ROCKSDB, Finding, VerifyReport
-from .lost import missing_start, start_text
-from .rocksdb_config import rocksdb_config_text
-from .survey import Survey, survey
-from .topics import read_topics
 from .verifying_batches import BatchCheck
 from .verifying_keys import KeyCheck
 

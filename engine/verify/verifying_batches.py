@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
-from ..index.batch_dispatch import batch_entries
-from ..index.batch_queue import BatchQueue
-from ..index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, same_batches
-from ..index.dispatch_rules import DispatchRules
-from ..index.queue_sync import Unsynced
-from ..index.queue_table import BATCH_QUEUE_FOLDER, QueueTable, list_queue_folders
-from ..store.disk import Disk
-from ..store.errors import SegmentLengthError
-from ..store.log_reader import LogReader
-from ..store.queue_offsets import QueueKey
+from ...index.dispatch.batch_dispatch import batch_entries
+from ...index.dispatch.dispatch_rules import DispatchRules
+from ...index.queue.batch_queue import BatchQueue
+from ...index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, same_batches
+from ...index.queue.queue_sync import Unsynced
+from ...index.queue.queue_table import BATCH_QUEUE_FOLDER, QueueTable, list_queue_folders
+from ...store.disk.disk import Disk
+from ...store.errors import SegmentLengthError
+from ...store.log.log_reader import LogReader
+from ...store.queue_offsets import QueueKey
+from ..open.survey import Survey
 from .findings import Finding, VerifyReport
-from .survey import Survey
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
 REMAKE = (

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.index_check import check_index
-from ..index.index_file import INDEX_FOLDER, Entries
-from ..index.key_entries import KeyEntries
-from ..store.disk import Disk
-from .evidence import Evidence, LastWriter
+from ...index.key.index_check import check_index
+from ...index.key.index_file import INDEX_FOLDER, Entries
+from ...index.key.key_entries import KeyEntries
+from ...store.disk.disk import Disk
+from ..open.evidence import Evidence, LastWriter
+from ..open.key_recovery import open_index_to_read
+from ..open.survey import Survey
 from .findings import Finding, VerifyReport
-from .key_recovery import open_index_to_read
-from .survey import Survey
 
 REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is made anew from the log"
 COMPLETE = "open the store for writing once: it is completed from the log"

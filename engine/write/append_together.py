@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..store import property_names as props
-from ..store.arguments import check_type
-from ..store.column_records import ColumnRecords
-from ..store.errors import InvalidMessageError
-from ..store.settings import StoreSettings
-from .columns.taking import Rows, all_rows
-from .topics import TopicTable
+from ...store.arguments import check_type
+from ...store.errors import InvalidMessageError
+from ...store.format import property_names as props
+from ...store.log.column_records import ColumnRecords
+from ...store.settings import StoreSettings
+from ..columns.taking import Rows, all_rows
+from ..topics.topics import TopicTable
 
 HARMLESS = {props.WAIT.encode()}
 """Nothing is acknowledged before it is durable, so it says nothing here. Java's clients write it into every message."""
@@ -25,7 +25,7 @@ class ColumnPart(NamedTuple):
     columns: Any
     """As `append_columns` takes them."""
     sys_flag: int = 0
-    """The bits that say how the bodies are compressed, see store/sys_flag.py."""
+    """The bits that say how the bodies are compressed, see store/format/sys_flag.py."""
 
 
 def checked_rows(part: ColumnPart, settings: StoreSettings, segment_size: int) -> list[Rows]:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ..schedule.delay_levels import DelayLevels
-from ..schedule.parking import park
-from ..store import property_names as props
-from ..store.message import Message
-from ..store.settings import StoreSettings
+from ...schedule.delay_levels import DelayLevels
+from ...schedule.parking import park
+from ...store.format import property_names as props
+from ...store.message import Message
+from ...store.settings import StoreSettings
 
 Divert = Callable[[Message], Message]
 """Called with every message before it is appended; returns the message to append in its place: itself where nothing is

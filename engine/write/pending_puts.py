@@ -24,13 +24,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import NamedTuple
 
-from ..store.clock import Clock
-from ..store.commit_log import CommitLog
-from ..store.errors import DiskError, FlightlogError, StorePoisonedError
-from ..store.message import PutResult, PutStatus
-from .bell import Bell
-from .completing import complete
-from .service_thread import ServiceThread
+from ...store.disk.clock import Clock
+from ...store.errors import DiskError, FlightlogError, StorePoisonedError
+from ...store.log.commit_log import CommitLog
+from ...store.message import PutResult, PutStatus
+from ..services.bell import Bell
+from ..services.completing import complete
+from ..services.service_thread import ServiceThread
 
 log = logging.getLogger("flightlog.flush")
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
-from ..schedule.timer_request import cancellation, check_not_seconds, slot_time_ms
-from ..store import native
-from ..store.arguments import check_callable, check_queue, check_text, check_topic, check_whole
-from ..store.clock import Clock
-from ..store.column_records import AppendResult
-from ..store.commit_log import CommitLog
-from ..store.errors import WrongTypeError
-from ..store.held_append import Commit, HeldRange
-from ..store.message import Message, PutResult
+from ...schedule.timer_request import cancellation, check_not_seconds, slot_time_ms
+from ...store import native
+from ...store.arguments import check_callable, check_queue, check_text, check_topic, check_whole
+from ...store.disk.clock import Clock
+from ...store.errors import WrongTypeError
+from ...store.log.column_records import AppendResult
+from ...store.log.commit_log import CommitLog
+from ...store.log.held_append import Commit, HeldRange
+from ...store.message import Message, PutResult
 from .append_together import ColumnPart
 from .putting import Putter
 from .queue_handle import QueueHandle

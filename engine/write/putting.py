@@ -14,12 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..schedule.delivered import Delivery
-from ..store.batch_record import envelope
-from ..store.clock import Clock
-from ..store.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
-from ..store.commit_log import Appended, CommitLog
-from ..store.errors import (
+from ...schedule.delivered import Delivery
+from ...store.disk.clock import Clock
+from ...store.errors import (
     DiskError,
     DiskFullError,
     InvalidMessageError,
@@ -27,21 +24,24 @@ from ..store.errors import (
     SyncFailedError,
     UsageError,
 )
-from ..store.held_append import Commit, HeldRange
-from ..store.message import Message, PutResult, PutStatus
-from ..store.message_check import check_message, checked_messages
-from ..store.native.lane_protocol import LaneProtocol
-from ..store.record import PreparedRecord, prepare
-from ..store.settings import FlushMode, StoreSettings
+from ...store.format.batch_record import envelope
+from ...store.format.record import PreparedRecord, prepare
+from ...store.log.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
+from ...store.log.commit_log import Appended, CommitLog
+from ...store.log.held_append import Commit, HeldRange
+from ...store.message import Message, PutResult, PutStatus
+from ...store.message_check import check_message, checked_messages
+from ...store.native.lane_protocol import LaneProtocol
+from ...store.settings import FlushMode, StoreSettings
+from ..columns.taking import all_rows
+from ..dispatch.dispatcher import Dispatcher
+from ..services.flush_service import FlushService
+from ..services.schedule_service import ScheduleService
+from ..services.upkeep import Upkeep
+from ..topics.topics import TopicTable
 from .append_together import ColumnPart, records_of
-from .columns.taking import all_rows
-from .dispatcher import Dispatcher
 from .diverting import Divert, Diverting
-from .flush_service import FlushService
 from .pending_puts import PendingPuts
-from .schedule_service import ScheduleService
-from .topics import TopicTable
-from .upkeep import Upkeep
 
 BATCH_SIZE = 256 << 10
 """How many bytes of records a put of many appends under one hold of the append lock."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..store.errors import InvalidMessageError
-from ..store.message import Message, PutResult
-from ..store.record import INT32_MAX, check_integer_range, is_safe_topic
+from ...store.errors import InvalidMessageError
+from ...store.format.record import INT32_MAX, check_integer_range, is_safe_topic
+from ...store.message import Message, PutResult
 
 
 class QueueHandle:

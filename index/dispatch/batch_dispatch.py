@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..store.frame import Rows
-from ..store.inner_batch import MAX_COUNT, inner_count
-from ..store.properties import decode_properties
-from ..store.queue_offsets import QueueKey
-from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
-from ..store.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
-from .batch_queue import BatchQueue
-from .batch_unit import BATCH_UNIT_DTYPE, NOT_COMPACTED, BatchUnits
+from ...store.format.frame import Rows
+from ...store.format.inner_batch import MAX_COUNT, inner_count
+from ...store.format.properties import decode_properties
+from ...store.format.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
+from ...store.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_PREPARED, TRANSACTION_ROLLBACK
+from ...store.queue_offsets import QueueKey
+from ..queue.batch_queue import BatchQueue
+from ..queue.batch_unit import BATCH_UNIT_DTYPE, NOT_COMPACTED, BatchUnits
+from ..queue.queue_table import QueueTable
 from .dispatch_rules import DispatchCount, DispatchRules
-from .queue_table import QueueTable
 
 MAX_BASE = INT64_MAX >> 8
 """No queue gets there; sums of what lies below it do not wrap around."""

@@ -2,7 +2,7 @@
 
 One rule for a live store, for recovery and for the read-only view: every record whose transaction type is none or
 commit gets one entry in the queue of its topic and queue id, at the queue offset that stands in the record; and one in
-each light queue that its properties name (store/light_queues.py).
+each light queue that its properties name (store/format/light_queues.py).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.frame import FRAME_DTYPE, Rows
-from ..store.light_queues import light_places
-from ..store.queue_offsets import QueueKey
-from ..store.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
+from ...store.format.frame import FRAME_DTYPE, Rows
+from ...store.format.light_queues import light_places
+from ...store.format.record import FIXED_V1_V4_SIZE, INT64_MAX, is_safe_topic
+from ...store.queue_offsets import QueueKey
+from ..key.key_entries import KeyEntries
+from ..queue.batch_queue import BatchQueue
+from ..queue.queue_table import Queue, QueueTable, same_entries
+from ..queue.queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 from .batch_dispatch import dispatch_batches
-from .batch_queue import BatchQueue
 from .dispatch_rules import DispatchCount, DispatchRules
-from .key_entries import KeyEntries
 from .listing import Listing, list_records
-from .queue_table import Queue, QueueTable, same_entries
-from .queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 
 MAX_QUEUE_OFFSET = INT64_MAX // UNIT_SIZE - 1
 """A queue's files are named by a byte offset of 63 bits."""

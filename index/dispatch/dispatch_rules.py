@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..store import property_names as props
-from ..store.deleted_topics import DeletedTopics
-from ..store.message import tags_code
-from ..store.properties import decode_properties
-from ..store.queue_offsets import QueueKey
+from ...store.format import property_names as props
+from ...store.format.properties import decode_properties
+from ...store.message import tags_code
+from ...store.queue_offsets import QueueKey
+from ...store.state.deleted_topics import DeletedTopics
 
 DeliveryTime = Callable[[int, int], int]
 """(delay level, store time in ms) -> delivery time in ms."""

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import native
-from ..store.frame import Rows
-from ..store.listing import QUEUE_DTYPE
-from .key_entries import KeyEntries
-from .queue_unit import UNIT_DTYPE, Units
+from ...store import native
+from ...store.format.frame import Rows
+from ...store.format.listing import QUEUE_DTYPE
+from ..key.key_entries import KeyEntries
+from ..queue.queue_unit import UNIT_DTYPE, Units
 
 KEYS_A_ROW = 3
 """Room for so many is made first: a uniq key and a key or two are usual."""

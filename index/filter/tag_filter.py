@@ -16,10 +16,10 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from ..index.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
-from ..store.errors import InvalidArgumentError, WrongTypeError
-from ..store.java_hash import java_hash
-from ..store.message import StoredMessage
+from ...store.errors import InvalidArgumentError, WrongTypeError
+from ...store.format.java_hash import java_hash
+from ...store.message import StoredMessage
+from ..queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
 
 ALL = "*"
 SEPARATOR = "||"

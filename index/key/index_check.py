@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import DiskFile
+from ...store.disk.disk import DiskFile
 from .index_file import FIRST_ENTRY, Entries, IndexHeader, time_difference_s
 from .index_folder import IndexFolder
 from .index_reader import IndexFile, read_header, read_pieces

@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.java_hash import hash_from
+from ...store.format.java_hash import hash_from
 
 INDEX_FOLDER = "index"
 

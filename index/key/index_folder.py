@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from ..store.disk import Disk
+from ...store.disk.disk import Disk
 from .index_file import INDEX_FOLDER, Entries, IndexGeometry, IndexHeader, parse_name
 from .index_reader import IndexFile
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk, DiskFile
+from ...store.disk.disk import Disk, DiskFile
 from .index_file import (
     ENTRY_SIZE,
     FIRST_ENTRY,

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ..store.disk import Disk, DiskFile
+from ...store.disk.disk import Disk, DiskFile
 from .index_file import (
     ENTRY,
     ENTRY_SIZE,

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import DiskFile
+from ...store.disk.disk import DiskFile
 from .index_file import FIRST_ENTRY, IndexGeometry, IndexHeader
 from .index_reader import read_entries, read_header, read_pieces
 from .index_slots import Slots, encode_slots, load_slots, page_of, page_range

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import DiskFile
-from ..store.settings import PAGE_SIZE
+from ...store.disk.disk import DiskFile
+from ...store.settings import PAGE_SIZE
 from .index_file import HEADER_SIZE, SLOT_SIZE, IndexGeometry
 
 LOAD_SLOTS = 1 << 18

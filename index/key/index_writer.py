@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import native
-from ..store.disk import Disk, DiskFile
-from ..store.errors import IndexFileGoneError
+from ...store import native
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import IndexFileGoneError
 from .index_file import (
     ENTRY_DTYPE,
     FIRST_ENTRY,

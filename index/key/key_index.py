@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from ..store.clock import Clock
-from ..store.disk import Disk
+from ...store.disk.clock import Clock
+from ...store.disk.disk import Disk
 from .index_file import FIRST_ENTRY, IndexGeometry, IndexHeader, IndexState, file_name, next_name
 from .index_folder import IndexFolder
 from .index_reader import IndexFile

@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk
-from ..store.errors import SegmentLengthError
-from ..store.segment import segment_base, segment_name
+from ...store.disk.disk import Disk
+from ...store.errors import SegmentLengthError
+from ...store.segments.segment import segment_base, segment_name
 from .batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchUnits, same_batches, valid_count
 from .queue_extension import QueueExtension
 from .queue_sync import Unsynced, open_writable

@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk, DiskFile
-from ..store.errors import FileGoneError, SegmentLengthError
-from ..store.segment import segment_base, segment_name
-from ..store.settings import PAGE_SIZE
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import FileGoneError, SegmentLengthError
+from ...store.segments.segment import segment_base, segment_name
+from ...store.settings import PAGE_SIZE
 from .looking_again import look_again_where_files_go
 from .queue_extension import QueueExtension
 from .queue_files import QueueFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ..store.errors import SegmentGoneError
+from ...store.errors import SegmentGoneError
 
 MORE_LOOKS = 20
 """How often files are listed anew because one of them has gone: one that stays in the list and cannot be opened is

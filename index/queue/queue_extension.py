@@ -22,9 +22,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk
-from ..store.errors import DiskError
-from ..store.segment import segment_base, segment_name
+from ...store.disk.disk import Disk
+from ...store.errors import DiskError
+from ...store.segments.segment import segment_base, segment_name
 from .queue_sync import Unsynced, open_writable
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from ..store.disk import Disk, DiskFile
-from ..store.errors import TooManyFilesError
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import TooManyFilesError
 
 MOST_OPEN_FILES = 64
 """A process may often open no more than 1,024 files, and may have many stores."""

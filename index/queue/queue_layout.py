@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ..store.disk import Disk
-from ..store.segment import segment_name
+from ...store.disk.disk import Disk
+from ...store.segments.segment import segment_name
 from .queue_unit import UNIT_SIZE, Units, decode_units
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.disk import Disk
-from ..store.settings import PAGE_SIZE
+from ...store.disk.disk import Disk
+from ...store.settings import PAGE_SIZE
 from .queue_unit import UNIT_SIZE, Units, decode_units, search
 
 PAGE_ENTRIES = PAGE_SIZE // UNIT_SIZE + 2

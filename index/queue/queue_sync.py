@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..store.disk import Disk, DiskFile
-from ..store.errors import DiskError
-from ..store.file_system import FileSystem
+from ...store.disk.disk import Disk, DiskFile
+from ...store.disk.file_system import FileSystem
+from ...store.errors import DiskError
 
 MANY_FILES = 64
 """From so many on the whole file system is synced at once: a sync of each costs a wait for the disk each."""

@@ -11,14 +11,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.at_once import each
-from ..store.deleted_topics import DeletedTopics
-from ..store.disk import MAX_FILE_SIZE, Disk
-from ..store.errors import SegmentLengthError
-from ..store.light_queues import is_light
-from ..store.queue_offsets import QueueKey
-from ..store.record import INT32_MAX, is_safe_topic
-from ..store.segment import segment_base
+from ...store.disk.at_once import each
+from ...store.disk.disk import MAX_FILE_SIZE, Disk
+from ...store.errors import SegmentLengthError
+from ...store.format.light_queues import is_light
+from ...store.format.record import INT32_MAX, is_safe_topic
+from ...store.queue_offsets import QueueKey
+from ...store.segments.segment import segment_base
+from ...store.state.deleted_topics import DeletedTopics
 from .batch_queue import BatchQueue
 from .batch_unit import BATCH_UNIT_SIZE
 from .consume_queue import ConsumeQueue

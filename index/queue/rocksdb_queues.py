@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..store.disk import Disk
+from ...store.disk.disk import Disk
 
 ROCKSDB_FILE = re.compile(r"CURRENT|MANIFEST-[0-9]+|[0-9]+\.sst")
 

@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..engine.columns.gathering import gather
-from ..engine.columns.property_columns import PropertyColumns
-from ..store import property_names as props
-from ..store.frame import Rows
-from ..store.sys_flag import INNER_BATCH
+from ...engine.columns.gathering import gather
+from ...engine.columns.property_columns import PropertyColumns
+from ...store.format import property_names as props
+from ...store.format.frame import Rows
+from ...store.format.sys_flag import INNER_BATCH
 
 Mask = NDArray[np.bool_]
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from ..engine.tag_filter import tag_filter
-from ..store.errors import InvalidSettingsError, UsageError
+from ...index.filter.tag_filter import tag_filter
+from ...store.errors import InvalidSettingsError, UsageError
 from .bounds import NO_BOUNDS, Bounds
 
 BOUNDS_NAMES = ("tags", "pushDownPredicate")

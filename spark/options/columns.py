@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..engine.columns import schema as message
-from ..engine.columns.message_columns import MessageColumns
-from ..engine.columns.schema import Column
-from ..store.errors import InvalidSettingsError
+from ...engine.columns import schema as message
+from ...engine.columns.message_columns import MessageColumns
+from ...engine.columns.schema import Column
+from ...store.errors import InvalidSettingsError
 
 STORE = Column("store", "string", "the store it is from: the last parts of its path, as many as tell the stores apart")
 """One of all columns where a query can be of several stores; else there if it is asked for by name."""

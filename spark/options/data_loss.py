@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from ..store.errors import FlightlogError
+from ...store.errors import FlightlogError
 
 log = logging.getLogger("flightlog.spark")
 

@@ -26,12 +26,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..engine.columns.schema import COLUMNS, Column
-from ..store.errors import InvalidSettingsError
+from ...engine.columns.schema import COLUMNS, Column
+from ...store.errors import InvalidSettingsError
+from ..remote.locations import StoreLocation
 from .bounds import NO_BOUNDS, Bounds
 from .bounds_options import BOUNDS_NAMES, parse_bounds, parse_pushes
 from .columns import CORRUPT, HEADERS, STORE, find_column, require_corrupt
-from .locations import StoreLocation
 from .path_options import PATH_NAMES, may_name_several, parse_stores
 from .selection import EVERYTHING, Selection
 from .selection_options import SELECTION_NAMES, parse_selection

@@ -14,12 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
-from ..store.errors import InvalidSettingsError, StoreNotFoundError
-from ..store.log_files import COMMIT_LOG_FOLDER
-from .addresses import Address, split_address
-from .locations import StoreLocation
-from .remote_disk import RemoteDisk
-from .storages import storage_of
+from ...store.errors import InvalidSettingsError, StoreNotFoundError
+from ...store.segments.log_files import COMMIT_LOG_FOLDER
+from ..remote.addresses import Address, split_address
+from ..remote.locations import StoreLocation
+from ..remote.remote_disk import RemoteDisk
+from ..remote.storages import storage_of
 from .store_patterns import Folders, LocalFolders, is_pattern, matching_stores
 
 PATH_NAMES = ("path", "paths", "storageOptions")

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from ..engine.read_only import ReadOnlyStore
-from ..index.batch_queue import BatchQueue
-from ..index.queue_table import Queue
-from ..index.queue_unit import search_offset
-from ..store.errors import ConfigFileError, InvalidSettingsError
-from ..store.light_queues import LIGHT_PREFIX, is_light
-from ..store.queue_offsets import QueueKey
-from ..store.topic import MAX_ROUTED_QUEUES, Topic
+from ...engine.read_only import ReadOnlyStore
+from ...index.queue.batch_queue import BatchQueue
+from ...index.queue.queue_table import Queue
+from ...index.queue.queue_unit import search_offset
+from ...store.errors import ConfigFileError, InvalidSettingsError
+from ...store.format.light_queues import LIGHT_PREFIX, is_light
+from ...store.queue_offsets import QueueKey
+from ...store.topic import MAX_ROUTED_QUEUES, Topic
 from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span
 from .data_loss import Losses
 from .visibility import is_internal

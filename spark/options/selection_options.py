@@ -23,10 +23,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ..store.errors import InvalidSettingsError
-from ..store.light_queues import is_light
-from ..store.queue_offsets import QueueKey
-from ..store.record import INT32_MAX, INT64_MAX
+from ...store.errors import InvalidSettingsError
+from ...store.format.light_queues import is_light
+from ...store.format.record import INT32_MAX, INT64_MAX
+from ...store.queue_offsets import QueueKey
 from .selection import EARLIEST, LATEST, Assigned, Offsets, Pattern, Position, Selection, Times, Topics, Unmatched
 from .visibility import is_internal
 

@@ -12,8 +12,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
-from ..store.disk_errors import disk_errors
-from ..store.log_files import COMMIT_LOG_FOLDER
+from ...store.disk.disk_errors import disk_errors
+from ...store.segments.log_files import COMMIT_LOG_FOLDER
 
 WILD = re.compile(r"[*?[]")
 

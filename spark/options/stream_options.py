@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..store.errors import InvalidSettingsError
+from ...store.errors import InvalidSettingsError
 
 STREAM_NAMES = ("maxOffsetsPerTrigger",)
 

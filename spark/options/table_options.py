@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from pyspark.sql.types import StructField, StructType
 
-from .addresses import ADDRESS
+from ..remote.addresses import ADDRESS
 
 MADE_WITH = frozenset({"owner", "provider"})
 """What Spark adds to the options in a CREATE TABLE."""

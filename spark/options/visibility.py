@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.columns.gathering import gather
-from ..store.frame import Rows
-from ..store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from ...engine.columns.gathering import gather
+from ...store.format.frame import Rows
+from ...store.format.sys_flag import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 
 INTERNAL_TOPICS = (
     b"SCHEDULE_TOPIC_XXXX",  # messages that wait for a delay level

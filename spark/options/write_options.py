@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from ..store.errors import InvalidSettingsError
-from ..store.progress import FLIGHTLOG_FOLDER
-from ..store.settings import StoreSettings
+from ...store.errors import InvalidSettingsError
+from ...store.settings import StoreSettings
+from ...store.state.progress import FLIGHTLOG_FOLDER
 
 NAMES = ("path", "topic", "stagingPath")
 STREAM_NAMES = frozenset({"checkpointlocation", "queryname"})

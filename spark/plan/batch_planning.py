@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ..engine.read_only import ReadOnlyStore
-from .bounds import NO_BOUNDS, Bounds
-from .data_loss import Losses
+from ...engine.read_only import ReadOnlyStore
+from ..options.bounds import NO_BOUNDS, Bounds
+from ..options.data_loss import Losses
+from ..options.options import ReadOptions
+from ..options.selection import QueueSpans, narrowed, require_known
+from ..remote.locations import StoreLocation
 from .entries_alone import plan_chosen
 from .key_planning import records_with_keys
-from .locations import StoreLocation
 from .lost_messages import lost_to_queues
-from .options import ReadOptions
 from .plan_report import report_plan
 from .planning import LogRange, packed, plan_log
 from .queue_planning import QueueRange
-from .selection import QueueSpans, narrowed, require_known
 from .topic_planning import queues_instead
 
 Range = LogRange | QueueRange

@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from ..engine.read_only import ReadOnlyStore
-from ..index.batch_queue import BatchQueue
-from ..index.queue_table import Queue
-from ..index.queue_unit import QueueUnit, search_offset
-from ..store import native
-from ..store.frame import FRAME_DTYPE
-from ..store.light_queues import is_light
-from ..store.record import FIXED_V1_V4_SIZE
-from ..store.scan import SegmentScan
-from ..store.seal import BLOCK_SIZE, read_seal
-from ..store.segment import Segment
+from ...engine.read_only import ReadOnlyStore
+from ...index.queue.batch_queue import BatchQueue
+from ...index.queue.queue_table import Queue
+from ...index.queue.queue_unit import QueueUnit, search_offset
+from ...store import native
+from ...store.format.frame import FRAME_DTYPE
+from ...store.format.light_queues import is_light
+from ...store.format.record import FIXED_V1_V4_SIZE
+from ...store.scan.scan import SegmentScan
+from ...store.seal.seal import BLOCK_SIZE, read_seal
+from ...store.segments.segment import Segment
 
 QUEUES = 4
 """The longest queues, which are asked: more than one, as a topic may be in a part of the log alone."""

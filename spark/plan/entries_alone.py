@@ -17,21 +17,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..engine.columns.entry_columns import ENTRY_COLUMNS, EntryColumns
-from ..engine.read_only import ReadOnlyStore
-from ..index.batch_queue import BatchQueue
-from ..store.disk import Disk, DiskFile
-from ..store.errors import CorruptQueueError, CorruptRecordError
-from ..store.light_queues import is_light
-from ..store.queue_offsets import QueueKey
-from .bounds import REPLACEMENT, Bounds
-from .columns import STORE, find_column
-from .locations import StoreLocation
-from .options import ReadOptions
+from ...engine.columns.entry_columns import ENTRY_COLUMNS, EntryColumns
+from ...engine.read_only import ReadOnlyStore
+from ...index.queue.batch_queue import BatchQueue
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.format.light_queues import is_light
+from ...store.queue_offsets import QueueKey
+from ..options.bounds import REPLACEMENT, Bounds
+from ..options.columns import STORE, find_column
+from ..options.options import ReadOptions
+from ..options.selection import QueueSpans
+from ..remote.locations import StoreLocation
 from .queue_entries import Entries, EntryReader
 from .queue_planning import QueueRange, plan_queues
 from .segment_opening import SegmentOpening
-from .selection import QueueSpans
 
 COLUMNS = ENTRY_COLUMNS | {STORE.name}
 SHARE = 16

@@ -14,8 +14,8 @@ from typing import Any
 
 from pyspark.sql import datasource as spark
 
-from .bounds import NO_BOUNDS, REPLACEMENT, Bounds, Span, Starts
-from .columns import BY_LOWER_NAME
+from ..options.bounds import NO_BOUNDS, REPLACEMENT, Bounds, Span, Starts
+from ..options.columns import BY_LOWER_NAME
 
 TEXTS = {"store": "stores", "topic": "topics", "tags": "tags", "key": "keys", "uniqKey": "uniq_keys"}
 STARTS = {"topic": "topic_starts", "tags": "tag_starts", "uniqKey": "uniq_key_starts"}

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from itertools import product
 
-from ..engine.read_only import ReadOnlyStore
-from ..index.batch_queue import BatchQueue
-from ..index.index_file import key_hash
-from ..store.errors import CorruptRecordError
-from ..store.light_queues import is_light
-from .bounds import Bounds
-from .locations import StoreLocation
-from .options import ReadOptions
+from ...engine.read_only import ReadOnlyStore
+from ...index.key.index_file import key_hash
+from ...index.queue.batch_queue import BatchQueue
+from ...store.errors import CorruptRecordError
+from ...store.format.light_queues import is_light
+from ..options.bounds import Bounds
+from ..options.options import ReadOptions
+from ..remote.locations import StoreLocation
 from .planning import LogRange
 
 MOST_RECORDS = 1000

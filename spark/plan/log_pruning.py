@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..engine.read_only import ReadOnlyStore
-from ..store.seal import Seal, read_seal
-from ..store.segment import Segment
-from .bounds import Bounds
+from ...engine.read_only import ReadOnlyStore
+from ...store.seal.seal import Seal, read_seal
+from ...store.segments.segment import Segment
+from ..options.bounds import Bounds
 
 
 def stretches(

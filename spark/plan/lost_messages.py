@@ -8,11 +8,11 @@ queue whose range reaches over such a place may lack some.
 
 from __future__ import annotations
 
-from ..engine.read_only import ReadOnlyStore
-from ..engine.survey import Damage
-from .locations import StoreLocation
+from ...engine.open.survey import Damage
+from ...engine.read_only import ReadOnlyStore
+from ..options.selection import QueueSpans, index_at
+from ..remote.locations import StoreLocation
 from .planning import LogRange, lost_ranges
-from .selection import QueueSpans, index_at
 
 
 def lost_to_queues(view: ReadOnlyStore, location: StoreLocation, spans: QueueSpans) -> list[LogRange]:

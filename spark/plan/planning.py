@@ -11,15 +11,15 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar
 
-from ..engine.read_only import ReadOnlyStore, open_read_only
-from ..engine.survey import Damage
-from ..store.deleted_topics import DeletedTopics
-from ..store.disk import Disk
-from ..store.errors import FileGoneError, StoreNotFoundError
-from ..store.log_files import COMMIT_LOG_FOLDER
-from .bounds import NO_BOUNDS, Bounds
+from ...engine.open.survey import Damage
+from ...engine.read_only import ReadOnlyStore, open_read_only
+from ...store.disk.disk import Disk
+from ...store.errors import FileGoneError, StoreNotFoundError
+from ...store.segments.log_files import COMMIT_LOG_FOLDER
+from ...store.state.deleted_topics import DeletedTopics
+from ..options.bounds import NO_BOUNDS, Bounds
+from ..remote.locations import StoreLocation
 from .cutting import Cutter
-from .locations import StoreLocation
 from .log_pruning import stretches
 
 

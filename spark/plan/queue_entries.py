@@ -9,15 +9,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.tag_filter import TagFilter
-from ..index.batch_unit import BATCH_UNIT_DTYPE
-from ..index.queue_layout import QueueLayout
-from ..index.queue_unit import decode_units, filler_mask, valid_mask
-from ..store.disk import Disk
-from ..store.errors import CorruptQueueError, FileGoneError
-from ..store.light_queues import EXCLUDED_TOPIC
-from ..store.settings import MAX_RECORD_SIZE
-from .bounds import REPLACEMENT
+from ...index.filter.tag_filter import TagFilter
+from ...index.queue.batch_unit import BATCH_UNIT_DTYPE
+from ...index.queue.queue_layout import QueueLayout
+from ...index.queue.queue_unit import decode_units, filler_mask, valid_mask
+from ...store.disk.disk import Disk
+from ...store.errors import CorruptQueueError, FileGoneError
+from ...store.format.light_queues import EXCLUDED_TOPIC
+from ...store.settings import MAX_RECORD_SIZE
+from ..options.bounds import REPLACEMENT
 from .queue_planning import CarriedBatches, CarriedUnits, QueueRange
 
 PAGE_ENTRIES = 32768

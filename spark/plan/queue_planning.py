@@ -17,15 +17,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.read_only import ReadOnlyStore
-from ..index.batch_queue import BatchQueue
-from ..index.memory_queue import MemoryQueue
-from ..index.queue_layout import QueueLayout
-from ..index.queue_table import CONSUME_QUEUE_FOLDER, Queue
-from ..index.queue_unit import UNIT_DTYPE, UNIT_SIZE, valid_mask
-from ..store.settings import MAX_RECORD_SIZE
-from .locations import StoreLocation
-from .selection import QueueSpans, index_at
+from ...engine.read_only import ReadOnlyStore
+from ...index.queue.batch_queue import BatchQueue
+from ...index.queue.memory_queue import MemoryQueue
+from ...index.queue.queue_layout import QueueLayout
+from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER, Queue
+from ...index.queue.queue_unit import UNIT_DTYPE, UNIT_SIZE, valid_mask
+from ...store.settings import MAX_RECORD_SIZE
+from ..options.selection import QueueSpans, index_at
+from ..remote.locations import StoreLocation
 
 SAMPLES, SAMPLE_ENTRIES = 16, 64
 """Places of a queue, and entries there, that tell how large its records are."""

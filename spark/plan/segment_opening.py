@@ -7,9 +7,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from ..store.disk import Disk, DiskFile
-from ..store.errors import CorruptRecordError
-from ..store.segment import segment_base, segment_name
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import CorruptRecordError
+from ...store.segments.segment import segment_base, segment_name
 from .planning import gone
 from .queue_planning import QueueRange
 

@@ -7,14 +7,14 @@ queues that surely list all messages of their topics will do: a record that no q
 
 from __future__ import annotations
 
-from ..engine.read_only import ReadOnlyStore
-from ..store.light_queues import LIGHT_PREFIX, is_light
-from .bounds import Bounds
+from ...engine.read_only import ReadOnlyStore
+from ...store.format.light_queues import LIGHT_PREFIX, is_light
+from ..options.bounds import Bounds
+from ..options.options import ReadOptions
+from ..options.selection import QueueSpans, narrowed
+from ..options.visibility import is_internal
 from .entries_alone import entries_suffice
-from .options import ReadOptions
 from .queue_planning import about_size
-from .selection import QueueSpans, narrowed
-from .visibility import is_internal
 
 SHARE = 0.5
 """Of the log's bytes, that are read by queues at most."""

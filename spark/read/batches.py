@@ -14,20 +14,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from ..engine.columns.message_columns import MessageColumns
-from ..store import native
-from ..store.deleted_topics import DeletedTopics
-from ..store.errors import CorruptBodyError, CorruptRecordError
-from ..store.frame import Rows
-from ..store.log_reader import BAD_CRC
-from ..store.sys_flag import INNER_BATCH
-from .bounds import NO_BOUNDS, Bounds
-from .columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
+from ...engine.columns.message_columns import MessageColumns
+from ...store import native
+from ...store.errors import CorruptBodyError, CorruptRecordError
+from ...store.format.frame import Rows
+from ...store.format.sys_flag import INNER_BATCH
+from ...store.log.log_reader import BAD_CRC
+from ...store.state.deleted_topics import DeletedTopics
+from ..options.bounds import NO_BOUNDS, Bounds
+from ..options.columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
+from ..options.options import OnCorrupt
+from ..options.visibility import is_message
 from .corruption import Corruption, Damage, offset_of
 from .decompression import decompressed
 from .inner_batch import unwrap
-from .options import OnCorrupt
-from .visibility import is_message
 
 BODY_COLUMNS = frozenset({"value", "bodyCrc"})
 """What they say is about the body's content."""

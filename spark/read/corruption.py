@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from ..store.errors import CorruptQueueError, CorruptRecordError
-from .options import OnCorrupt
+from ...store.errors import CorruptQueueError, CorruptRecordError
+from ..options.options import OnCorrupt
 
 log = logging.getLogger("flightlog.spark")
 

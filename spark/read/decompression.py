@@ -1,4 +1,5 @@
-"""Compressed bodies as they were before, for the records of a piece of the log (store/compression.py has the kinds)."""
+"""Compressed bodies as they were before, for the records of a piece of the log (store/format/compression.py has the
+kinds)."""
 
 from __future__ import annotations
 
@@ -8,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store.compression import compression_of, decompress
-from ..store.errors import CorruptBodyError
-from ..store.frame import Rows
-from ..store.sys_flag import COMPRESSED, COMPRESSION_MASK
+from ...store.errors import CorruptBodyError
+from ...store.format.compression import compression_of, decompress
+from ...store.format.frame import Rows
+from ...store.format.sys_flag import COMPRESSED, COMPRESSION_MASK
 
 HELD_SIZE = 4 << 20
 """Bytes of decompressed bodies that are held at a time, unless one body alone has more: a piece of the log can become a

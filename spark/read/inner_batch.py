@@ -1,4 +1,4 @@
-"""Inner batches in rows: one row for each message of a batch (store/inner_batch.py has the layout)."""
+"""Inner batches in rows: one row for each message of a batch (store/format/inner_batch.py has the layout)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import native
-from ..store.frame import Rows
-from ..store.inner_batch import InnerMessage, NotABatchError, inner_messages
-from ..store.sys_flag import COMPRESSED, INNER_BATCH
+from ...store import native
+from ...store.format.frame import Rows
+from ...store.format.inner_batch import InnerMessage, NotABatchError, inner_messages
+from ...store.format.sys_flag import COMPRESSED, INNER_BATCH
 
 ROWS_AT_ONCE = 16384  # limits what a batch of very many very small messages takes
 

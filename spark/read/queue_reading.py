@@ -19,25 +19,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..engine.columns.gathering import gather
-from ..store import native
-from ..store.disk import Disk
-from ..store.errors import CorruptQueueError, CorruptRecordError
-from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
-from ..store.inner_batch import inner_count
-from ..store.light_queues import is_light, light_places
-from ..store.log_reader import WALK_END_TEXT
-from ..store.properties import decode_properties
-from ..store.scan import PIECE_SIZE
-from ..store.sys_flag import INNER_BATCH
+from ...engine.columns.gathering import gather
+from ...store import native
+from ...store.disk.disk import Disk
+from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.format.frame import FRAME_DTYPE, Rows, WalkEnd
+from ...store.format.inner_batch import inner_count
+from ...store.format.light_queues import is_light, light_places
+from ...store.format.properties import decode_properties
+from ...store.format.sys_flag import INNER_BATCH
+from ...store.log.log_reader import WALK_END_TEXT
+from ...store.scan.scan import PIECE_SIZE
+from ..options.bounds import NO_BOUNDS, Bounds
+from ..options.options import OnCorrupt
+from ..plan.queue_entries import Entries, EntryReader, Integers
+from ..plan.queue_planning import CarriedBatches, QueueRange, SegmentFiles
+from ..plan.segment_opening import SegmentOpening
+from ..remote.remote_disk import read_places
 from .batches import BatchMaker, only
-from .bounds import NO_BOUNDS, Bounds
 from .corruption import Damage
-from .options import OnCorrupt
-from .queue_entries import Entries, EntryReader, Integers
-from .queue_planning import CarriedBatches, QueueRange, SegmentFiles
-from .remote_disk import read_places
-from .segment_opening import SegmentOpening
 
 GAP_SIZE = 4096
 """Bytes between two records that are read along with them."""

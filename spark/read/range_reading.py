@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..store.errors import FileGoneError
-from .bounds import Bounds
-from .entries_alone import EntryRangeReader
-from .options import ReadOptions
-from .planning import LogRange
-from .queue_planning import QueueRange
+from ...store.errors import FileGoneError
+from ..options.bounds import Bounds
+from ..options.options import ReadOptions
+from ..plan.entries_alone import EntryRangeReader
+from ..plan.planning import LogRange
+from ..plan.queue_planning import QueueRange
 from .queue_reading import QueueRangeReader
 from .reading import RangeReader
 

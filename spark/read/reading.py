@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from ..store.disk import Disk
-from ..store.errors import CorruptRecordError, DamagedStoreError
-from ..store.frame import FRAME_DTYPE, Rows, WalkEnd
-from ..store.log_reader import WALK_END_TEXT
-from ..store.salvage import next_intact
-from ..store.scan import ReadPiece, SegmentScan
-from ..store.segment import Segment
-from .ahead_reads import AheadReads
+from ...store.disk.disk import Disk
+from ...store.errors import CorruptRecordError, DamagedStoreError
+from ...store.format.frame import FRAME_DTYPE, Rows, WalkEnd
+from ...store.log.log_reader import WALK_END_TEXT
+from ...store.scan.salvage import next_intact
+from ...store.scan.scan import ReadPiece, SegmentScan
+from ...store.segments.segment import Segment
+from ..options.bounds import NO_BOUNDS, Bounds
+from ..options.options import OnCorrupt
+from ..plan.planning import LogRange, gone
+from ..remote.ahead_reads import AheadReads
 from .batches import BatchMaker
-from .bounds import NO_BOUNDS, Bounds
-from .options import OnCorrupt
-from .planning import LogRange, gone
 
 ROWS_A_BATCH = 32768
 """A piece of 128-byte records; smaller ones come in more batches than pieces."""

@@ -6,7 +6,7 @@ import posixpath
 import re
 from dataclasses import dataclass
 
-from ..store.errors import InvalidSettingsError
+from ...store.errors import InvalidSettingsError
 
 ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(?:/([^/]*))?(.*)", re.DOTALL)
 

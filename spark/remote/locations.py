@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..engine.read_only import ReadOnlyStore, open_read_only
-from ..store.disk import Disk, RealDisk
+from ...engine.read_only import ReadOnlyStore, open_read_only
+from ...store.disk.disk import Disk, RealDisk
 from .addresses import Address
 from .remote_disk import RemoteDisk
 from .storages import storage_of

@@ -18,8 +18,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
-from ..store.at_once import AT_ONCE
-from ..store.errors import DiskError, FileGoneError, InvalidSettingsError, MissingExtraError
+from ...store.disk.at_once import AT_ONCE
+from ...store.errors import DiskError, FileGoneError, InvalidSettingsError, MissingExtraError
 from .addresses import Address
 
 ARROW_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})

@@ -6,13 +6,13 @@ import time
 from collections.abc import Sequence
 from typing import Any, ClassVar, Protocol
 
-from ..engine.read_only import ReadOnlyStore
-from ..store.errors import StoreChangingError, UsageError
-from .data_loss import CheckpointAheadError, Losses
-from .locations import StoreLocation
-from .options import ReadOptions
-from .planning import LogRange
-from .queue_planning import QueueRange
+from ...engine.read_only import ReadOnlyStore
+from ...store.errors import StoreChangingError, UsageError
+from ..options.data_loss import CheckpointAheadError, Losses
+from ..options.options import ReadOptions
+from ..plan.planning import LogRange
+from ..plan.queue_planning import QueueRange
+from ..remote.locations import StoreLocation
 from .stream_log import is_whole
 from .stream_offsets import LogPlace, Place, QueuePlaces
 

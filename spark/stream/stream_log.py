@@ -9,18 +9,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from ..engine.read_only import ReadOnlyStore
-from ..store.errors import InvalidSettingsError
-from ..store.frame import Rows, WalkEnd
-from ..store.record import INT64_MAX
-from ..store.salvage import next_intact
-from ..store.scan import SegmentScan
-from ..store.segment import Segment
-from .data_loss import Losses
-from .locations import StoreLocation
-from .options import ReadOptions
-from .planning import LogRange, packed, plan_log
-from .selection import Selection, Times
+from ...engine.read_only import ReadOnlyStore
+from ...store.errors import InvalidSettingsError
+from ...store.format.frame import Rows, WalkEnd
+from ...store.format.record import INT64_MAX
+from ...store.scan.salvage import next_intact
+from ...store.scan.scan import SegmentScan
+from ...store.segments.segment import Segment
+from ..options.data_loss import Losses
+from ..options.options import ReadOptions
+from ..options.selection import Selection, Times
+from ..plan.planning import LogRange, packed, plan_log
+from ..remote.locations import StoreLocation
 from .stream_offsets import LogPlace, Place
 
 FRAME_START_SIZE = 8

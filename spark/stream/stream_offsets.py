@@ -19,8 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ..store.errors import UsageError
-from ..store.queue_offsets import QueueKey
+from ...store.errors import UsageError
+from ...store.queue_offsets import QueueKey
 
 BEGINNING: Mapping[str, Any] = {"beginning": True}
 """Where a stream begins, before it is decided which place that is."""

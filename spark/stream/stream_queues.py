@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..engine.read_only import ReadOnlyStore
-from ..store.queue_offsets import QueueKey
-from .data_loss import Losses
-from .entries_alone import plan_chosen
-from .locations import StoreLocation
-from .lost_messages import lost_to_queues
-from .options import ReadOptions
-from .planning import LogRange, packed
-from .queue_planning import QueueRange
-from .selection import Selection
+from ...engine.read_only import ReadOnlyStore
+from ...store.queue_offsets import QueueKey
+from ..options.data_loss import Losses
+from ..options.options import ReadOptions
+from ..options.selection import Selection
+from ..plan.entries_alone import plan_chosen
+from ..plan.lost_messages import lost_to_queues
+from ..plan.planning import LogRange, packed
+from ..plan.queue_planning import QueueRange
+from ..remote.locations import StoreLocation
 from .stream_limit import share_of
 from .stream_offsets import Place, QueuePlaces
 

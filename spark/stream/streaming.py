@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from ..store.errors import UsageError
-from .data_loss import Losses
-from .early_end import expect_early_end
-from .entry import entry
+from ...store.errors import UsageError
+from ..early_end import expect_early_end
+from ..entry import entry
+from ..options.data_loss import Losses
+from ..options.options import ReadOptions
+from ..options.selection_options import require_stream
+from ..plan.partition import LogPartition
+from ..plan.plan_report import report_batch
 from .followed_store import FollowedStore
-from .options import ReadOptions
-from .partition import LogPartition
-from .plan_report import report_batch
-from .selection_options import require_stream
 from .stream_limit import share_of
 from .stream_log import LogStream
 from .stream_offsets import BEGINNING, NO_NAME, Place, StreamOffset, parse_offset

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..store.disk_errors import disk_errors
-from ..store.progress import FLIGHTLOG_FOLDER
-from .write_options import STAGING_FOLDER
+from ...store.disk.disk_errors import disk_errors
+from ...store.state.progress import FLIGHTLOG_FOLDER
+from ..options.write_options import STAGING_FOLDER
 
 JOB_PREFIX = "job-"
 

@@ -23,10 +23,10 @@ import crc32c
 import numpy as np
 import pyarrow as pa
 
-from ..engine.append_together import ColumnPart, checked_rows
-from ..store.disk_errors import disk_errors
-from ..store.errors import DamagedStoreError, DiskError, InvalidMessageError
-from ..store.settings import StoreSettings
+from ...engine.write.append_together import ColumnPart, checked_rows
+from ...store.disk.disk_errors import disk_errors
+from ...store.errors import DamagedStoreError, DiskError, InvalidMessageError
+from ...store.settings import StoreSettings
 from .left_staging import staged_jobs
 from .write_columns import Group, Integers, WriteColumns
 

@@ -12,9 +12,9 @@ from typing import Any
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ..store.errors import InvalidSettingsError
-from .entry import entry
-from .write_options import WriteOptions
+from ...store.errors import InvalidSettingsError
+from ..entry import entry
+from ..options.write_options import WriteOptions
 from .writing import JobStaging, StagedTask, append_files, staged_files
 
 

@@ -29,10 +29,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyspark.sql.types import StructType
 
-from ..engine.append_together import ColumnPart
-from ..engine.columns.schema import BY_LOWER_NAME as READ_COLUMNS
-from ..store.errors import InvalidMessageError, InvalidSettingsError
-from ..store.sys_flag import (
+from ...engine.columns.schema import BY_LOWER_NAME as READ_COLUMNS
+from ...engine.write.append_together import ColumnPart
+from ...store.errors import InvalidMessageError, InvalidSettingsError
+from ...store.format.sys_flag import (
     COMPRESSED,
     COMPRESSION_MASK,
     INNER_BATCH,

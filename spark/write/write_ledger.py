@@ -12,12 +12,12 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from ..engine.read_only import open_read_only
-from ..store.config_file import ConfigFile
-from ..store.disk import RealDisk
-from ..store.errors import ConfigFileError, DamagedStoreError
-from ..store.held_append import HeldRange
-from ..store.progress import FLIGHTLOG_FOLDER
+from ...engine.read_only import open_read_only
+from ...store.disk.config_file import ConfigFile
+from ...store.disk.disk import RealDisk
+from ...store.errors import ConfigFileError, DamagedStoreError
+from ...store.log.held_append import HeldRange
+from ...store.state.progress import FLIGHTLOG_FOLDER
 
 LEDGER_FILE = "spark-queries.json"
 

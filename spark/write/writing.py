@@ -4,8 +4,8 @@
     tasks       check the rows and stage them, each in a file of its own (staging.py)
     driver      checks those files, opens the store, appends all rows, durably and as one, and closes it again
 
-All of a job's rows are in the store, or none (see store/held_append.py). Rows of one task keep their order in each of
-their queues, and tasks come in the order of the DataFrame's partitions.
+All of a job's rows are in the store, or none (see store/log/held_append.py). Rows of one task keep their order in each
+of their queues, and tasks come in the order of the DataFrame's partitions.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from ..engine.boot import check_folder
-from ..engine.message_store import open_store
-from ..store.disk import RealDisk
-from ..store.errors import DamagedStoreError, FlightlogError, InvalidSettingsError, StoreLockedError
-from ..store.geometry import Geometry
-from ..store.held_append import HeldRange
-from ..store.lock import StoreLock
-from ..store.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
-from ..store.settings import DEFAULT_SEGMENT_SIZE
-from .entry import entry
+from ...engine.message_store import open_store
+from ...engine.open.boot import check_folder
+from ...store.disk.disk import RealDisk
+from ...store.disk.lock import StoreLock
+from ...store.errors import DamagedStoreError, FlightlogError, InvalidSettingsError, StoreLockedError
+from ...store.log.held_append import HeldRange
+from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
+from ...store.settings import DEFAULT_SEGMENT_SIZE
+from ...store.state.geometry import Geometry
+from ..entry import entry
+from ..options.write_options import SETTINGS, WriteOptions
 from .staging import (
     StagedFile,
     Stager,
@@ -43,7 +44,6 @@ from .staging import (
 )
 from .write_columns import WriteColumns
 from .write_ledger import WriteLedger, digest_of, is_in_log
-from .write_options import SETTINGS, WriteOptions
 
 log = logging.getLogger("flightlog.spark")
 

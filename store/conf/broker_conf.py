@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..disk.disk import Disk, RealDisk
+from ..errors import InvalidSettingsError
+from ..segments.log_files import COMMIT_LOG_FOLDER
+from ..settings import FlushMode, StoreSettings
 from .broker_promises import KNOWN, UnkeptPromise, unkept_promise
-from .disk import Disk, RealDisk
-from .errors import InvalidSettingsError
 from .java_properties import MalformedEscapeError, Property, parse_properties
-from .log_files import COMMIT_LOG_FOLDER
-from .settings import FlushMode, StoreSettings
 
 log = logging.getLogger("flightlog.settings")
 
@@ -89,7 +89,7 @@ ROOT, COMMIT_LOG = "storePathRootDir", "storePathCommitLog"
 READ_ONLY_LOG = "readOnlyCommitLogStorePaths"
 
 KEPT = frozenset({*NAMES.values(), ADDRESS, PORT, ROOT, COMMIT_LOG, READ_ONLY_LOG})
-"""RocketMQ's names of the settings that are taken over. What becomes of the others: store/broker_promises.py."""
+"""RocketMQ's names of the settings that are taken over. What becomes of the others: store/conf/broker_promises.py."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Every setting that RocketMQ 5.3.3 reads from `broker.conf` is in one of four places:
 
-    kept       `NAMES` of store/broker_conf.py: taken over into StoreSettings
+    kept       `NAMES` of store/conf/broker_conf.py: taken over into StoreSettings
     SAFETY     a promise that protects data or access: opening for writing refuses it by name, all else warns
     FEATURES   any other promise that is not kept: named in a warning
     HARMLESS   tunes or names something that a store in a process does not have: ignored

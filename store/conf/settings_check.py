@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from .errors import InvalidMessageError, InvalidSettingsError
-from .host import encode_host
+from ..errors import InvalidMessageError, InvalidSettingsError
+from ..format.host import encode_host
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

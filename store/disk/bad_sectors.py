@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
+from ..errors import DiskError
 from .disk import Disk, DiskFile
-from .errors import DiskError
 
 SECTOR_SIZE = 4096
 """Bytes that are given up at once: what disks and the page cache read at least."""

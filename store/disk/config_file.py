@@ -18,8 +18,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ..errors import ConfigFileError
 from .disk import Disk
-from .errors import ConfigFileError
 
 log = logging.getLogger("flightlog.store")
 

@@ -16,11 +16,11 @@ import sys
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from . import native
+from .. import native
+from ..errors import DiskError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
 from .allocate import allocate_blocks
 from .disk_errors import NO_DESCRIPTOR, disk_errors, raise_disk_error
 from .disk_hints import HintedFile
-from .errors import DiskError, FileGoneError, SymbolicLinkError, SyncFailedError, TooManyFilesError
 from .file_system import FileSystem, Unpromising, find_unpromising, open_file_system
 
 FILE_MODE = 0o644

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from .errors import DiskError, DiskFullError, FileGoneError, SymbolicLinkError, TooManyFilesError
+from ..errors import DiskError, DiskFullError, FileGoneError, SymbolicLinkError, TooManyFilesError
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 NO_DESCRIPTOR = frozenset({errno.EMFILE, errno.ENFILE})

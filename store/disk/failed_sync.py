@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .errors import DiskError, SyncFailedError
+from ..errors import DiskError, SyncFailedError
 
 
 def failed_sync_behind(error: BaseException, outer: BaseException | None) -> BaseException | None:

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import SyncFailedError
+from ..errors import SyncFailedError
 
 COPY_ON_WRITE = "copies on write, so a full disk can refuse blocks that were allocated ahead"
 SHARED = "lies on another machine, which can refuse what was written, and whose other users no lock here keeps away"

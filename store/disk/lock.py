@@ -28,9 +28,9 @@ import weakref
 from pathlib import Path
 from typing import Protocol
 
+from ..errors import StoreLockedError
 from .disk import FILE_MODE, NEVER_ELSEWHERE
 from .disk_errors import disk_errors
-from .errors import StoreLockedError
 
 LOCK_FILE = "lock"
 LOCK_CONTENT = b"lock"

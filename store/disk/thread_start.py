@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .errors import ThreadStartError
+from ..errors import ThreadStartError
 
 REFUSED = "can't start new thread"
 """How CPython begins the RuntimeError of a thread that the system refused."""

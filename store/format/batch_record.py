@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..errors import InvalidMessageError, PropertiesTooLargeError
+from ..message import Message
+from ..message_check import check_message, checked_messages
 from . import property_names as props
 from . import sys_flag as flags
-from .errors import InvalidMessageError, PropertiesTooLargeError
 from .inner_batch import MAX_COUNT, encode_inner
-from .message import Message
-from .message_check import check_message, checked_messages
 from .properties import encode_properties
 from .property_names import split_keys
 from .record import PROPERTIES_MAX_SIZE, check_integer_range, checked_properties

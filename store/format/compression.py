@@ -19,7 +19,7 @@ import zlib
 from importlib import import_module
 from typing import Any
 
-from .errors import CorruptBodyError, MissingExtraError, UsageError
+from ..errors import CorruptBodyError, MissingExtraError, UsageError
 from .sys_flag import COMPRESSED, COMPRESSION_MASK
 
 MAX_DECOMPRESSED_SIZE = 64 << 20

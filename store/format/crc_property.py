@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 
-from . import native
+from .. import native
 from .frame import Rows
 
 CRC_PROPERTY = "__CRC32#"

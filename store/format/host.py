@@ -11,7 +11,7 @@ import struct
 from functools import lru_cache
 from typing import NamedTuple
 
-from .errors import InvalidMessageError
+from ..errors import InvalidMessageError
 
 PORT = struct.Struct(">i")
 HOST_V4_SIZE = 4 + PORT.size

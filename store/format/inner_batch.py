@@ -20,10 +20,10 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
-from . import native
+from .. import native
+from ..errors import CorruptBodyError
+from ..message import StoredMessage
 from . import property_names as props
-from .errors import CorruptBodyError
-from .message import StoredMessage
 from .sys_flag import INNER_BATCH
 
 MAX_COUNT = (1 << 15) - 1

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..errors import InvalidMessageError
+from ..queue_offsets import QueueKey
 from . import property_names as props
-from .errors import InvalidMessageError
 from .properties import decode_properties
-from .queue_offsets import QueueKey
 
 LIGHT_PREFIX = "%LMQ%"
 LIGHT_QUEUE_ID = 0

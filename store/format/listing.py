@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNIT_SIZE: Final = 20
-"""An entry of a consume queue, as it lies in its file; index/queue_unit.py draws it."""
+"""An entry of a consume queue, as it lies in its file; index/queue/queue_unit.py draws it."""
 
 QUEUE_DTYPE: Final = np.dtype(
     [

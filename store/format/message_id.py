@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from .errors import UsageError
+from ..errors import UsageError
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, Host, decode_host
 
 OFFSET = struct.Struct(">q")

@@ -30,24 +30,24 @@ import struct
 from dataclasses import dataclass
 from functools import lru_cache
 
-from . import property_names as props
-from . import sys_flag as flags
-from .compression import CompressionType, compress
-from .crc_property import CRC_PROPERTY, CRC_PROPERTY_SIZE
-from .errors import (
+from ..errors import (
     BodyTooLargeError,
     InvalidMessageError,
     PropertiesTooLargeError,
     RecordTooLargeError,
     TopicTooLongError,
 )
+from ..message import Message, StoredMessage
+from ..settings import RECORD_EXTRA_SIZE, StoreSettings
+from ..stored_message import message_of_record
+from . import property_names as props
+from . import sys_flag as flags
+from .compression import CompressionType, compress
+from .crc_property import CRC_PROPERTY, CRC_PROPERTY_SIZE
 from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, encode_host
 from .light_queues import light_offsets_max_size, wanted_light_queues
-from .message import Message, StoredMessage
 from .properties import encode_inner_base, encode_properties
-from .settings import RECORD_EXTRA_SIZE, StoreSettings
-from .stored_message import message_of_record
 
 BLANK = struct.Struct(">ii")
 BLANK_SIZE = BLANK.size

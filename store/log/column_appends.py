@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+from ..errors import DiskFullError
+from ..format.record import BLANK_SIZE
+from ..native.lane_protocol import APPEND
+from ..segments.segment import AppendSegment
 from .column_records import ColumnRecords
-from .errors import DiskFullError
 from .log_state import LogState
-from .native.lane_protocol import APPEND
 from .preparation import Preparation
-from .record import BLANK_SIZE
-from .segment import AppendSegment
 
 
 class ColumnAppends(LogState):

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import native
-from .message import PutResult, PutStatus
-from .queue_offsets import QueueKey, QueueOffsets
-from .record import PreparedRecord
-from .segment import AppendSegment
+from .. import native
+from ..format.record import PreparedRecord
+from ..message import PutResult, PutStatus
+from ..queue_offsets import QueueKey, QueueOffsets
+from ..segments.segment import AppendSegment
 
 Integers = NDArray[np.int64]
 

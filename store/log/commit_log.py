@@ -26,29 +26,29 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from . import native
-from .call_segment import CallSegment
-from .clock import Clock
-from .crc_property import EMPTY as EMPTY_CRC_PROPERTY
-from .crc_property import put_crc_property
-from .disk import Disk
-from .errors import DiskFullError, StorePoisonedError
+from .. import native
+from ..disk.clock import Clock
+from ..disk.disk import Disk
+from ..errors import DiskFullError, StorePoisonedError
+from ..format.crc_property import EMPTY as EMPTY_CRC_PROPERTY
+from ..format.crc_property import put_crc_property
+from ..format.light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
+from ..format.properties import encode_inner_base
+from ..format.record import BLANK_SIZE, PreparedRecord, encode_blank
+from ..format.sys_flag import has_queue_entry
+from ..meters import Latest
+from ..native.lane_protocol import APPEND
+from ..queue_offsets import QueueKey, QueueOffsets
+from ..segments.call_segment import CallSegment
+from ..segments.log_files import LogFiles
+from ..segments.segment import AppendSegment, Segment
+from ..settings import PAGE_SIZE, StoreSettings
+from ..state.progress import FLUSHED, VISIBLE, ProgressPage
 from .held_append import HeldAppends
 from .incidents import tell_room
-from .light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
-from .log_files import LogFiles
 from .log_reader import LogReader
 from .log_state import CLOSED
-from .meters import Latest
-from .native.lane_protocol import APPEND
 from .preparation import Preparation
-from .progress import FLUSHED, VISIBLE, ProgressPage
-from .properties import encode_inner_base
-from .queue_offsets import QueueKey, QueueOffsets
-from .record import BLANK_SIZE, PreparedRecord, encode_blank
-from .segment import AppendSegment, Segment
-from .settings import PAGE_SIZE, StoreSettings
-from .sys_flag import has_queue_entry
 
 
 @dataclass(frozen=True, slots=True)

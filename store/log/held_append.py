@@ -21,12 +21,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..disk.disk import Disk
+from ..format.record import BLANK_SIZE, encode_blank
+from ..segments.segment import HEAD_SIZE, AppendSegment
+from ..state.progress import FLIGHTLOG_FOLDER, read_progress
 from .column_appends import ColumnAppends
 from .column_records import ColumnRecords
-from .disk import Disk
-from .progress import FLIGHTLOG_FOLDER, read_progress
-from .record import BLANK_SIZE, encode_blank
-from .segment import HEAD_SIZE, AppendSegment
 
 HELD_FILE = "held"
 HELD_SIZE = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from .errors import DiskError, DiskFullError, FlightlogError
+from ..errors import DiskError, DiskFullError, FlightlogError
 
 log = logging.getLogger("flightlog.store")
 

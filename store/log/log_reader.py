@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import native
-from .crc_property import has_right_crc
-from .disk import Disk
-from .errors import CorruptRecordError, DiskError, StoreClosedError
-from .frame import FRAME_DTYPE, FRAME_ROW, MAGIC_V1, MAGIC_V2, WalkEnd
-from .log_files import LogFiles
-from .message import StoredMessage
-from .record import (
+from .. import native
+from ..disk.disk import Disk
+from ..errors import CorruptRecordError, DiskError, StoreClosedError
+from ..format.crc_property import has_right_crc
+from ..format.frame import FRAME_DTYPE, FRAME_ROW, MAGIC_V1, MAGIC_V2, WalkEnd
+from ..format.record import (
     BORN_HOST_AT,
     FIXED_V1_V4_SIZE,
     HEAD,
@@ -29,10 +27,12 @@ from .record import (
     FrameRow,
     born_host_size,
 )
-from .scan import PIECE_SIZE, ReadPiece, SegmentScan
-from .segment import Segment
-from .settings import MAX_RECORD_SIZE
-from .stored_message import message_of_record
+from ..message import StoredMessage
+from ..scan.scan import PIECE_SIZE, ReadPiece, SegmentScan
+from ..segments.log_files import LogFiles
+from ..segments.segment import Segment
+from ..settings import MAX_RECORD_SIZE
+from ..stored_message import message_of_record
 
 WALK_END_TEXT = {
     WalkEnd.END: "the end of what may be read",

@@ -27,19 +27,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import native
-from .clock import Clock, SystemClock
-from .errors import StoreClosedError, StorePoisonedError
-from .failed_sync import failed_sync_behind
-from .host import encode_host
+from .. import native
+from ..disk.clock import Clock, SystemClock
+from ..disk.failed_sync import failed_sync_behind
+from ..errors import StoreClosedError, StorePoisonedError
+from ..format.host import encode_host
+from ..format.properties import LANE_NEVER_TAKES
+from ..message import Message, PutResult, PutStatus
+from ..native.lane_protocol import APPEND, LaneProtocol
+from ..queue_offsets import QueueKey, QueueOffsets
+from ..segments.segment import AppendSegment
+from ..settings import FlushMode, StoreSettings
+from ..state.progress import APPENDED, VISIBLE, ProgressPage
 from .incidents import tell_poison
-from .message import Message, PutResult, PutStatus
-from .native.lane_protocol import APPEND, LaneProtocol
-from .progress import APPENDED, VISIBLE, ProgressPage
-from .properties import LANE_NEVER_TAKES
-from .queue_offsets import QueueKey, QueueOffsets
-from .segment import AppendSegment
-from .settings import FlushMode, StoreSettings
 
 POISON = "poison"
 CLOSED = "closed"

@@ -30,12 +30,12 @@ import os
 import threading
 from collections.abc import Callable
 
-from .clock import Clock
-from .disk import Disk
-from .errors import DiskError, StoreClosedError
-from .log_files import LogFiles
-from .segment import AppendSegment
-from .settings import FlushMode, StoreSettings
+from ..disk.clock import Clock
+from ..disk.disk import Disk
+from ..errors import DiskError, StoreClosedError
+from ..segments.log_files import LogFiles
+from ..segments.segment import AppendSegment
+from ..settings import FlushMode, StoreSettings
 
 log = logging.getLogger("flightlog.store")
 

@@ -1,4 +1,4 @@
-/* Keys put into the slots and entries of a key index file: index/index_file.py has the format. */
+/* Keys put into the slots and entries of a key index file: index/key/index_file.py has the format. */
 #ifndef FLIGHTLOG_KEY_LINKS_H
 #define FLIGHTLOG_KEY_LINKS_H
 

@@ -1,4 +1,4 @@
-/* A message's properties as store/properties.py writes them, where they are plain texts. */
+/* A message's properties as store/format/properties.py writes them, where they are plain texts. */
 #include "lane.h"
 
 #define NAME_END 0x01
@@ -18,7 +18,7 @@ static int put_bytes(struct text *out, const char *data, size_t size) {
 }
 
 /* One part and the byte behind it. 0 unless it is text, not empty, writable as UTF-8, and without separators and zeros
- * (many zeros are refused: store/properties.py). */
+ * (many zeros are refused: store/format/properties.py). */
 static int put_part(struct text *out, PyObject *part, char separator, int has_spaces) {
     if (!PyUnicode_CheckExact(part)) return 0;
     Py_ssize_t size;

@@ -1,6 +1,6 @@
 /*
  * What queues and the key index are to say of the records of a walk: entries, grouped by queue, and keys. The rules are
- * those of index/dispatch.py and index/key_entries.py.
+ * those of index/dispatch/dispatch.py and index/key/key_entries.py.
  */
 #ifndef FLIGHTLOG_LISTING_H
 #define FLIGHTLOG_LISTING_H

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..frame import MAGIC_V1, MAGIC_V2
+from ..format.frame import MAGIC_V1, MAGIC_V2
 from .twin_frame import BORN_HOST_V6, FIXED_SIZE, HOST_V6_EXTRA, HOSTS_AT, STORE_HOST_V6
 
 SIZE: Final = struct.Struct(">i")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ..frame import FRAME_DTYPE, WalkEnd
+from ..format.frame import FRAME_DTYPE, WalkEnd
 from .twin_arguments import integer, readable, writable
 from .twin_bulk import AFTER_SIZE_FIELDS, AFTER_STORE_HOST_FIELDS, walk_places_bulk
 from .twin_encode import (

@@ -12,7 +12,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Any, Final
 
-from ..frame import MAGIC_V1, MAGIC_V2
+from ..format.frame import MAGIC_V1, MAGIC_V2
 from .twin_arguments import integer, readable, writable
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from .. import property_names as props
-from ..property_names import split_keys
+from ..format import property_names as props
+from ..format.property_names import split_keys
 from .twin_frame import BORN_HOST_V6, HOST_V6_EXTRA, HOSTS_AT
 from .twin_messages import decode_properties, record_fields, set_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..host import Host
+    from ..format.host import Host
 
 NAMES: Final = (
     *("size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"),

@@ -6,7 +6,7 @@ import struct
 import zlib
 from typing import Final
 
-from ..frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
+from ..format.frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
 
 HEAD: Final = struct.Struct(">ii")
 """size, magic"""

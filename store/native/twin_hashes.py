@@ -16,7 +16,7 @@ from operator import mul
 import numpy as np
 from numpy.typing import NDArray
 
-from ..java_hash import java_hash
+from ..format.java_hash import java_hash
 
 MODULUS_MASK = 0xFFFFFFFF
 MOST_UNITS = 1 << 15

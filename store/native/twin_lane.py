@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from ..frame import MAGIC_V1, MAGIC_V2
+from ..format.frame import MAGIC_V1, MAGIC_V2
 from .lane_protocol import APPEND
 from .twin_encode import HOST_BITS, PACK_HEAD, PACK_PROPERTIES_SIZE, PACK_TOPIC_SIZE, PROPERTIES_MAX_SIZE
 from .twin_frame import AFTER_STORE_HOST

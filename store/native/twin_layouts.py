@@ -17,8 +17,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import property_names as names
-from ..frame import Rows
+from ..format import property_names as names
+from ..format.frame import Rows
 from .twin_hashes import Bytes, Hashes
 
 FEWEST_ALIKE: Final = 128

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import property_names as props
-from ..frame import FRAME_DTYPE, Rows
-from ..listing import QUEUE_DTYPE, UNIT_SIZE
-from ..sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from ..format import property_names as props
+from ..format.frame import FRAME_DTYPE, Rows
+from ..format.listing import QUEUE_DTYPE, UNIT_SIZE
+from ..format.sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from .twin_arguments import readable, writable
 from .twin_hashes import Bytes, Hashes, hash_key, hash_keys, hash_texts, tag_hash
 from .twin_hashes import topic_hash as hash_topic

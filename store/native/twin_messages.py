@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frame import FRAME_DTYPE, MAGIC_V2
+from ..format.frame import FRAME_DTYPE, MAGIC_V2
 from .twin_arguments import integer, readable, writable
 from .twin_bulk import leading
 from .twin_columns import gather, share, walk_places
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 UNIT: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-"""An entry of a queue; index/queue_unit.py has more about it."""
+"""An entry of a queue; index/queue/queue_unit.py has more about it."""
 INNER_BATCH: Final = 0x80
 REST_MAX_SIZE: Final = (1 << 31) - 1
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import property_names as props
-from ..frame import Rows
+from ..format import property_names as props
+from ..format.frame import Rows
 from .twin_hashes import Bytes, places
 
 PAIR_END, SEPARATOR = ord(props.VALUE_END), ord(props.KEY_SEPARATOR)

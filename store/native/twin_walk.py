@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ..frame import FRAME_DTYPE, WalkEnd
+from ..format.frame import FRAME_DTYPE, WalkEnd
 from .twin_arguments import integer, readable, writable
 from .twin_bulk import walk_bulk
 from .twin_frame import HEAD, examine

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from . import native
-from .crc_property import check_crc_properties
-from .errors import CorruptRecordError
-from .frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
-from .segment import Segment
-from .settings import MAX_RECORD_SIZE
+from .. import native
+from ..errors import CorruptRecordError
+from ..format.crc_property import check_crc_properties
+from ..format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from ..segments.segment import Segment
+from ..settings import MAX_RECORD_SIZE
 
 PIECE_SIZE = 8 << 20
 LOOKS = 64

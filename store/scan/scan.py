@@ -12,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from . import native
-from .crc_property import check_crc_properties
-from .frame import FRAME_DTYPE, Rows, WalkEnd
-from .record import FIXED_V1_V4_SIZE
-from .settings import MAX_RECORD_SIZE
-from .thread_start import thread_start_errors
+from .. import native
+from ..disk.thread_start import thread_start_errors
+from ..format.crc_property import check_crc_properties
+from ..format.frame import FRAME_DTYPE, Rows, WalkEnd
+from ..format.record import FIXED_V1_V4_SIZE
+from ..settings import MAX_RECORD_SIZE
 
 ReadPiece = Callable[[int, int], bytes | memoryview]
 """(position, size) -> the bytes there; fewer where the file ends."""

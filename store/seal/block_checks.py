@@ -11,10 +11,10 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from .disk import Disk
+from ..disk.disk import Disk
+from ..segments.segment import Segment
 from .open_seal import read_slots
 from .seal import BLOCK_SIZE, Seal, read_seal
-from .segment import Segment
 
 
 class BlockChecks:

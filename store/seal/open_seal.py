@@ -24,11 +24,11 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from .disk import Disk
-from .errors import DiskError
-from .progress import FLIGHTLOG_FOLDER
+from ..disk.disk import Disk
+from ..errors import DiskError
+from ..segments.segment import Segment
+from ..state.progress import FLIGHTLOG_FOLDER
 from .seal import BLOCK_SIZE, BlockCrcs
-from .segment import Segment
 
 OPEN_SEAL_FILE = "open-seal"
 ROUND_SIZE = 256 << 20

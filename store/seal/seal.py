@@ -40,12 +40,12 @@ import numpy as np
 from crc32c import crc32c
 from numpy.typing import NDArray
 
-from .disk import Disk
-from .errors import DiskError
-from .frame import WalkEnd
-from .log_reader import LogReader
-from .progress import FLIGHTLOG_FOLDER
-from .segment import Segment, segment_base, segment_name
+from ..disk.disk import Disk
+from ..errors import DiskError
+from ..format.frame import WalkEnd
+from ..log.log_reader import LogReader
+from ..segments.segment import Segment, segment_base, segment_name
+from ..state.progress import FLIGHTLOG_FOLDER
 
 SEALS_FOLDER = "seals"
 MAGIC_WITHOUT_TIMES, MAGIC = b"FLSEAL01", b"FLSEAL02"

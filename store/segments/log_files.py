@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from .disk import MAX_FILE_SIZE, Disk, FolderEntry
-from .errors import DamagedStoreError, FileTooLargeError, SegmentLengthError, StrayFileError
+from ..disk.disk import MAX_FILE_SIZE, Disk, FolderEntry
+from ..errors import DamagedStoreError, FileTooLargeError, SegmentLengthError, StrayFileError
+from ..settings import StoreSettings
 from .segment import segment_base, segment_name
-from .settings import StoreSettings
 
 COMMIT_LOG_FOLDER = "commitlog"
 

@@ -16,9 +16,9 @@ import mmap
 import threading
 from pathlib import Path
 
-from . import native
-from .disk import Disk, DiskFile, MappedPart
-from .errors import (
+from .. import native
+from ..disk.disk import Disk, DiskFile, MappedPart
+from ..errors import (
     DiskError,
     DiskFullError,
     FileGoneError,

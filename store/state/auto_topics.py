@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from .config_file import ConfigFile
-from .disk import Disk
-from .errors import ConfigFileError
+from ..disk.config_file import ConfigFile
+from ..disk.disk import Disk
+from ..errors import ConfigFileError
 from .progress import FLIGHTLOG_FOLDER
 
 AUTO_TOPICS_FILE = "auto-topics.json"

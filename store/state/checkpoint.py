@@ -17,8 +17,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
-from .disk import Disk
-from .settings import PAGE_SIZE
+from ..disk.disk import Disk
+from ..settings import PAGE_SIZE
 
 CHECKPOINT_FILE = "checkpoint"
 WORDS = 5

@@ -19,12 +19,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from .config_file import Config, ConfigFile
-from .disk import Disk
-from .errors import ConfigFileError
+from ..disk.config_file import Config, ConfigFile
+from ..disk.disk import Disk
+from ..errors import ConfigFileError
+from ..format.record import INT64_MAX, is_safe_topic
+from ..topic import is_system_topic
 from .progress import FLIGHTLOG_FOLDER
-from .record import INT64_MAX, is_safe_topic
-from .topic import is_system_topic
 
 DELETED_FILE = "deleted-topics.json"
 

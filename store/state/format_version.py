@@ -14,9 +14,9 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from .config_file import ConfigFile
-from .disk import Disk
-from .errors import ConfigFileError, NewerFormatError
+from ..disk.config_file import ConfigFile
+from ..disk.disk import Disk
+from ..errors import ConfigFileError, NewerFormatError
 from .progress import FLIGHTLOG_FOLDER
 
 FORMAT_FILE = "format.json"

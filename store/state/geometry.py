@@ -19,11 +19,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .config_file import ConfigFile
-from .disk import Disk
-from .errors import ConfigFileError, GeometryMismatchError, InvalidSettingsError
+from ..disk.config_file import ConfigFile
+from ..disk.disk import Disk
+from ..errors import ConfigFileError, GeometryMismatchError, InvalidSettingsError
+from ..settings import StoreSettings
 from .progress import FLIGHTLOG_FOLDER
-from .settings import StoreSettings
 
 GEOMETRY_FILE = "geometry.json"
 KEYS = {

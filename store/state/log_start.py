@@ -19,8 +19,8 @@ from pathlib import Path
 
 from crc32c import crc32c
 
-from .disk import Disk
-from .errors import DiskError
+from ..disk.disk import Disk
+from ..errors import DiskError
 from .progress import FLIGHTLOG_FOLDER
 
 LOG_START_FILE = "log-start"

@@ -42,10 +42,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ..disk.disk import Disk
+from ..errors import DiskError
+from ..settings import PAGE_SIZE
 from .checkpoint import WORDS as CHECKPOINT_WORDS
-from .disk import Disk
-from .errors import DiskError
-from .settings import PAGE_SIZE
 
 FLIGHTLOG_FOLDER = "flightlog"
 PROGRESS_FILE = "progress"

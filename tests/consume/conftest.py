@@ -12,7 +12,7 @@ import pytest
 import flightlog
 from flightlog import Message, Store, StoreSettings, Subscription
 from flightlog.consume.consumption import Consumption
-from flightlog.store.clock import Clock
+from flightlog.store.disk.clock import Clock
 from flightlog.store.errors import DiskError
 
 if TYPE_CHECKING:

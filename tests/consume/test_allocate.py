@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.consume.allocate import (
+from flightlog.consume.allocate.allocate import (
     AllocationStrategy,
     Averagely,
     AveragelyByCircle,
@@ -18,7 +18,7 @@ from flightlog.consume.allocate import (
     MachineRoomNearby,
     allocate,
 )
-from flightlog.consume.consistent_hash import ConsistentHash
+from flightlog.consume.allocate.consistent_hash import ConsistentHash
 from flightlog.store.errors import InvalidAllocationError
 from flightlog.store.message_queue import MessageQueue
 

@@ -16,8 +16,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings, Subscription
-from flightlog.consume.awaiting import LoopBell
-from flightlog.consume.process_queue import FlowLimits
+from flightlog.consume.deliver.awaiting import LoopBell
+from flightlog.consume.deliver.process_queue import FlowLimits
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flightlog import Consumer, Message, MessageQueue, ReceivedMessage, Stores, Subscription
-from flightlog.consume.local_progress import LocalProgress
-from flightlog.store.disk import RealDisk
+from flightlog.consume.group.local_progress import LocalProgress
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, InconsistentGroupError, UsageError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pytest
 
 import flightlog
 from flightlog import Consumer, FlightlogError, Message, MessageQueue, ReceivedMessage, StartFrom
-from flightlog.consume.back_off import BackOff
-from flightlog.consume.delivery import ConsumerStatistics
-from flightlog.consume.process_queue import FlowLimits
+from flightlog.consume.deliver.back_off import BackOff
+from flightlog.consume.deliver.delivery import ConsumerStatistics
+from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.store.errors import InconsistentGroupError, ListenerResultError, StoreClosedError, UsageError
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from flightlog.consume.allocate import AllocationStrategy, Averagely, AveragelyByCircle, ByConfiguration
-from flightlog.consume.consistent_hash import ConsistentHash
-from flightlog.consume.rebalance import RebalanceService
+from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, ByConfiguration
+from flightlog.consume.allocate.consistent_hash import ConsistentHash
+from flightlog.consume.group.rebalance import RebalanceService
 from flightlog.store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
 from flightlog.store.message_queue import MessageQueue
 

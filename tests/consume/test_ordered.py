@@ -15,9 +15,9 @@ import pytest
 
 import flightlog
 from flightlog import Consumer, Message, MessageQueue, ReceivedMessage, StoreSettings, Subscription
-from flightlog.consume.back_off import BackOff
-from flightlog.consume.queue_locks import EXPIRY_S, RENEW_INTERVAL_S
-from flightlog.consume.rebalance import RebalanceService
+from flightlog.consume.deliver.back_off import BackOff
+from flightlog.consume.group.queue_locks import EXPIRY_S, RENEW_INTERVAL_S
+from flightlog.consume.group.rebalance import RebalanceService
 from flightlog.store.errors import InconsistentGroupError
 
 if TYPE_CHECKING:

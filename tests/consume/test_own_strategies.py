@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flightlog import MessageQueue, Stores
-from flightlog.consume.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
-from flightlog.consume.consistent_hash import ConsistentHash, md5_hash
-from flightlog.consume.own_strategies import AllTopics, Designated, WhenGone
+from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
+from flightlog.consume.allocate.consistent_hash import ConsistentHash, md5_hash
+from flightlog.consume.allocate.own_strategies import AllTopics, Designated, WhenGone
 from flightlog.store.errors import InconsistentGroupError
 
 if TYPE_CHECKING:

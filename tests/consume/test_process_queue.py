@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.consume.process_queue import FlowLimits, ProcessQueue
+from flightlog.consume.deliver.process_queue import FlowLimits, ProcessQueue
 from flightlog.store.errors import UsageError
 
 STEPS = st.lists(

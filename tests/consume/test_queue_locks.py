@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flightlog.consume.queue_locks import EXPIRY_S, QueueLocks
+from flightlog.consume.group.queue_locks import EXPIRY_S, QueueLocks
 from flightlog.store.message_queue import MessageQueue
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.consume.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
-from flightlog.consume.consistent_hash import ConsistentHash
-from flightlog.consume.group import Group
-from flightlog.consume.own_strategies import AllTopics, Designated, WhenGone
-from flightlog.consume.process_queue import ProcessQueue
-from flightlog.consume.rebalance import INTERVAL_S, UNBALANCED_INTERVAL_S, RebalanceService
+from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
+from flightlog.consume.allocate.consistent_hash import ConsistentHash
+from flightlog.consume.allocate.own_strategies import AllTopics, Designated, WhenGone
+from flightlog.consume.deliver.process_queue import ProcessQueue
+from flightlog.consume.group.group import Group
+from flightlog.consume.group.rebalance import INTERVAL_S, UNBALANCED_INTERVAL_S, RebalanceService
 from flightlog.store.message_queue import MessageQueue
 
 if TYPE_CHECKING:

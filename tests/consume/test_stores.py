@@ -13,7 +13,7 @@ import pytest
 import flightlog
 from flightlog import Message, MessageQueue, StartFrom, Stores, StoreSettings, Subscription
 from flightlog.consume.consumption import SAVE_INTERVAL_S
-from flightlog.consume.subscription import PULL_RETRY_S
+from flightlog.consume.deliver.subscription import PULL_RETRY_S
 from flightlog.store.errors import (
     DiskError,
     InconsistentGroupError,

@@ -14,11 +14,11 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.consume.allocate import AveragelyByCircle
-from flightlog.consume.group import Change
-from flightlog.consume.process_queue import FlowLimits
-from flightlog.consume.starting import StartFrom
-from flightlog.consume.subscription import Subscription
+from flightlog.consume.allocate.allocate import AveragelyByCircle
+from flightlog.consume.deliver.process_queue import FlowLimits
+from flightlog.consume.deliver.subscription import Subscription
+from flightlog.consume.group.group import Change
+from flightlog.consume.group.starting import StartFrom
 from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
 from flightlog.store.message_queue import MessageQueue
 

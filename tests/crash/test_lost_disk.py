@@ -1,6 +1,6 @@
 """A disk that goes away and comes back while the machine stays on: the progress page is older than the log.
 
-The boot is the same one then, and the page cache is not. Only a live writer's page counts; store/lock.py says how
+The boot is the same one then, and the page cache is not. Only a live writer's page counts; store/disk/lock.py says how
 readers find out.
 """
 
@@ -21,14 +21,14 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine import read_only
-from flightlog.engine.evidence import LastWriter
-from flightlog.engine.survey import LOST_SECTOR
-from flightlog.spark import planning
-from flightlog.store import lock
-from flightlog.store.disk import RealDisk
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.survey import LOST_SECTOR
+from flightlog.spark.plan import planning
+from flightlog.store.disk import lock
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.disk.lock import StoreLock, is_held, is_served
 from flightlog.store.errors import CorruptLogError, DiskError
-from flightlog.store.lock import StoreLock, is_held, is_served
-from flightlog.store.progress import FLUSHED, progress_path, read_progress
+from flightlog.store.state.progress import FLUSHED, progress_path, read_progress
 from flightlog.tools.inspecting import inspect
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ os._exit(1)
 ASK = """
 import sys
 from pathlib import Path
-from flightlog.store.lock import is_served
+from flightlog.store.disk.lock import is_served
 assert is_served(Path(sys.argv[1]))
 """
 

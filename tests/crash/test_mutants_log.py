@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from flightlog.engine import boot, cutting
-from flightlog.engine.evidence import Evidence
-from flightlog.engine.log_sync import LogSync
-from flightlog.engine.upkeep import Upkeep
-from flightlog.store.commit_log import CommitLog
+from flightlog.engine.open import boot, cutting
+from flightlog.engine.open.evidence import Evidence
+from flightlog.engine.open.log_sync import LogSync
+from flightlog.engine.services.upkeep import Upkeep
 from flightlog.store.errors import SyncFailedError
-from flightlog.store.log_reader import LogReader
-from flightlog.store.preparation import Preparation
-from flightlog.store.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
-from flightlog.store.segment import AppendSegment
+from flightlog.store.log.commit_log import CommitLog
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.log.preparation import Preparation
+from flightlog.store.segments.segment import AppendSegment
+from flightlog.store.state.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
 
 if TYPE_CHECKING:
     from tests.crash.conftest import IsFoundOut, Spoil, Tell

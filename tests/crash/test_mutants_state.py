@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flightlog.engine.dispatcher import Dispatcher
-from flightlog.engine.retention import Retention
-from flightlog.engine.upkeep import Upkeep
-from flightlog.index.consume_queue import ConsumeQueue
-from flightlog.index.index_writer import ActiveIndexFile
-from flightlog.index.queue_sync import Unsynced
-from flightlog.index.queue_table import QueueTable
-from flightlog.store.checkpoint import Checkpoint, write_checkpoint
-from flightlog.store.config_file import Config, ConfigFile
-from flightlog.store.deleted_topics import DeletedTopicsFile
-from flightlog.store.holds import Holds
-from flightlog.store.progress import QUEUE_STARTS
-from flightlog.store.seal import make_seal, read_seal, write_seal
+from flightlog.engine.dispatch.dispatcher import Dispatcher
+from flightlog.engine.services.retention import Retention
+from flightlog.engine.services.upkeep import Upkeep
+from flightlog.index.key.index_writer import ActiveIndexFile
+from flightlog.index.queue.consume_queue import ConsumeQueue
+from flightlog.index.queue.queue_sync import Unsynced
+from flightlog.index.queue.queue_table import QueueTable
+from flightlog.store.disk.config_file import Config, ConfigFile
+from flightlog.store.seal.seal import make_seal, read_seal, write_seal
+from flightlog.store.segments.holds import Holds
+from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
+from flightlog.store.state.deleted_topics import DeletedTopicsFile
+from flightlog.store.state.progress import QUEUE_STARTS
 
 if TYPE_CHECKING:
     from tests.crash.conftest import IsFoundOut, Spoil, Tell

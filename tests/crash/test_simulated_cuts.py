@@ -23,14 +23,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flightlog.engine import evidence, read_only
-from flightlog.engine.level_schedules import LevelSchedules
+from flightlog.engine import read_only
+from flightlog.engine.delay.level_schedules import LevelSchedules
+from flightlog.engine.open import evidence
 from flightlog.schedule.timer_log import TimerLog
 from flightlog.schedule.timer_store import TimerStore
 from flightlog.store import native
-from flightlog.store.commit_log import CommitLog
-from flightlog.store.progress import FLUSHED, ProgressPage
-from flightlog.store.segment import AppendSegment
+from flightlog.store.log.commit_log import CommitLog
+from flightlog.store.segments.segment import AppendSegment
+from flightlog.store.state.progress import FLUSHED, ProgressPage
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

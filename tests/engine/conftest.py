@@ -26,7 +26,7 @@ import pytest
 
 if TYPE_CHECKING:
     from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
-    from flightlog.engine.findings import VerifyReport
+    from flightlog.engine.verify.findings import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
     Fingerprint = dict[str, tuple[int, int, str]]
@@ -326,8 +326,8 @@ class Numbered:
     @staticmethod
     def reboot(root: Path) -> None:
         """The page cache is gone: the progress page is of another boot."""
-        from flightlog.store.disk import RealDisk
-        from flightlog.store.progress import BOOT, progress_path, read_progress
+        from flightlog.store.disk.disk import RealDisk
+        from flightlog.store.state.progress import BOOT, progress_path, read_progress
 
         raw = bytearray(progress_path(root).read_bytes())
         raw[BOOT * 8] ^= 1

@@ -14,7 +14,6 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
-from flightlog.store.column_records import ColumnRecords
 from flightlog.store.errors import (
     BodyTooLargeError,
     InvalidMessageError,
@@ -23,6 +22,7 @@ from flightlog.store.errors import (
     StoreClosedError,
     TopicTooLongError,
 )
+from flightlog.store.log.column_records import ColumnRecords
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

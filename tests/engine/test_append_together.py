@@ -17,7 +17,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.engine.append_together import ColumnPart
+from flightlog.engine.write.append_together import ColumnPart
 from flightlog.store.errors import (
     DiskFullError,
     InvalidMessageError,
@@ -26,8 +26,8 @@ from flightlog.store.errors import (
     TopicPermissionError,
     UsageError,
 )
-from flightlog.store.held_append import HeldRange
-from flightlog.store.segment import AppendSegment
+from flightlog.store.log.held_append import HeldRange
+from flightlog.store.segments.segment import AppendSegment
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.engine.bell import Bell
+from flightlog.engine.services.bell import Bell
 
 if TYPE_CHECKING:
     from tests.conftest import AssertClean

@@ -10,7 +10,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from flightlog.store.errors import CorruptRecordError, SegmentLengthError
 
 if TYPE_CHECKING:

@@ -18,8 +18,8 @@ from flightlog.engine.columns.arrow_intake import ranges_of
 from flightlog.engine.columns.gathering import OFFSET_MAX, gather
 from flightlog.engine.columns.property_columns import PropertyColumns
 from flightlog.store.errors import InvalidMessageError
-from flightlog.store.properties import decode_properties
-from flightlog.store.property_names import split_keys
+from flightlog.store.format.properties import decode_properties
+from flightlog.store.format.property_names import split_keys
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

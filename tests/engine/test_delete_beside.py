@@ -12,11 +12,11 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.index.queue_unit import Units
-from flightlog.store.disk import RealDisk, RealFile
-from flightlog.store.disk_errors import disk_errors
+from flightlog.index.queue.queue_unit import Units
+from flightlog.store.disk.disk import RealDisk, RealFile
+from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import CorruptQueueError
-from flightlog.store.holds import Holds
+from flightlog.store.segments.holds import Holds
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

@@ -17,7 +17,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, GetStatus, Message, MessageStore, StoreSettings
-from flightlog.engine.readable import ReadableStore
+from flightlog.engine.read.readable import ReadableStore
 from flightlog.store.errors import (
     ConfigFileError,
     DiskError,

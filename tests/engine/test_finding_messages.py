@@ -12,8 +12,8 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
 from flightlog.store.errors import CorruptRecordError, UsageError
-from flightlog.store.record import encode_blank, prepare
-from flightlog.store.seal import seal_path
+from flightlog.store.format.record import encode_blank, prepare
+from flightlog.store.seal.seal import seal_path
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, GoldenSet

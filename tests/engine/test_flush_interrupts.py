@@ -16,7 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
-from flightlog.engine.bell import Bell
+from flightlog.engine.services.bell import Bell
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

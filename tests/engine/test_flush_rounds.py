@@ -15,9 +15,9 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.store.checkpoint import read_checkpoint
-from flightlog.store.disk import RealDisk
-from flightlog.store.progress import Progress, read_progress
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.state.checkpoint import read_checkpoint
+from flightlog.store.state.progress import Progress, read_progress
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

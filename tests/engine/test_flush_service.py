@@ -17,8 +17,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.engine.flush_service import FlushService
-from flightlog.store.clock import SystemClock
+from flightlog.engine.services.flush_service import FlushService
+from flightlog.store.disk.clock import SystemClock
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.store.disk import RealDisk
-from flightlog.store.format_version import FORMAT_FILE, VERSION, read_format_version
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.state.format_version import FORMAT_FILE, VERSION, read_format_version
 
 if TYPE_CHECKING:
     from tests.conftest import AssertClean

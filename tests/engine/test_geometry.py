@@ -16,7 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.index.index_file import HEADER_SIZE
+from flightlog.index.key.index_file import HEADER_SIZE
 from flightlog.store.errors import ConfigFileError, FlightlogError, GeometryMismatchError, InvalidSettingsError
 
 if TYPE_CHECKING:

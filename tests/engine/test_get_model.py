@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 import flightlog
 from flightlog import GetStatus, Message, StoreSettings
-from flightlog.engine.get_limits import GetLimits
-from flightlog.engine.reading import QueueReader
-from flightlog.index.queue_table import QueueTable
-from flightlog.store.disk import RealDisk
-from flightlog.store.java_hash import java_hash
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
+from flightlog.engine.read.get_limits import GetLimits
+from flightlog.engine.read.reading import QueueReader
+from flightlog.index.queue.queue_table import QueueTable
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.format.java_hash import java_hash
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.segments.log_files import list_log_files
 
 SEGMENT_SIZE, FILE_ENTRIES, COUNT = 8192, 50, 230
 TAGS = ("A", "Aa", "BB", "B", None)

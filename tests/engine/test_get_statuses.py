@@ -13,13 +13,13 @@ import pytest
 
 import flightlog
 from flightlog import GetStatus, Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.engine.get_limits import GetLimits
-from flightlog.engine.reading import QueueReader
-from flightlog.index.queue_table import QueueTable
-from flightlog.store.disk import RealDisk
+from flightlog.engine.read.get_limits import GetLimits
+from flightlog.engine.read.reading import QueueReader
+from flightlog.index.queue.queue_table import QueueTable
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.segments.log_files import list_log_files
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, GoldenSet

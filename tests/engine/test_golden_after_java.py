@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.engine.evidence import LastWriter
-from flightlog.store.sys_flag import INNER_BATCH
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.store.format.sys_flag import INNER_BATCH
 
 if TYPE_CHECKING:
     from tests.engine.conftest import GoldenSet

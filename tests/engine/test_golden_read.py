@@ -13,10 +13,10 @@ import pytest
 
 import flightlog
 from flightlog import StoredMessage
-from flightlog.engine.evidence import LastWriter
-from flightlog.index.batch_queue import BatchQueue
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.index.queue.batch_queue import BatchQueue
 from flightlog.store.errors import CorruptRecordError
-from flightlog.store.sys_flag import has_queue_entry
+from flightlog.store.format.sys_flag import has_queue_entry
 
 if TYPE_CHECKING:
     from tests.engine.conftest import Fingerprint, GoldenSet, Key, WatchOpens

@@ -11,8 +11,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.engine import recovery
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine.open import recovery
+from flightlog.engine.open.evidence import LastWriter
 from flightlog.store.errors import CorruptLogError, UnsupportedStoreError
 
 if TYPE_CHECKING:

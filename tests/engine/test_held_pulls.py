@@ -16,8 +16,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, GetResult, GetStatus, Message, StoreSettings
-from flightlog.engine.arrivals import Arrivals
-from flightlog.engine.bell import Bell
+from flightlog.engine.services.arrivals import Arrivals
+from flightlog.engine.services.bell import Bell
 from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageError
 from flightlog.store.queue_offsets import QueueKey
 

@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, FlushMode, Message, StoredMessage, StoreSettings
-from flightlog.engine.evidence import LastWriter
-from flightlog.index.batch_unit import BATCH_UNIT_SIZE
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.index.queue.batch_unit import BATCH_UNIT_SIZE
 from flightlog.store.errors import (
     BodyTooLargeError,
     CorruptRecordError,

@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import FlightlogError, FlushMode
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine.open.evidence import LastWriter
 from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import pytest
 
 import flightlog
 from flightlog import Message
-from flightlog.engine.key_recovery import plan_keys
-from flightlog.index.index_file import IndexGeometry
-from flightlog.index.index_folder import IndexFolder
-from flightlog.store.disk import RealDisk
-from flightlog.store.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
+from flightlog.engine.open.key_recovery import plan_keys
+from flightlog.index.key.index_file import IndexGeometry
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.format.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, GoldenSet, ManualClock

@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.index import index_folder
+from flightlog.index.key import index_folder
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

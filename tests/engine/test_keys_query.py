@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.index.index_file import IndexGeometry, key_hash
+from flightlog.index.key.index_file import IndexGeometry, key_hash
 from flightlog.store.errors import CorruptRecordError, UsageError
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.index.index_file import HEADER_SIZE, INDEX_FOLDER, IndexGeometry
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.index.key.index_file import HEADER_SIZE, INDEX_FOLDER, IndexGeometry
+from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import GeometryMismatchError
 from flightlog.tools.counting_disk import CountingDisk
 

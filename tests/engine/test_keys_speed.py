@@ -14,10 +14,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoredMessage
-from flightlog.engine.key_query import _Key
-from flightlog.index import index_folder
-from flightlog.index.index_file import key_hash
-from flightlog.store.java_hash import java_hash
+from flightlog.engine.read.key_query import _Key
+from flightlog.index.key import index_folder
+from flightlog.index.key.index_file import key_hash
+from flightlog.store.format.java_hash import java_hash
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

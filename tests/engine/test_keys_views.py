@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.view_keys import ViewKeys
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.engine.open.view_keys import ViewKeys
+from flightlog.store.disk.disk import RealDisk, RealFile
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint

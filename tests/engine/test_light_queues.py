@@ -13,12 +13,12 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.engine.entries import message_of
-from flightlog.index.queue_unit import QueueUnit
+from flightlog.engine.read.entries import message_of
+from flightlog.index.queue.queue_unit import QueueUnit
 from flightlog.store.errors import InvalidMessageError, PropertiesTooLargeError
-from flightlog.store.light_queues import light_places
-from flightlog.store.properties import decode_properties
-from flightlog.store.sys_flag import INNER_BATCH, TRANSACTION_PREPARED
+from flightlog.store.format.light_queues import light_places
+from flightlog.store.format.properties import decode_properties
+from flightlog.store.format.sys_flag import INNER_BATCH, TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, ManualClock

@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.store.disk.lock import LOCK_FILE, is_held, is_served
 from flightlog.store.errors import StoreLockedError, StoreNotFoundError
-from flightlog.store.lock import LOCK_FILE, is_held, is_served
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

@@ -9,7 +9,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.store.disk import DiskSpace, RealDisk
+from flightlog.store.disk.disk import DiskSpace, RealDisk
 from flightlog.store.errors import DamagedStoreError, StoreNotFoundError
 
 SIZE = 64 << 10

@@ -14,10 +14,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskError, MissingSegmentsError
-from flightlog.store.log_start import log_start_path, read_log_start, write_log_start
+from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from flightlog.store.state.log_start import log_start_path, read_log_start, write_log_start
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

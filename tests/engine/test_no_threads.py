@@ -14,7 +14,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine import log_sync
+from flightlog.engine.open import log_sync
 from flightlog.store.errors import FlightlogError, ThreadStartError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine import key_scan
-from flightlog.engine.key_scan import KeptKeys, keys_between
-from flightlog.store import log_reader
+from flightlog.engine.dispatch import key_scan
+from flightlog.engine.dispatch.key_scan import KeptKeys, keys_between
+from flightlog.store.log import log_reader
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, Store, StoredMessage, StoreSettings
-from flightlog.store import open_seal
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError
-from flightlog.store.open_seal import SLOT, open_seal_path, read_slots
-from flightlog.store.seal import BLOCK_SIZE, make_seal, read_seal
-from flightlog.store.segment import Segment
+from flightlog.store.seal import open_seal
+from flightlog.store.seal.open_seal import SLOT, open_seal_path, read_slots
+from flightlog.store.seal.seal import BLOCK_SIZE, make_seal, read_seal
+from flightlog.store.segments.segment import Segment
 
 if TYPE_CHECKING:
     from tests.conftest import AssertClean, Scale

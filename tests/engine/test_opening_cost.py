@@ -10,8 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import StoreSettings
-from flightlog.tools.bench.opening import OpeningCost, build, open_cold, put, settings_of
-from flightlog.tools.bench.page_cache import cached_size, forget
+from flightlog.tools.bench.cases.opening import OpeningCost, build, open_cold, put, settings_of
+from flightlog.tools.bench.machine.page_cache import cached_size, forget
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

@@ -14,11 +14,11 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
-from flightlog.engine.prepare_service import UNDISPATCHED_SIZE
+from flightlog.engine.services.prepare_service import UNDISPATCHED_SIZE
 from flightlog.store import native
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
-from flightlog.store.preparation import LEAST_SEGMENT_SIZE
-from flightlog.store.segment import FOLIO_SIZE
+from flightlog.store.log.preparation import LEAST_SEGMENT_SIZE
+from flightlog.store.segments.segment import FOLIO_SIZE
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, ManualClock

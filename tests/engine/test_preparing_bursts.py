@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
-from flightlog.store.disk import MappedPart
-from flightlog.store.segment import DEEP_SIZE, FOLIO_SIZE
+from flightlog.store.disk.disk import MappedPart
+from flightlog.store.segments.segment import DEEP_SIZE, FOLIO_SIZE
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, ManualClock

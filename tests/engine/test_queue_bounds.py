@@ -11,7 +11,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.engine.append_together import ColumnPart
+from flightlog.engine.write.append_together import ColumnPart
 from flightlog.store.errors import QueueNotFoundError
 
 if TYPE_CHECKING:

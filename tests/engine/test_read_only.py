@@ -15,10 +15,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, GetStatus, Message, StoreSettings
 from flightlog.engine import read_only
-from flightlog.engine.evidence import Evidence, LastWriter
-from flightlog.store.disk import RealDisk
+from flightlog.engine.open.evidence import Evidence, LastWriter
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError, StoreChangingError, StoreClosedError, StoreNotFoundError
-from flightlog.store.progress import read_progress
+from flightlog.store.state.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint, WatchOpens

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine.open.evidence import LastWriter
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean

@@ -10,8 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.fetching import FETCH_COUNT, FETCH_SIZE, READ_AHEAD_SIZE
-from flightlog.store.disk import RealFile
+from flightlog.engine.read.fetching import FETCH_COUNT, FETCH_SIZE, READ_AHEAD_SIZE
+from flightlog.store.disk.disk import RealFile
 from flightlog.store.errors import CorruptRecordError, StoreClosedError
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-from flightlog.engine.evidence import LastWriter
-from flightlog.store.disk import MappedPart, RealDisk, RealFile
-from flightlog.store.progress import read_progress
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.state.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Numbered

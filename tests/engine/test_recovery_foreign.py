@@ -12,10 +12,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine import recovery
-from flightlog.engine.evidence import LastWriter
-from flightlog.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.engine.open import recovery
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, GoldenSet, ManualClock

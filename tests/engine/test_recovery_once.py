@@ -14,10 +14,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine import kept_entries, log_sync
-from flightlog.index.queue_table import CONSUME_QUEUE_FOLDER
-from flightlog.store import log_reader
+from flightlog.engine.open import kept_entries, log_sync
+from flightlog.index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from flightlog.store.errors import DiskError
+from flightlog.store.log import log_reader
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import pytest
 
 import flightlog
 from flightlog import GetStatus, Message, MessageStore, StoreSettings
-from flightlog.store.disk import DiskSpace
+from flightlog.store.disk.disk import DiskSpace
 from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
 
 if TYPE_CHECKING:
@@ -337,7 +337,7 @@ def test_sealing_and_retention_of_one_segment_take_turns(
 def test_the_service_cleans_up_by_itself(
     tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flightlog.engine.flush_service.FIRST_CLEAN_UP_S", 0)
+    monkeypatch.setattr("flightlog.engine.services.flush_service.FIRST_CLEAN_UP_S", 0)
     came = threading.Event()
     wanted = settings(clean_interval_ms=1, flush_interval_ms=1, delete_when=";".join(map(str, range(24))))
     with flightlog.open(tmp_path / "store", wanted, disk=disk) as store:

@@ -15,10 +15,10 @@ import pytest
 
 import flightlog
 from flightlog import GetStatus, StoreSettings
-from flightlog.engine.dispatching import forget_beyond
-from flightlog.index.dispatch_rules import DispatchCount
-from flightlog.index.queue_table import QueueTable
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.engine.dispatch.dispatching import forget_beyond
+from flightlog.index.dispatch.dispatch_rules import DispatchCount
+from flightlog.index.queue.queue_table import QueueTable
+from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import SegmentGoneError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 
 import flightlog
 from flightlog import GetStatus, Message, MessageStore, ReadOnlyStore
-from flightlog.store.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
+from flightlog.store.format.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, GoldenSet, ManualClock

@@ -19,7 +19,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.findings import VerifyReport
+from flightlog.engine.verify.findings import VerifyReport
 from flightlog.store.errors import RocksDbConfigError, RocksDbQueuesError, UnsupportedStoreError
 from flightlog.tools.inspecting import inspect
 

@@ -15,8 +15,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.engine.putting import TIMED_EVERY
 from flightlog.engine.statistics import TopicStatistics
+from flightlog.engine.write.putting import TIMED_EVERY
 from flightlog.store.errors import DiskFullError, StoreClosedError, SyncFailedError
 
 if TYPE_CHECKING:

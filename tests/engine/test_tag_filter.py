@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 import flightlog
 from flightlog import GetStatus, Message, StoreSettings
-from flightlog.engine.tag_filter import tag_filter
-from flightlog.index.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
+from flightlog.index.filter.tag_filter import tag_filter
+from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, UsageError
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format.java_hash import java_hash
 from flightlog.store.message import tags_code
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings, Topic
-from flightlog.engine import boot
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine.open import boot
+from flightlog.engine.open.evidence import LastWriter
 from flightlog.store.errors import (
     ConfigFileError,
     DiskError,

@@ -14,12 +14,12 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.evidence import LastWriter
-from flightlog.engine.findings import Finding
-from flightlog.store.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.verify.findings import Finding
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import TooManyFilesError
-from flightlog.store.progress import BOOT
+from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from flightlog.store.state.progress import BOOT
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Fingerprint

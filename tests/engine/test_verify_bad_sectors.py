@@ -12,9 +12,9 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.findings import Finding
-from flightlog.store.bad_sectors import MOST_SECTORS, SECTOR_SIZE, BadSectors
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.engine.verify.findings import Finding
+from flightlog.store.disk.bad_sectors import MOST_SECTORS, SECTOR_SIZE, BadSectors
+from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import DiskError
 
 SEGMENT_SIZE = 64 << 10

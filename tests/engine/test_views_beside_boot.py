@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import StoreSettings
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine.open.evidence import LastWriter
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Numbered

@@ -17,8 +17,8 @@ import pytest
 
 import flightlog
 from flightlog import ColumnPart, Consumer, Message, MessageQueue, Producer, Stores, StoreSettings
-from flightlog.consume.back_off import BackOff
-from flightlog.consume.process_queue import FlowLimits
+from flightlog.consume.deliver.back_off import BackOff
+from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.produce.faults import FaultRules
 from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, InvalidSettingsError, WrongTypeError
 from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError

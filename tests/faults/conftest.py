@@ -20,7 +20,7 @@ import pytest
 import flightlog
 
 if TYPE_CHECKING:
-    from flightlog.engine.findings import VerifyReport
+    from flightlog.engine.verify.findings import VerifyReport
     from tests.support.disks import FaultyDisk
 
     AssertClean = Callable[[Path], VerifyReport]

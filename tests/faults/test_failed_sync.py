@@ -14,10 +14,10 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.store import log_state
-from flightlog.store.commit_log import CommitLog
+from flightlog.store.disk.failed_sync import failed_sync_behind
 from flightlog.store.errors import DiskError, SegmentRemovedError, StorePoisonedError, SyncFailedError
-from flightlog.store.failed_sync import failed_sync_behind
+from flightlog.store.log import log_state
+from flightlog.store.log.commit_log import CommitLog
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Acknowledged, AssertClean

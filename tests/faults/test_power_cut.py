@@ -19,9 +19,9 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, StoreSettings
-from flightlog.engine.dispatcher import Dispatcher
+from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.store.errors import DiskError
-from flightlog.store.progress import read_progress
+from flightlog.store.state.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.faults.conftest import AssertClean

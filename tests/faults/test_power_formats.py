@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format.java_hash import java_hash
 
 if TYPE_CHECKING:
     from tests.support.power import PowerDisk

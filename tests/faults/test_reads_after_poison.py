@@ -157,7 +157,7 @@ def test_a_log_that_cannot_be_read_is_an_error_and_no_short_answer(
         raise DiskError(f"{path}: reading: Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr("flightlog.engine.dispatcher.dispatch_range", fail)
+        patch.setattr("flightlog.engine.dispatch.dispatcher.dispatch_range", fail)
         for _ in range(2):
             with pytest.raises(DiskError, match="Input/output error"):
                 ask(store)

@@ -19,10 +19,10 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, PutStatus, StoreSettings
-from flightlog.store.checkpoint import read_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
-from flightlog.store.progress import progress_path, read_progress
+from flightlog.store.state.checkpoint import read_checkpoint
+from flightlog.store.state.progress import progress_path, read_progress
 
 if TYPE_CHECKING:
     from tests.faults.conftest import AssertClean

@@ -18,7 +18,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.index.index_file import key_hash
+from flightlog.index.key.index_file import key_hash
 
 if TYPE_CHECKING:
     from tests.faults.conftest import AssertClean

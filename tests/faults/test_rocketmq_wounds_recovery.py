@@ -16,10 +16,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.store.checkpoint import Checkpoint, write_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptLogError, CorruptRecordError
-from flightlog.store.progress import FLIGHTLOG_FOLDER
+from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
+from flightlog.store.state.progress import FLIGHTLOG_FOLDER
 
 if TYPE_CHECKING:
     from tests.faults.conftest import AssertClean

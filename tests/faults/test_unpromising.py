@@ -16,10 +16,10 @@ import pytest
 
 import flightlog
 from flightlog import ColumnPart, FlushMode, Message, MessageStore, StoreSettings
-from flightlog.store import file_system
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk import file_system
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, FileSystemWarning
-from flightlog.store.progress import read_progress
+from flightlog.store.state.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Acknowledged, AssertClean, InChild

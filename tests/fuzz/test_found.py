@@ -16,21 +16,21 @@ from crc32c import crc32c
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.dispatching import dispatch_rules
-from flightlog.index.batch_queue import READ_SIZE, BatchQueue
-from flightlog.index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
-from flightlog.index.index_geometry import find_index_geometry, usual_geometry
-from flightlog.index.queue_sync import Unsynced
-from flightlog.index.queue_table import BATCH_QUEUE_FOLDER
+from flightlog.engine.dispatch.dispatching import dispatch_rules
+from flightlog.index.key.index_geometry import find_index_geometry, usual_geometry
+from flightlog.index.queue.batch_queue import READ_SIZE, BatchQueue
+from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
+from flightlog.index.queue.queue_sync import Unsynced
+from flightlog.index.queue.queue_table import BATCH_QUEUE_FOLDER
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
-from flightlog.store.deleted_topics import deleted_path
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, StrayFileError
-from flightlog.store.light_queues import light_places
-from flightlog.store.log_files import list_log_files
-from flightlog.store.salvage import next_intact
-from flightlog.store.seal import CRC, Seal, decode_seal, read_seal, seal_path
-from flightlog.store.segment import Segment, segment_name
+from flightlog.store.format.light_queues import light_places
+from flightlog.store.scan.salvage import next_intact
+from flightlog.store.seal.seal import CRC, Seal, decode_seal, read_seal, seal_path
+from flightlog.store.segments.log_files import list_log_files
+from flightlog.store.segments.segment import Segment, segment_name
+from flightlog.store.state.deleted_topics import deleted_path
 
 SIZE = 1 << 40
 """Bytes of a file that is one large hole."""

@@ -22,7 +22,7 @@ import pytest
 import flightlog
 from flightlog.store import native
 from flightlog.store.errors import CorruptRecordError
-from flightlog.store.progress import BOOT, boot_number, progress_path
+from flightlog.store.state.progress import BOOT, boot_number, progress_path
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

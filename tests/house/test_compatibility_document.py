@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.store.broker_conf import NAMES
+from flightlog.store.conf.broker_conf import NAMES
 
 if TYPE_CHECKING:
     from tests.conftest import AssertClean

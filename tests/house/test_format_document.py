@@ -9,31 +9,34 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.consume.local_progress import OFFSETS_FILE as LOCAL_OFFSETS_FILE
-from flightlog.consume.offset_table import OFFSETS_FILE
-from flightlog.engine.boot import KNOWN_NAMES
-from flightlog.engine.cutting import CUT_PREFIX
-from flightlog.engine.evidence import ABORT_SIZE
-from flightlog.engine.rocksdb_config import FOLDERS
-from flightlog.engine.topics import TOPICS_FILE
-from flightlog.index import index_file
-from flightlog.index.batch_unit import BATCH_UNIT_SIZE
-from flightlog.index.queue_extension import DEFAULT_EXTENSION_FILE_SIZE, HEAD
-from flightlog.index.queue_table import DEFAULT_BATCH_FILE_ENTRIES
-from flightlog.index.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE
+from flightlog.consume.group.local_progress import OFFSETS_FILE as LOCAL_OFFSETS_FILE
+from flightlog.consume.group.offset_table import OFFSETS_FILE
+from flightlog.engine.open.boot import KNOWN_NAMES
+from flightlog.engine.open.cutting import CUT_PREFIX
+from flightlog.engine.open.evidence import ABORT_SIZE
+from flightlog.engine.open.rocksdb_config import FOLDERS
+from flightlog.engine.topics.topics import TOPICS_FILE
+from flightlog.index.key import index_file
+from flightlog.index.queue.batch_unit import BATCH_UNIT_SIZE
+from flightlog.index.queue.queue_extension import DEFAULT_EXTENSION_FILE_SIZE, HEAD
+from flightlog.index.queue.queue_table import DEFAULT_BATCH_FILE_ENTRIES
+from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE
 from flightlog.schedule import timer_checkpoint, timer_log, timer_wheel
 from flightlog.schedule.delay_offsets import DELAY_OFFSETS_FILE
-from flightlog.spark.write_ledger import LEDGER_FILE
-from flightlog.spark.write_options import STAGING_FOLDER
-from flightlog.store import frame, held_append, inner_batch, log_start, open_seal, progress, record, seal
-from flightlog.store.auto_topics import AUTO_TOPICS_FILE
-from flightlog.store.checkpoint import CHECKPOINT
-from flightlog.store.crc_property import CRC_PROPERTY_SIZE
-from flightlog.store.deleted_topics import DELETED_FILE
-from flightlog.store.format_version import FORMAT_FILE
-from flightlog.store.geometry import GEOMETRY_FILE
-from flightlog.store.host import HOST_V4_SIZE, HOST_V6_SIZE
+from flightlog.spark.options.write_options import STAGING_FOLDER
+from flightlog.spark.write.write_ledger import LEDGER_FILE
+from flightlog.store.format import frame, inner_batch, record
+from flightlog.store.format.crc_property import CRC_PROPERTY_SIZE
+from flightlog.store.format.host import HOST_V4_SIZE, HOST_V6_SIZE
+from flightlog.store.log import held_append
+from flightlog.store.seal import open_seal, seal
 from flightlog.store.settings import DEFAULT_QUEUE_FILE_ENTRIES
+from flightlog.store.state import log_start, progress
+from flightlog.store.state.auto_topics import AUTO_TOPICS_FILE
+from flightlog.store.state.checkpoint import CHECKPOINT
+from flightlog.store.state.deleted_topics import DELETED_FILE
+from flightlog.store.state.format_version import FORMAT_FILE
+from flightlog.store.state.geometry import GEOMETRY_FILE
 
 if TYPE_CHECKING:
     from tests.conftest import AssertClean

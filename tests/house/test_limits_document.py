@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.consume.process_queue import FlowLimits
-from flightlog.engine import finding, get_limits, reading
-from flightlog.engine.held_pulls import MAX_WAIT_S
-from flightlog.index.dispatch import MAX_QUEUE_OFFSET
-from flightlog.index.index_folder import MOST_MAPPED
-from flightlog.index.queue_files import MOST_OPEN_FILES
-from flightlog.store import config_file, errors, inner_batch, record, timer_errors
+from flightlog.consume.deliver.process_queue import FlowLimits
+from flightlog.engine.read import finding, get_limits, reading
+from flightlog.engine.services.held_pulls import MAX_WAIT_S
+from flightlog.index.dispatch.dispatch import MAX_QUEUE_OFFSET
+from flightlog.index.key.index_folder import MOST_MAPPED
+from flightlog.index.queue.queue_files import MOST_OPEN_FILES
+from flightlog.store import errors, timer_errors
+from flightlog.store.disk import config_file
+from flightlog.store.format import inner_batch, record
 from flightlog.store.settings import RANGES, StoreSettings
 from flightlog.store.topic import MAX_ROUTED_QUEUES, NAME_MAX_LENGTH
 

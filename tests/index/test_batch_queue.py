@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flightlog.index import batch_queue
-from flightlog.index.batch_queue import ASK_THE_RECORD, BatchQueue
-from flightlog.index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, NOT_COMPACTED
-from flightlog.index.queue_sync import Unsynced
-from flightlog.store.disk import RealDisk
+from flightlog.index.queue import batch_queue
+from flightlog.index.queue.batch_queue import ASK_THE_RECORD, BatchQueue
+from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, NOT_COMPACTED
+from flightlog.index.queue.queue_sync import Unsynced
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError
 
 ENTRIES = 4

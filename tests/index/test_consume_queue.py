@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.index.consume_queue import ConsumeQueue
-from flightlog.index.queue_sync import Unsynced
-from flightlog.index.queue_unit import FILLER, UNIT_DTYPE, decode_units
-from flightlog.store.disk import RealDisk
+from flightlog.index.queue.consume_queue import ConsumeQueue
+from flightlog.index.queue.queue_sync import Unsynced
+from flightlog.index.queue.queue_unit import FILLER, UNIT_DTYPE, decode_units
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import FileGoneError, SegmentLengthError
 
 ENTRIES = 10

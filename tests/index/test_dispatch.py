@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.index.batch_dispatch import MAX_BASE, batch_entries
-from flightlog.index.dispatch import dispatch, queue_entries
-from flightlog.index.dispatch_rules import DispatchCount, DispatchRules
-from flightlog.index.queue_table import QueueTable, find_file_entries, list_queue_folders
+from flightlog.index.dispatch.batch_dispatch import MAX_BASE, batch_entries
+from flightlog.index.dispatch.dispatch import dispatch, queue_entries
+from flightlog.index.dispatch.dispatch_rules import DispatchCount, DispatchRules
+from flightlog.index.queue.queue_table import QueueTable, find_file_entries, list_queue_folders
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from flightlog.store import native
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.format.properties import decode_properties
+from flightlog.store.log.log_reader import LogReader
 from flightlog.store.message import tags_code
-from flightlog.store.properties import decode_properties
+from flightlog.store.segments.log_files import list_log_files
 
 RULES = DispatchRules(SCHEDULE_TOPIC, DelayLevels.parse().delivery_time_ms)
 HOST = bytes.fromhex("0a000001 0000d431")

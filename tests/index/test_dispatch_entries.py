@@ -10,17 +10,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flightlog.index.dispatch import MAX_QUEUE_OFFSET, queue_entries
-from flightlog.index.dispatch_rules import DispatchRules
+from flightlog.index.dispatch.dispatch import MAX_QUEUE_OFFSET, queue_entries
+from flightlog.index.dispatch.dispatch_rules import DispatchRules
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from flightlog.store import native
-from flightlog.store.deleted_topics import DeletedTopics
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1
-from flightlog.store.light_queues import light_places
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1
+from flightlog.store.format.light_queues import light_places
+from flightlog.store.format.properties import decode_properties
+from flightlog.store.format.record import is_safe_topic
 from flightlog.store.message import tags_code
 from flightlog.store.native import twin_listing
-from flightlog.store.properties import decode_properties
-from flightlog.store.record import is_safe_topic
+from flightlog.store.state.deleted_topics import DeletedTopics
 
 HOST = bytes(8)
 STORED_MS = 1_700_000_000_123

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from flightlog.index import index_reader
-from flightlog.index.index_check import IndexFileCheck, check_file, check_index
-from flightlog.index.index_file import HEADER, IndexGeometry
-from flightlog.index.index_folder import IndexFolder
-from flightlog.store.disk import RealDisk
+from flightlog.index.key import index_reader
+from flightlog.index.key.index_check import IndexFileCheck, check_file, check_index
+from flightlog.index.key.index_file import HEADER, IndexGeometry
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.store.disk.disk import RealDisk
 
 GEOMETRY = IndexGeometry(10, 40)
 BEGIN_MS = 1_700_000_000_000

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flightlog.index.index_file import (
+from flightlog.index.key.index_file import (
     DEFAULT_INDEX_ENTRIES,
     DEFAULT_INDEX_SLOTS,
     ENTRY,
@@ -25,11 +25,11 @@ from flightlog.index.index_file import (
     parse_name,
     time_difference_s,
 )
-from flightlog.index.key_entries import KeyEntries
-from flightlog.index.key_index import KeyIndex
-from flightlog.store.clock import SystemClock
-from flightlog.store.disk import RealDisk
-from flightlog.store.java_hash import java_hash
+from flightlog.index.key.key_entries import KeyEntries
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.store.disk.clock import SystemClock
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.format.java_hash import java_hash
 
 S = 1_700_000_000_123
 UNIQ_KEY = "0A000001000118B4AAC20000000A0000"

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flightlog.index.index_check import check_index
-from flightlog.index.index_file import DEFAULT_INDEX_ENTRIES, IndexGeometry, IndexState
-from flightlog.index.index_geometry import find_index_geometry
-from flightlog.index.key_entries import KeyEntries
-from flightlog.index.key_index import KeyIndex
-from flightlog.store.clock import SystemClock
-from flightlog.store.disk import RealDisk
+from flightlog.index.key.index_check import check_index
+from flightlog.index.key.index_file import DEFAULT_INDEX_ENTRIES, IndexGeometry, IndexState
+from flightlog.index.key.index_geometry import find_index_geometry
+from flightlog.index.key.key_entries import KeyEntries
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.store.disk.clock import SystemClock
+from flightlog.store.disk.disk import RealDisk
 
 BATCH = 1 << 16
 BEGIN_MS = 1_700_000_000_000

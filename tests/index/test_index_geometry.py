@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.index.index_file import HEADER, IndexGeometry
-from flightlog.index.index_geometry import file_geometry, find_index_geometry, usual_geometry
-from flightlog.store.disk import RealDisk
+from flightlog.index.key.index_file import HEADER, IndexGeometry
+from flightlog.index.key.index_geometry import file_geometry, find_index_geometry, usual_geometry
+from flightlog.store.disk.disk import RealDisk
 
 BEGIN_MS = 1_700_000_000_000
 NAMES = tuple(f"2023111422132000{i}" for i in range(10))

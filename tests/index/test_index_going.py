@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.index_check import check_index
-from flightlog.index.index_file import IndexGeometry
-from flightlog.index.index_folder import IndexFolder
-from flightlog.index.index_geometry import find_index_geometry
-from flightlog.index.key_index import KeyIndex
-from flightlog.store.disk import RealDisk
+from flightlog.index.key.index_check import check_index
+from flightlog.index.key.index_file import IndexGeometry
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.index.key.index_geometry import find_index_geometry
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import IndexFileGoneError
 from flightlog.store.native import twin_links
 

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.index_check import check_index
-from flightlog.index.index_file import IndexGeometry, IndexState, key_hash
-from flightlog.index.index_folder import IndexFolder
-from flightlog.index.index_geometry import find_index_geometry
-from flightlog.index.key_entries import KeyEntries
-from flightlog.index.key_index import KeyIndex
-from flightlog.index.listing import key_entries
-from flightlog.index.memory_keys import MemoryKeys
-from flightlog.store.clock import SystemClock
-from flightlog.store.disk import RealDisk
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
+from flightlog.index.dispatch.listing import key_entries
+from flightlog.index.key.index_check import check_index
+from flightlog.index.key.index_file import IndexGeometry, IndexState, key_hash
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.index.key.index_geometry import find_index_geometry
+from flightlog.index.key.key_entries import KeyEntries
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.index.key.memory_keys import MemoryKeys
+from flightlog.store.disk.clock import SystemClock
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.segments.log_files import list_log_files
 
 SMALL, USUAL = IndexGeometry(100, 400), IndexGeometry(1000, 4000)
 GEOMETRY = {"rollover": SMALL, "abort-reopen": SMALL, "minoffset": SMALL, "default-sizes": IndexGeometry()}

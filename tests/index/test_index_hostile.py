@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.index.index_check import check_index
-from flightlog.index.index_file import IndexGeometry, IndexState
-from flightlog.index.index_folder import IndexFolder
-from flightlog.index.index_geometry import find_index_geometry
-from flightlog.index.key_index import KeyIndex
-from flightlog.store.disk import MappedPart, RealDisk, RealFile
+from flightlog.index.key.index_check import check_index
+from flightlog.index.key.index_file import IndexGeometry, IndexState
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.index.key.index_geometry import find_index_geometry
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 
 GEOMETRY = IndexGeometry(7, 28)
 HASHES = (0, 1, 2, 3, 7, 8, 2**31 - 1)

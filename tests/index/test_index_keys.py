@@ -9,17 +9,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flightlog.index.index_file import key_hash
-from flightlog.index.key_entries import KeyEntries
-from flightlog.index.listing import key_entries
+from flightlog.index.dispatch.listing import key_entries
+from flightlog.index.key.index_file import key_hash
+from flightlog.index.key.key_entries import KeyEntries
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.format.java_hash import java_hash
+from flightlog.store.format.properties import decode_properties
+from flightlog.store.format.property_names import split_keys
 from flightlog.store.native import twin_listing
 from flightlog.store.native.twin_hashes import hash_key, hash_text, hash_texts
 from flightlog.store.native.twin_listing import index_keys
-from flightlog.store.properties import decode_properties
-from flightlog.store.property_names import split_keys
 
 HOST = bytes.fromhex("0a000001 0000d431")
 STORED_MS = 1_700_000_000_123

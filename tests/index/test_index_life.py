@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.index_file import IndexGeometry, IndexState
-from flightlog.index.index_folder import IndexFolder
-from flightlog.index.key_index import KeyIndex
+from flightlog.index.key.index_file import IndexGeometry, IndexState
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
-from flightlog.store.disk import Disk, RealDisk
+from flightlog.store.disk.disk import Disk, RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
 from flightlog.store.native import twin_links
 

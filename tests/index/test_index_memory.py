@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.index import memory_keys
-from flightlog.index.memory_keys import MemoryKeys
+from flightlog.index.key import memory_keys
+from flightlog.index.key.memory_keys import MemoryKeys
 
 STEP = st.tuples(st.sampled_from(["put", "truncate", "forget", "search"]), st.integers(0, 60), st.integers(0, 60))
 

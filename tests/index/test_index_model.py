@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.index.index_check import check_index
-from flightlog.index.index_file import IndexGeometry, IndexState
-from flightlog.index.key_index import KeyIndex
+from flightlog.index.key.index_check import check_index
+from flightlog.index.key.index_file import IndexGeometry, IndexState
+from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
-from flightlog.store.disk import Disk
+from flightlog.store.disk.disk import Disk
 from flightlog.store.native import twin_links
 
 STEPS = ("put", "put", "put", "flush", "kill", "close", "rewind", "truncate", "expire", "query")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.index_file import IndexGeometry, IndexState
-from flightlog.index.key_index import KeyIndex
+from flightlog.index.key.index_file import IndexGeometry, IndexState
+from flightlog.index.key.key_index import KeyIndex
 
 GEOMETRY = IndexGeometry(2500, 61)
 """Slots in three pages, so that a cut may come between them; files of 60 keys."""

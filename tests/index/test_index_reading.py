@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.index_file import IndexGeometry
-from flightlog.index.index_folder import IndexFolder
-from flightlog.index.key_index import KeyIndex
-from flightlog.store.disk import RealDisk
+from flightlog.index.key.index_file import IndexGeometry
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.store.disk.disk import RealDisk
 
 SMALL = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000

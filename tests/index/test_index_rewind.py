@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.index_file import IndexGeometry, IndexState
-from flightlog.index.key_index import KeyIndex
-from flightlog.store.disk import RealDisk
+from flightlog.index.key.index_file import IndexGeometry, IndexState
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.store.disk.disk import RealDisk
 
 GEOMETRY = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.index.consume_queue import ConsumeQueue
-from flightlog.index.memory_queue import MemoryQueue
-from flightlog.index.queue_unit import FILLER, UNIT_DTYPE, decode_units
-from flightlog.store.disk import RealDisk, RealFile
-from flightlog.store.disk_errors import disk_errors
+from flightlog.index.queue.consume_queue import ConsumeQueue
+from flightlog.index.queue.memory_queue import MemoryQueue
+from flightlog.index.queue.queue_unit import FILLER, UNIT_DTYPE, decode_units
+from flightlog.store.disk.disk import RealDisk, RealFile
+from flightlog.store.disk.disk_errors import disk_errors
 
 ENTRIES = 10
 

@@ -14,14 +14,14 @@ import pytest
 
 import flightlog
 from flightlog import StoreSettings
-from flightlog.engine.entries import may_match_mask
-from flightlog.engine.tag_filter import tag_filter
-from flightlog.index.queue_extension import ADDRESS_BASE, ExtensionUnit, QueueExtension
-from flightlog.index.queue_sync import Unsynced
-from flightlog.index.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
-from flightlog.store.disk import RealDisk
+from flightlog.engine.read.entries import may_match_mask
+from flightlog.index.filter.tag_filter import tag_filter
+from flightlog.index.queue.queue_extension import ADDRESS_BASE, ExtensionUnit, QueueExtension
+from flightlog.index.queue.queue_sync import Unsynced
+from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import GeometryMismatchError
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format.java_hash import java_hash
 
 FILE_SIZE = 65_536
 KEY = ("T113_1", 1)

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from flightlog.index.queue_files import MOST_OPEN_FILES, QueueFiles
-from flightlog.index.queue_table import QueueTable
-from flightlog.index.queue_unit import UNIT_DTYPE, Units
-from flightlog.store.disk import RealDisk, RealFile
+from flightlog.index.queue.queue_files import MOST_OPEN_FILES, QueueFiles
+from flightlog.index.queue.queue_table import QueueTable
+from flightlog.index.queue.queue_unit import UNIT_DTYPE, Units
+from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import FileGoneError, TooManyFilesError
 
 if TYPE_CHECKING:

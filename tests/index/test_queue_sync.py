@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from flightlog.index.queue_sync import MANY_FILES, Unsynced
-from flightlog.index.queue_table import QueueTable
-from flightlog.index.queue_unit import UNIT_DTYPE
+from flightlog.index.queue.queue_sync import MANY_FILES, Unsynced
+from flightlog.index.queue.queue_table import QueueTable
+from flightlog.index.queue.queue_unit import UNIT_DTYPE
 from flightlog.store.errors import DiskError, SyncFailedError, TooManyFilesError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.index.queue_unit import (
+from flightlog.index.queue.queue_unit import (
     FILLER,
     UNIT_DTYPE,
     QueueUnit,

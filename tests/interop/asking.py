@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from flightlog import MessageStore, ReadOnlyStore
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError
-from flightlog.store.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
+from flightlog.store.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
 
 if TYPE_CHECKING:
     from tests.interop.harness import Geometry, Line, QueueName

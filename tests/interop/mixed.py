@@ -16,8 +16,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flightlog import Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoredMessage, StoreSettings
-from flightlog.store import sys_flag as flags
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format import sys_flag as flags
+from flightlog.store.format.java_hash import java_hash
 
 if TYPE_CHECKING:
     from tests.interop.harness import Geometry, Line, OpenResult, QueueName

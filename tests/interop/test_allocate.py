@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from flightlog.consume.allocate import (
+from flightlog.consume.allocate.allocate import (
     AllocationStrategy,
     Averagely,
     AveragelyByCircle,
@@ -20,7 +20,7 @@ from flightlog.consume.allocate import (
     MachineRoomNearby,
     allocate,
 )
-from flightlog.consume.consistent_hash import ConsistentHash
+from flightlog.consume.allocate.consistent_hash import ConsistentHash
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash
 from flightlog.store.message_queue import MessageQueue
 

@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.store.compression import compress, decompress
+from flightlog.store.format.compression import compress, decompress
 
 if TYPE_CHECKING:
     from types import ModuleType

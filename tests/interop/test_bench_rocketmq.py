@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.tools.bench.bars import BarsOptions
-from flightlog.tools.bench.bars import run as run_bars
-from flightlog.tools.bench.contest import Contest
-from flightlog.tools.bench.load import Load
-from flightlog.tools.bench.plan import make_cases
-from flightlog.tools.bench.report import find_rival
+from flightlog.tools.bench.bars.bars import BarsOptions
+from flightlog.tools.bench.bars.bars import run as run_bars
+from flightlog.tools.bench.cases.plan import make_cases
+from flightlog.tools.bench.cases.rocketmq_cases import RIVALS, rocketmq_cases
+from flightlog.tools.bench.cases.runner import Result
+from flightlog.tools.bench.loads.load import Load
 from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
-from flightlog.tools.bench.rocketmq_cases import RIVALS, rocketmq_cases
-from flightlog.tools.bench.runner import Result
+from flightlog.tools.bench.telling.report import find_rival
+from flightlog.tools.bench.versus.contest import Contest
 
 if TYPE_CHECKING:
     from tests.interop.harness import RocketMq

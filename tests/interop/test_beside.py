@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskError, StoreLockedError, StorePoisonedError
-from flightlog.store.progress import read_progress
+from flightlog.store.state.progress import read_progress
 
 if TYPE_CHECKING:
     from tests.interop.harness import Line, QueueName, RocketMq

@@ -17,7 +17,7 @@ import pytest
 
 import flightlog
 from flightlog import MessageStore, ReadOnlyStore, StoredMessage
-from flightlog.index.index_file import key_hash
+from flightlog.index.key.index_file import key_hash
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

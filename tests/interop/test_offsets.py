@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flightlog.consume.offset_table import OffsetTable
-from flightlog.store.clock import SystemClock
-from flightlog.store.disk import RealDisk
+from flightlog.consume.group.offset_table import OffsetTable
+from flightlog.store.disk.clock import SystemClock
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.queue_offsets import QueueKey
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import ColumnPart, Message
-from flightlog.store.held_append import HeldRange
+from flightlog.store.log.held_append import HeldRange
 
 if TYPE_CHECKING:
     from tests.interop.harness import RocketMq

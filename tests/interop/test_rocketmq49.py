@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.engine.evidence import LastWriter
+from flightlog.engine.open.evidence import LastWriter
 
 if TYPE_CHECKING:
     from flightlog import MessageStore

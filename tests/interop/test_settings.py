@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flightlog import FlushMode, StoreSettings
-from flightlog.store.broker_conf import NAMES, convert_value, read_broker_conf
+from flightlog.store.conf.broker_conf import NAMES, convert_value, read_broker_conf
+from flightlog.store.conf.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.errors import InvalidSettingsError
-from flightlog.store.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, RANGES
 
 if TYPE_CHECKING:

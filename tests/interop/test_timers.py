@@ -19,7 +19,7 @@ import flightlog
 from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.schedule.timer_log import TimerLog
 from flightlog.schedule.timer_wheel import TimerWheel
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 
 if TYPE_CHECKING:
     from tests.interop.harness import Line, RocketMq

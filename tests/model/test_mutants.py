@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flightlog import FlightlogError, GetStatus
-from flightlog.engine.reading import QueueReader
-from flightlog.index import dispatch
-from flightlog.index.consume_queue import ConsumeQueue
-from flightlog.index.key_index import KeyIndex
-from flightlog.store import progress
-from flightlog.store.progress import ProgressPage
+from flightlog.engine.read.reading import QueueReader
+from flightlog.index.dispatch import dispatch
+from flightlog.index.key.key_index import KeyIndex
+from flightlog.index.queue.consume_queue import ConsumeQueue
+from flightlog.store.state import progress
+from flightlog.store.state.progress import ProgressPage
 
 if TYPE_CHECKING:
     from tests.model.conftest import Live

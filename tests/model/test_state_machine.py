@@ -18,10 +18,10 @@ import pytest
 from hypothesis.stateful import run_state_machine_as_test
 
 from flightlog import FlightlogError
-from flightlog.engine.retention import Retention
-from flightlog.engine.topics import TopicTable
-from flightlog.store.column_records import ColumnRecords
-from flightlog.store.deleted_topics import DeletedTopics
+from flightlog.engine.services.retention import Retention
+from flightlog.engine.topics.topics import TopicTable
+from flightlog.store.log.column_records import ColumnRecords
+from flightlog.store.state.deleted_topics import DeletedTopics
 
 if TYPE_CHECKING:
     from tests.conftest import Scale

@@ -14,7 +14,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
 from flightlog.schedule.delay_offsets import DelayOffsets
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
 
 if TYPE_CHECKING:

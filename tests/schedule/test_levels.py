@@ -18,7 +18,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
 from flightlog.schedule.level_scheduler import PAUSE_MS
-from flightlog.store.host import Host
+from flightlog.store.format.host import Host
 
 if TYPE_CHECKING:
     from tests.schedule.conftest import Bodies, ByHand, RunAll, Until

@@ -12,7 +12,7 @@ from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
 from flightlog.schedule.parking import park
 from flightlog.store.errors import InvalidMessageError, PropertiesTooLargeError, TopicPermissionError
-from flightlog.store.properties import decode_properties
+from flightlog.store.format.properties import decode_properties
 
 AssertClean = Callable[[Path], None]
 

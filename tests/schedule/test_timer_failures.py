@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ from flightlog.schedule.timer_log import (
     TimerUnit,
 )
 from flightlog.schedule.timer_wheel import SLOT_COUNT, SLOT_SIZE, TimerWheel
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError, StrayFileError, SyncFailedError
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format.java_hash import java_hash
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import pytest
 
 from flightlog.schedule.timer_request import TIMER_TOPIC, TimerAdmission, cancellation, slot_time_ms
 from flightlog.store.errors import InvalidMessageError
+from flightlog.store.format.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from flightlog.store.message import Message
-from flightlog.store.sys_flag import TRANSACTION_COMMIT, TRANSACTION_PREPARED
 from flightlog.store.timer_errors import InvalidTimerError, TimersCongestedError, TimerTooFarError, TimerTooLateError
 
 NOW_MS = 1_700_000_000_123

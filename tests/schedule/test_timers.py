@@ -14,7 +14,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
-from flightlog.engine import timer_schedules
+from flightlog.engine.delay import timer_schedules
 from flightlog.schedule.timer_store import TimerStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError

@@ -22,7 +22,7 @@ import pytest
 
 import flightlog
 from flightlog import FlightlogError, Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.store.frame import MAGIC_V1, MAGIC_V2
+from flightlog.store.format.frame import MAGIC_V1, MAGIC_V2
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.store.errors import ConfigFileError, InvalidArgumentError, InvalidMessageError, SymbolicLinkError
-from flightlog.store.record import is_safe_topic
+from flightlog.store.format.record import is_safe_topic
 
 if TYPE_CHECKING:
     from tests.security.conftest import Make, PutRecord, UseEverything, Watch
@@ -221,8 +221,8 @@ def test_spark_reads_no_name_of_a_store(
     make_store: Make, put_record: PutRecord, use_everything: UseEverything, watch: Watch, root: Path
 ) -> None:
     """A scan opens segments by the names that the driver listed; topics in records are data to it."""
-    from flightlog.spark.planning import plan
-    from flightlog.spark.reading import RangeReader
+    from flightlog.spark.plan.planning import plan
+    from flightlog.spark.read.reading import RangeReader
     from flightlog.spark.schema import arrow_schema, spark_schema
 
     topics = [named(root, name) for name in (*CLIMBING, *ODD)]

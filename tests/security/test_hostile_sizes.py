@@ -21,8 +21,7 @@ import pytest
 import flightlog
 from flightlog import CompressionType, FlightlogError, Message, StoreSettings
 from flightlog.produce.producer import Producer
-from flightlog.store.compression import MAX_DECOMPRESSED_SIZE, compress
-from flightlog.store.disk import MAX_FILE_SIZE
+from flightlog.store.disk.disk import MAX_FILE_SIZE
 from flightlog.store.errors import (
     ConfigFileError,
     CorruptBodyError,
@@ -30,8 +29,9 @@ from flightlog.store.errors import (
     CorruptRecordError,
     TooManyQueuesError,
 )
-from flightlog.store.frame import MAGIC_V1
-from flightlog.store.inner_batch import MAX_COUNT, encode_inner, unwrapped
+from flightlog.store.format.compression import MAX_DECOMPRESSED_SIZE, compress
+from flightlog.store.format.frame import MAGIC_V1
+from flightlog.store.format.inner_batch import MAX_COUNT, encode_inner, unwrapped
 from flightlog.store.settings import MAX_RECORD_SIZE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import flightlog.spark
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from flightlog.engine.findings import VerifyReport
+    from flightlog.engine.verify.findings import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
     Load = Callable[..., DataFrame]

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
 from flightlog.engine.columns.message_columns import MessageColumns
-from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span, Starts
-from flightlog.spark.filters import bounds_of
+from flightlog.spark.options.bounds import NO_BOUNDS, Bounds, Span, Starts
+from flightlog.spark.plan.filters import bounds_of
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V2
-from flightlog.store.sys_flag import INNER_BATCH
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V2
+from flightlog.store.format.sys_flag import INNER_BATCH
 
 HOST = bytes([10, 0, 0, 1, 0, 0, 0x2A, 0x9F])
 

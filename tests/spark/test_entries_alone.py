@@ -15,12 +15,12 @@ from pyspark.sql import datasource as asked
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.columns.entry_columns import ENTRY_COLUMNS
-from flightlog.spark.batch_planning import plan_batch
-from flightlog.spark.entries_alone import EntryRangeReader
-from flightlog.spark.filters import bounds_of
-from flightlog.spark.options import parse_options
-from flightlog.spark.queue_planning import QueueRange
-from flightlog.spark.range_reading import read_ranges
+from flightlog.spark.options.options import parse_options
+from flightlog.spark.plan.batch_planning import plan_batch
+from flightlog.spark.plan.entries_alone import EntryRangeReader
+from flightlog.spark.plan.filters import bounds_of
+from flightlog.spark.plan.queue_planning import QueueRange
+from flightlog.spark.read.range_reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, FileGoneError, FlightlogError
 from flightlog.tools.counting_disk import CountingDisk

@@ -11,8 +11,8 @@ import pytest
 
 from flightlog.spark.entry import entry, iterating_entry
 from flightlog.spark.source import DefaultSource, LogBatchReader
-from flightlog.spark.streaming import LogStreamReader
-from flightlog.spark.writing import LogBatchWriter
+from flightlog.spark.stream.streaming import LogStreamReader
+from flightlog.spark.write.writing import LogBatchWriter
 from flightlog.store.errors import DiskError, StoreNotFoundError
 
 if TYPE_CHECKING:

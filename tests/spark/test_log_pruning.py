@@ -12,14 +12,14 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span, Starts
-from flightlog.spark.locations import StoreLocation
-from flightlog.spark.planning import LogRange, plan_log
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.options.bounds import NO_BOUNDS, Bounds, Span, Starts
+from flightlog.spark.plan.planning import LogRange, plan_log
+from flightlog.spark.read.reading import RangeReader
+from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.store.disk import RealDisk
-from flightlog.store.record import encode_blank
-from flightlog.store.seal import make_seal, read_seal, seal_path, write_seal
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.format.record import encode_blank
+from flightlog.store.seal.seal import make_seal, read_seal, seal_path, write_seal
 
 if TYPE_CHECKING:
     Row = dict[str, Any]

@@ -10,11 +10,11 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.batch_planning import plan_batch
-from flightlog.spark.options import parse_options
-from flightlog.spark.range_reading import read_ranges
+from flightlog.spark.options.options import parse_options
+from flightlog.spark.plan.batch_planning import plan_batch
+from flightlog.spark.read.range_reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.streaming import LogStreamReader
+from flightlog.spark.stream.streaming import LogStreamReader
 from flightlog.store.errors import CorruptRecordError
 
 SEGMENT_SIZE = 16 << 10

@@ -12,11 +12,11 @@ from pyspark.sql import datasource
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options import parse_options
-from flightlog.spark.plan_report import report_batch
+from flightlog.spark.options.options import parse_options
+from flightlog.spark.plan.plan_report import report_batch
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader, LogBatchReader
-from flightlog.spark.streaming import LogStreamReader
+from flightlog.spark.stream.streaming import LogStreamReader
 
 if TYPE_CHECKING:
     from tests.spark.conftest import AssertClean

@@ -11,10 +11,10 @@ from pyspark.sql import datasource as asked
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.batch_planning import plan_batch
-from flightlog.spark.filters import bounds_of
-from flightlog.spark.options import parse_options
-from flightlog.spark.planning import LogRange
+from flightlog.spark.options.options import parse_options
+from flightlog.spark.plan.batch_planning import plan_batch
+from flightlog.spark.plan.filters import bounds_of
+from flightlog.spark.plan.planning import LogRange
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader
 from flightlog.store.errors import CorruptRecordError

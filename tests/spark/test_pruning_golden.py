@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import datasource as asked
 
-from flightlog.spark.batch_planning import plan_batch
-from flightlog.spark.filters import bounds_of
-from flightlog.spark.options import parse_options
-from flightlog.spark.queue_planning import QueueRange
-from flightlog.spark.range_reading import read_ranges
+from flightlog.spark.options.options import parse_options
+from flightlog.spark.plan.batch_planning import plan_batch
+from flightlog.spark.plan.filters import bounds_of
+from flightlog.spark.plan.queue_planning import QueueRange
+from flightlog.spark.read.range_reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 
 Row = dict[str, Any]

@@ -14,13 +14,13 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.index.queue_unit import FILLER
-from flightlog.spark.data_loss import Losses
-from flightlog.spark.locations import StoreLocation
-from flightlog.spark.queue_planning import CarriedBatches, QueueRange, plan_queues
-from flightlog.spark.queue_reading import QueueRangeReader
+from flightlog.index.queue.queue_unit import FILLER
+from flightlog.spark.options.data_loss import Losses
+from flightlog.spark.options.selection_options import parse_selection
+from flightlog.spark.plan.queue_planning import CarriedBatches, QueueRange, plan_queues
+from flightlog.spark.read.queue_reading import QueueRangeReader
+from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.selection_options import parse_selection
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, DiskError, FileGoneError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_a_damaged_record_is_named_left_out_or_a_row(
 
 
 def test_damaged_places_are_rows_on_request(store: Path) -> None:
-    from flightlog.spark.columns import CORRUPT
+    from flightlog.spark.options.columns import CORRUPT
 
     hit = messages(store, ("orders", 0))[70].physical_offset
     path = store / "commitlog" / f"{hit - hit % SEGMENT_SIZE:020d}"
@@ -275,13 +275,13 @@ MEASURE = """
 import resource, sys
 from pathlib import Path
 import flightlog
-from flightlog.index.queue_unit import FILLER, UNIT
-from flightlog.spark.data_loss import Losses
-from flightlog.spark.locations import StoreLocation
-from flightlog.spark.queue_planning import plan_queues
-from flightlog.spark.queue_reading import QueueRangeReader
+from flightlog.index.queue.queue_unit import FILLER, UNIT
+from flightlog.spark.options.data_loss import Losses
+from flightlog.spark.remote.locations import StoreLocation
+from flightlog.spark.plan.queue_planning import plan_queues
+from flightlog.spark.read.queue_reading import QueueRangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.selection_options import parse_selection
+from flightlog.spark.options.selection_options import parse_selection
 with flightlog.open_read_only(sys.argv[1]) as view:
     spans = parse_selection({"subscribe": "large"}, include_internal=False).resolve(view, Losses())
     tasks = plan_queues(view, StoreLocation.local(Path(sys.argv[1])), spans, 1 << 40)

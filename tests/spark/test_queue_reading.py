@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.data_loss import Losses
-from flightlog.spark.locations import StoreLocation
-from flightlog.spark.planning import plan
-from flightlog.spark.queue_planning import CarriedUnits, QueueRange, plan_queues
-from flightlog.spark.queue_reading import QueueRangeReader
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.options.data_loss import Losses
+from flightlog.spark.options.selection_options import parse_selection
+from flightlog.spark.plan.planning import plan
+from flightlog.spark.plan.queue_planning import CarriedUnits, QueueRange, plan_queues
+from flightlog.spark.read.queue_reading import QueueRangeReader
+from flightlog.spark.read.reading import RangeReader
+from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.selection_options import parse_selection
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

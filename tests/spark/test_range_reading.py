@@ -10,12 +10,12 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.batch_planning import Range, plan_batch
-from flightlog.spark.bounds import NO_BOUNDS
-from flightlog.spark.options import ReadOptions, parse_options
-from flightlog.spark.planning import LogRange
-from flightlog.spark.queue_planning import QueueRange
-from flightlog.spark.range_reading import read_ranges
+from flightlog.spark.options.bounds import NO_BOUNDS
+from flightlog.spark.options.options import ReadOptions, parse_options
+from flightlog.spark.plan.batch_planning import Range, plan_batch
+from flightlog.spark.plan.planning import LogRange
+from flightlog.spark.plan.queue_planning import QueueRange
+from flightlog.spark.read.range_reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import FileGoneError
 

@@ -12,7 +12,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.columns.schema import COLUMNS
-from flightlog.spark.options import NAMES
+from flightlog.spark.options.options import NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

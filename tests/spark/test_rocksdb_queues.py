@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flightlog.spark.options import parse_options
+from flightlog.spark.options.options import parse_options
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import LogBatchReader
 

@@ -9,10 +9,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, ReadOnlyStore, StoreSettings
-from flightlog.spark.bounds import NO_BOUNDS, Bounds, Span
-from flightlog.spark.data_loss import DataLossError, Losses
-from flightlog.spark.selection import QueueSpans, narrowed, require_known
-from flightlog.spark.selection_options import parse_selection
+from flightlog.spark.options.bounds import NO_BOUNDS, Bounds, Span
+from flightlog.spark.options.data_loss import DataLossError, Losses
+from flightlog.spark.options.selection import QueueSpans, narrowed, require_known
+from flightlog.spark.options.selection_options import parse_selection
 from flightlog.store.errors import InvalidSettingsError
 
 FIRST_MS = 1_700_000_000_000

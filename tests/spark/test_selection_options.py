@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from flightlog.spark.selection import Assigned, Offsets, Pattern, Selection, Times, Topics
-from flightlog.spark.selection_options import parse_selection, require_batch
+from flightlog.spark.options.selection import Assigned, Offsets, Pattern, Selection, Times, Topics
+from flightlog.spark.options.selection_options import parse_selection, require_batch
 from flightlog.store.errors import InvalidSettingsError
 
 

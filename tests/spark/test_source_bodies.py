@@ -12,14 +12,14 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, Message, StoreSettings
-from flightlog.spark.columns import COLUMNS, HEADERS
-from flightlog.spark.planning import plan
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.options.columns import COLUMNS, HEADERS
+from flightlog.spark.plan.planning import plan
+from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.store.compression import compress
 from flightlog.store.errors import CorruptRecordError, MissingExtraError
-from flightlog.store.inner_batch import encode_inner
-from flightlog.store.sys_flag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
+from flightlog.store.format.compression import compress
+from flightlog.store.format.inner_batch import encode_inner
+from flightlog.store.format.sys_flag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 
 SCHEMA = arrow_schema(spark_schema((), COLUMNS), COLUMNS)
 SYS_FLAG_AT = 36

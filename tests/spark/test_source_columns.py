@@ -16,14 +16,14 @@ from flightlog.engine.columns.gathering import as_text, gather
 from flightlog.engine.columns.message_columns import MessageColumns
 from flightlog.engine.columns.property_columns import PropertyColumns
 from flightlog.engine.columns.schema import COLUMNS
-from flightlog.spark.inner_batch import unwrap
-from flightlog.spark.visibility import is_internal, is_message
+from flightlog.spark.options.visibility import is_internal, is_message
+from flightlog.spark.read.inner_batch import unwrap
 from flightlog.store import native
-from flightlog.store import property_names as props
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1
-from flightlog.store.properties import decode_properties
-from flightlog.store.property_names import split_keys
-from flightlog.store.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
+from flightlog.store.format import property_names as props
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1
+from flightlog.store.format.properties import decode_properties
+from flightlog.store.format.property_names import split_keys
+from flightlog.store.format.sys_flag import COMPRESSED, INNER_BATCH, NEED_UNWRAP
 
 HOST = bytes([10, 0, 0, 1]) + struct.pack(">i", 10911)
 

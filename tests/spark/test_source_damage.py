@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.engine.survey import Damage, survey
-from flightlog.spark.columns import COLUMNS, CORRUPT
-from flightlog.spark.planning import LogRange, plan
-from flightlog.spark.reading import RangeReader
+from flightlog.engine.open.survey import Damage, survey
+from flightlog.spark.options.columns import COLUMNS, CORRUPT
+from flightlog.spark.plan.planning import LogRange, plan
+from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError
-from flightlog.store.sys_flag import INNER_BATCH
+from flightlog.store.format.sys_flag import INNER_BATCH
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -10,8 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.planning import plan
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.plan.planning import plan
+from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 
 SETTINGS = StoreSettings.small(segment_size=16 << 10)

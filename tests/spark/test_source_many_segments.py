@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.spark.locations import StoreLocation
-from flightlog.spark.options import DEFAULT_SPLIT_BYTES
-from flightlog.spark.planning import plan_log
-from flightlog.spark.queue_planning import plan_queues
+from flightlog.spark.options.options import DEFAULT_SPLIT_BYTES
+from flightlog.spark.plan.planning import plan_log
+from flightlog.spark.plan.queue_planning import plan_queues
+from flightlog.spark.remote.locations import StoreLocation
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.batch_planning import plan_batch
-from flightlog.spark.bounds import NO_BOUNDS, Bounds
-from flightlog.spark.options import ReadOptions, parse_options
+from flightlog.spark.options.bounds import NO_BOUNDS, Bounds
+from flightlog.spark.options.options import ReadOptions, parse_options
+from flightlog.spark.plan.batch_planning import plan_batch
 from flightlog.store.errors import InvalidSettingsError, StoreNotFoundError
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.planning import LogRange, plan
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.plan.planning import LogRange, plan
+from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError, DamagedStoreError, DiskError, StoreNotFoundError
-from flightlog.store.record import encode_blank
-from flightlog.store.seal import BLOCK_SIZE, Seal, read_seal, write_seal
-from flightlog.store.segment import Segment
+from flightlog.store.format.record import encode_blank
+from flightlog.store.seal.seal import BLOCK_SIZE, Seal, read_seal, write_seal
+from flightlog.store.segments.segment import Segment
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -277,8 +277,8 @@ def test_a_task_reads_its_ranges_and_little_more(store: Path) -> None:
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from flightlog.spark.planning import plan
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.plan.planning import plan
+from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 ranges = [piece for pack in plan(Path(sys.argv[1]), 1 << 20) for piece in pack]
 reader = RangeReader(arrow_schema(spark_schema()))

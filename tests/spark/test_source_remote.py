@@ -13,16 +13,16 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.batch_planning import plan_batch
-from flightlog.spark.bounds import Bounds
-from flightlog.spark.followed_store import FollowedStore
-from flightlog.spark.options import parse_options
-from flightlog.spark.planning import LogRange, plan_log, require_store
-from flightlog.spark.range_reading import read_ranges
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.options.bounds import Bounds
+from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.selection import Selection
+from flightlog.spark.plan.batch_planning import plan_batch
+from flightlog.spark.plan.planning import LogRange, plan_log, require_store
+from flightlog.spark.read.range_reading import read_ranges
+from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.selection import Selection
-from flightlog.spark.stream_log import LogStream
+from flightlog.spark.stream.followed_store import FollowedStore
+from flightlog.spark.stream.stream_log import LogStream
 from flightlog.store.errors import DiskError, FlightlogError, InvalidSettingsError, StoreNotFoundError
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import BinaryType, StructField, StructType
 
-from flightlog.spark.staging import STALE_S, Stager, make_job_folder, remove_job, remove_stale
-from flightlog.spark.write_columns import WriteColumns
-from flightlog.spark.write_options import SETTINGS
+from flightlog.spark.options.write_options import SETTINGS
+from flightlog.spark.write.staging import STALE_S, Stager, make_job_folder, remove_job, remove_stale
+from flightlog.spark.write.write_columns import WriteColumns
 from flightlog.store.errors import DiskError
 
 SEGMENT_SIZE = 1 << 20

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.spark import followed_store
+from flightlog.spark.stream import followed_store
 from flightlog.store.errors import StoreChangingError
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.spark.data_loss import CheckpointAheadError, DataLossError
+from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
 from flightlog.store.errors import InvalidSettingsError, UsageError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.spark import followed_store
-from flightlog.spark.data_loss import CheckpointAheadError, DataLossError
+from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
+from flightlog.spark.stream import followed_store
 from flightlog.store.errors import InvalidSettingsError, UsageError
 
 if TYPE_CHECKING:

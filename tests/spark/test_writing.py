@@ -17,14 +17,14 @@ from pyspark.sql.types import ArrayType, BinaryType, StringType, StructField, St
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark import staging as staging_module
-from flightlog.spark import writing
+from flightlog.spark.options.write_options import NAMES, SETTINGS, parse_write_options
 from flightlog.spark.schema import SPARK_TYPES
-from flightlog.spark.staging import StagedFile, Stager, check_staged, make_job_folder
-from flightlog.spark.write_columns import PASSED_OVER, TYPES, WriteColumns
-from flightlog.spark.write_ledger import LEDGER_FILE, WriteLedger
-from flightlog.spark.write_options import NAMES, SETTINGS, parse_write_options
-from flightlog.spark.writing import LogBatchWriter, append_files
+from flightlog.spark.write import staging as staging_module
+from flightlog.spark.write import writing
+from flightlog.spark.write.staging import StagedFile, Stager, check_staged, make_job_folder
+from flightlog.spark.write.write_columns import PASSED_OVER, TYPES, WriteColumns
+from flightlog.spark.write.write_ledger import LEDGER_FILE, WriteLedger
+from flightlog.spark.write.writing import LogBatchWriter, append_files
 from flightlog.store.errors import (
     ConfigFileError,
     DamagedStoreError,
@@ -35,7 +35,7 @@ from flightlog.store.errors import (
     StoreNotFoundError,
     TopicTooLongError,
 )
-from flightlog.store.held_append import _HeldRows
+from flightlog.store.log.held_append import _HeldRows
 
 if TYPE_CHECKING:
     from tests.spark.conftest import AssertClean
@@ -383,8 +383,8 @@ def test_of_two_commits_at_the_same_moment_the_second_is_refused(files: list[Sta
 KILLED = """
 import os, pickle, signal, sys
 from pathlib import Path
-from flightlog.spark.writing import append_files
-from flightlog.store import held_append
+from flightlog.spark.write.writing import append_files
+from flightlog.store.log import held_append
 
 site = sys.argv[2]
 rows = held_append._HeldRows

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog.store.broker_conf import KEPT, MAX_FILE_SIZE, NAMES, BrokerConf, read_broker_conf
-from flightlog.store.broker_promises import FEATURES, HARMLESS, SAFETY
+from flightlog.store.conf.broker_conf import KEPT, MAX_FILE_SIZE, NAMES, BrokerConf, read_broker_conf
+from flightlog.store.conf.broker_promises import FEATURES, HARMLESS, SAFETY
+from flightlog.store.conf.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.errors import InvalidSettingsError, UnkeptPromiseError
-from flightlog.store.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.settings import RANGES, FlushMode, StoreSettings
 
 CLUSTER = "brokerClusterName={0}DefaultCluster\nbrokerName={0}broker-a\nbrokerId={0}{1}\n"

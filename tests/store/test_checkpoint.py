@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store.checkpoint import Checkpoint, decode_checkpoint, read_checkpoint, write_checkpoint
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.state.checkpoint import Checkpoint, decode_checkpoint, read_checkpoint, write_checkpoint
 
 S = 1_700_000_000_123
 VECTOR = Checkpoint(S, S - 123, 1_699_999_990_000, 0, 1024)

@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, Message, StoreSettings
-from flightlog.store.compression import compress, compression_of, decompress
 from flightlog.store.errors import CorruptBodyError, InvalidMessageError, MissingExtraError, UsageError
+from flightlog.store.format.compression import compress, compression_of, decompress
 
 KINDS = list(CompressionType)
 NOISE = random.Random(7).randbytes(300_000)
@@ -119,7 +119,7 @@ def test_without_the_extra(kind: CompressionType, monkeypatch: pytest.MonkeyPatc
 
 def test_the_libraries_are_imported_when_they_are_needed() -> None:
     program = (
-        "import sys, flightlog; from flightlog.store.compression import *;"
+        "import sys, flightlog; from flightlog.store.format.compression import *;"
         "compress(b'', CompressionType.ZLIB); assert not {'lz4', 'zstandard'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-P", "-c", program], check=True, timeout=60)

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flightlog.store.config_file import MAX_DEPTH, ConfigFile, parse_config
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.config_file import MAX_DEPTH, ConfigFile, parse_config
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, DiskError, DiskFullError
 
 TEXTS = st.text(max_size=8)

@@ -11,7 +11,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.store.crc_property import (
+from flightlog.store.errors import CorruptLogError, CorruptRecordError, PropertiesTooLargeError
+from flightlog.store.format.crc_property import (
     CRC_PROPERTY,
     CRC_PROPERTY_SIZE,
     EMPTY,
@@ -19,8 +20,7 @@ from flightlog.store.crc_property import (
     put_crc_property,
     stored_crc,
 )
-from flightlog.store.errors import CorruptLogError, CorruptRecordError, PropertiesTooLargeError
-from flightlog.store.record import PROPERTIES_MAX_SIZE
+from flightlog.store.format.record import PROPERTIES_MAX_SIZE
 
 if TYPE_CHECKING:
     from flightlog import MessageStore

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.store import allocate
-from flightlog.store.disk import FolderEntry, RealDisk
-from flightlog.store.disk_errors import disk_errors
+from flightlog.store.disk import allocate
+from flightlog.store.disk.disk import FolderEntry, RealDisk
+from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import DiskError, DiskFullError, SymbolicLinkError, SyncFailedError
 
 MIB = 1 << 20

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.store.disk import FolderEntry, RealDisk
+from flightlog.store.disk.disk import FolderEntry, RealDisk
 from flightlog.store.errors import DiskError
 
 

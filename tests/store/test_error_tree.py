@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import flightlog
-from flightlog.spark import data_loss
+from flightlog.spark.options import data_loss
 from flightlog.store import errors, timer_errors
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.store import file_system
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk import file_system
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.disk.file_system import FileSystem, open_file_system
 from flightlog.store.errors import SyncFailedError
-from flightlog.store.file_system import FileSystem, open_file_system
 
 
 def test_it_syncs_and_closes(tmp_path: Path) -> None:

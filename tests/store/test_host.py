@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.store.errors import InvalidMessageError
-from flightlog.store.host import Host, decode_host, encode_host, raw_host
+from flightlog.store.format.host import Host, decode_host, encode_host, raw_host
 
 VECTORS = {
     ("10.0.0.1", 54321): "0a0000010000d431",

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store.inner_batch import (
+from flightlog.store.format.inner_batch import (
     LEAST_SIZE,
     MAX_COUNT,
     InnerMessage,

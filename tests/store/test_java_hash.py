@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store.java_hash import java_hash
+from flightlog.store.format.java_hash import java_hash
 from flightlog.store.message import tags_code
 
 VECTORS = {

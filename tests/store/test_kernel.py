@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
 from flightlog.store.native.twin_bulk import walk_bulk
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -231,7 +231,7 @@ WATCHER = """
 import mmap, sys, time
 import numpy as np
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE
+from flightlog.store.format.frame import FRAME_DTYPE
 size, rounds = int(sys.argv[2]), int(sys.argv[3])
 with open(sys.argv[1], "r+b") as file:
     view, rows = memoryview(mmap.mmap(file.fileno(), 0)), np.zeros(1, FRAME_DTYPE)

@@ -16,7 +16,7 @@ import pytest
 from numpy.typing import NDArray
 
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
 from flightlog.store.native import twin
 
 SEED = int(os.environ.get("FLIGHTLOG_COLUMNS_SEED", "20260101"))

@@ -18,9 +18,9 @@ import pytest
 from flightlog import Message, PutResult, PutStatus, StoreSettings
 from flightlog.store import native
 from flightlog.store.errors import InvalidMessageError
-from flightlog.store.host import encode_host
-from flightlog.store.properties import LANE_NEVER_TAKES
-from flightlog.store.record import BLANK_SIZE, prepare
+from flightlog.store.format.host import encode_host
+from flightlog.store.format.properties import LANE_NEVER_TAKES
+from flightlog.store.format.record import BLANK_SIZE, prepare
 
 pytestmark = pytest.mark.usefixtures("kernel")
 

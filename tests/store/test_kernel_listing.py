@@ -15,9 +15,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
-from flightlog.store.java_hash import java_hash
-from flightlog.store.listing import QUEUE_DTYPE, UNIT_SIZE
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.format.java_hash import java_hash
+from flightlog.store.format.listing import QUEUE_DTYPE, UNIT_SIZE
 from flightlog.store.native import twin, twin_links, twin_listing
 
 HOST = bytes.fromhex("0a000001 0000d431")

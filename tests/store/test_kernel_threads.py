@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from flightlog.store import native
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1
 
 HOST = bytes(8)
 DEADLINE_S = 240

@@ -14,7 +14,7 @@ import pytest
 import flightlog
 from flightlog import Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
-from flightlog.store.segment import FOLIO_SIZE
+from flightlog.store.segments.segment import FOLIO_SIZE
 
 SIZE = 4096
 EMPTY_RECORD_SIZE = 91 + 1

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DamagedStoreError, SegmentLengthError, StrayFileError
-from flightlog.store.log_files import LogFiles, list_log_files
-from flightlog.store.segment import segment_base, segment_name
+from flightlog.store.segments.log_files import LogFiles, list_log_files
+from flightlog.store.segments.segment import segment_base, segment_name
 
 SIZE = 8192
 MakeLog = Callable[..., Path]

@@ -10,10 +10,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError, StoreClosedError
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.segments.log_files import list_log_files
 
 if TYPE_CHECKING:
     from flightlog import PutResult

@@ -14,8 +14,8 @@ import pytest
 
 from flightlog import Message, PutResult, PutStatus
 from flightlog.store import native
-from flightlog.store.host import encode_host
-from flightlog.store.properties import LANE_NEVER_TAKES
+from flightlog.store.format.host import encode_host
+from flightlog.store.format.properties import LANE_NEVER_TAKES
 
 NAMES = tuple(Message.__dataclass_fields__)
 

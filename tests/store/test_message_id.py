@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.store.errors import UsageError
-from flightlog.store.host import decode_host, encode_host
-from flightlog.store.message_id import decode_message_id, encode_message_id
+from flightlog.store.format.host import decode_host, encode_host
+from flightlog.store.format.message_id import decode_message_id, encode_message_id
 
 
 @pytest.mark.parametrize(

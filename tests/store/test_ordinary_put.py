@@ -17,8 +17,8 @@ import pytest
 
 from flightlog import Message, PutResult, PutStatus
 from flightlog.store import native
-from flightlog.store.host import encode_host
-from flightlog.store.properties import LANE_NEVER_TAKES
+from flightlog.store.format.host import encode_host
+from flightlog.store.format.properties import LANE_NEVER_TAKES
 
 HOST = encode_host("127.0.0.1", 10911)
 BASE = 1 << 40

@@ -13,9 +13,9 @@ from flightlog.store.errors import (
     RecordTooLargeError,
     TopicTooLongError,
 )
-from flightlog.store.frame import MAGIC_V1, MAGIC_V2
+from flightlog.store.format.frame import MAGIC_V1, MAGIC_V2
+from flightlog.store.format.record import PreparedRecord, prepare
 from flightlog.store.message import Message
-from flightlog.store.record import PreparedRecord, prepare
 from flightlog.store.settings import DEFAULT_SEGMENT_SIZE, StoreSettings
 
 V6 = ("2001:db8::1", 80)

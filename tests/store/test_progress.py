@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store import progress
-from flightlog.store.disk import RealDisk
-from flightlog.store.progress import Progress, ProgressPage, decode_progress, progress_path, read_progress
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.state import progress
+from flightlog.store.state.progress import Progress, ProgressPage, decode_progress, progress_path, read_progress
 
 WORD = st.integers(-(1 << 63), (1 << 63) - 1)
 OFFSET = st.integers(0, (1 << 63) - 1)

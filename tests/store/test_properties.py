@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.store.errors import InvalidMessageError
-from flightlog.store.properties import decode_properties, encode_properties
-from flightlog.store.property_names import split_keys
+from flightlog.store.format.properties import decode_properties, encode_properties
+from flightlog.store.format.property_names import split_keys
 
 PARTS = st.text(st.characters(codec="utf-8", exclude_characters="\x01\x02"), min_size=1)
 

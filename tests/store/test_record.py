@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.store import native
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
+from flightlog.store.format.record import encode_blank, prepare
+from flightlog.store.log.log_reader import LogReader
 from flightlog.store.message import Message, StoredMessage
-from flightlog.store.record import encode_blank, prepare
+from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.settings import DEFAULT_SEGMENT_SIZE, StoreSettings
 
 B, S = 1_700_000_000_000, 1_700_000_000_123

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store import native, salvage
-from flightlog.store.disk import RealDisk
-from flightlog.store.frame import MAGIC_V1, MAGIC_V2
-from flightlog.store.salvage import last_data, next_intact
-from flightlog.store.segment import Segment, segment_name
+from flightlog.store import native
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.format.frame import MAGIC_V1, MAGIC_V2
+from flightlog.store.scan import salvage
+from flightlog.store.scan.salvage import last_data, next_intact
+from flightlog.store.segments.segment import Segment, segment_name
 
 BASE = 65_536
 SIZE = 65_536

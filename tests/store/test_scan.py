@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store import native, scan
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, WalkEnd
-from flightlog.store.record import encode_blank
-from flightlog.store.scan import SegmentScan
+from flightlog.store import native
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, WalkEnd
+from flightlog.store.format.record import encode_blank
+from flightlog.store.scan import scan
+from flightlog.store.scan.scan import SegmentScan
 
 HOST = bytes.fromhex("0a000001 0000d431")
 BASE = 3 * 65_536

@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.store import seal as seal_module
-from flightlog.store.disk import RealDisk
+from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskError
-from flightlog.store.log_files import list_log_files
-from flightlog.store.log_reader import LogReader
-from flightlog.store.record import encode_blank
-from flightlog.store.seal import (
+from flightlog.store.format.record import encode_blank
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.seal import seal as seal_module
+from flightlog.store.seal.seal import (
     TAIL_SIZE,
     BlockCrcs,
     Seal,
@@ -39,7 +38,8 @@ from flightlog.store.seal import (
     seal_path,
     write_seal,
 )
-from flightlog.store.segment import Segment
+from flightlog.store.segments.log_files import list_log_files
+from flightlog.store.segments.segment import Segment
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TOPIC = st.text(st.characters(codec="utf-8"), max_size=40)

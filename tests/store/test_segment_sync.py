@@ -14,9 +14,9 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store import native
-from flightlog.store.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
-from flightlog.store.segment import PART_SIZE
+from flightlog.store.segments.segment import PART_SIZE
 
 if TYPE_CHECKING:
     AssertClean = Callable[[Path], None]

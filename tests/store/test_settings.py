@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flightlog.store import settings as settings_module
-from flightlog.store.broker_conf import NAMES, OURS_ALONE
+from flightlog.store.conf.broker_conf import NAMES, OURS_ALONE
 from flightlog.store.errors import InvalidSettingsError, UsageError
 from flightlog.store.settings import (
     DEFAULT_QUEUE_FILE_ENTRIES,
@@ -187,7 +187,7 @@ def test_every_field_says_what_it_is_and_what_rocketmq_calls_it() -> None:
         if theirs is not None:
             assert f"`{theirs}`" in told[name], name
         else:
-            assert name in OURS_ALONE | ELSEWHERE, f"map {name} in store/broker_conf.py, or say that it is ours"
+            assert name in OURS_ALONE | ELSEWHERE, f"map {name} in store/conf/broker_conf.py, or say that it is ours"
     assert "`storePathCommitLog`" in told["commit_log_folders"]
     assert "`readOnlyCommitLogStorePaths`" in told["commit_log_read_only_folders"]
     assert "`brokerIP1`" in told["store_host"] and "`listenPort`" in told["store_host"]

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from flightlog.store import native, stored_message
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1
-from flightlog.store.host import Host
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1
+from flightlog.store.format.host import Host
 from flightlog.store.message import StoredMessage
 
 FIELDS = [field.name for field in dataclasses.fields(StoredMessage)]

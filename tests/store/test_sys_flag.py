@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flightlog.store import sys_flag
+from flightlog.store.format import sys_flag
 
 
 def test_masks() -> None:

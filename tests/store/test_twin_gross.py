@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
-from flightlog.store.listing import QUEUE_DTYPE, UNIT_SIZE
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.format.listing import QUEUE_DTYPE, UNIT_SIZE
 from flightlog.store.native import twin, twin_bulk, twin_layouts, twin_listing, twin_walk
 
 HOST = bytes.fromhex("0a000001 0000d431")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flightlog.store.clock import SystemClock
+from flightlog.store.disk.clock import SystemClock
 
 
 @dataclass

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
-from flightlog.store.file_system import FileSystem
+from flightlog.store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
+from flightlog.store.disk.file_system import FileSystem
 
 SHUT_DOWN = 0x8004587D
 """ext4's ioctl of this name (linux/fs.h: EXT4_IOC_SHUTDOWN)."""

@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flightlog
-from flightlog.store import segment
 from flightlog.store.errors import DiskError, StorePoisonedError
-from flightlog.store.segment import AppendSegment
+from flightlog.store.segments import segment
+from flightlog.store.segments.segment import AppendSegment
 
 if TYPE_CHECKING:
     from tests.support.cut_fate import Fate

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flightlog.store.progress import BOOT, PAGE, progress_path
+from flightlog.store.state.progress import BOOT, PAGE, progress_path
 
 if TYPE_CHECKING:
     from tests.support.memory_disk import Inode

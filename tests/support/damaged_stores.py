@@ -29,14 +29,14 @@ import pyarrow as pa
 import flightlog
 from flightlog import FlightlogError, Message, MessageStore, PutResult, ReadOnlyStore, StoredMessage, StoreSettings
 from flightlog.engine.columns.schema import batch_schema
-from flightlog.spark.columns import ARROW_TYPES, CORRUPT
-from flightlog.spark.planning import plan
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.options.columns import ARROW_TYPES, CORRUPT
+from flightlog.spark.plan.planning import plan
+from flightlog.spark.read.reading import RangeReader
 from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError, DiskError, StoreNotFoundError
-from flightlog.store.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
-from flightlog.store.inner_batch import unwrapped
-from flightlog.store.record import stored_message
+from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
+from flightlog.store.format.inner_batch import unwrapped
+from flightlog.store.format.record import stored_message
 
 load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 

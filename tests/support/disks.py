@@ -20,10 +20,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
-from flightlog.store.disk_errors import disk_errors
+from flightlog.store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk_errors import disk_errors
+from flightlog.store.disk.file_system import FileSystem, Unpromising
 from flightlog.store.errors import SyncFailedError
-from flightlog.store.file_system import FileSystem, Unpromising
 
 
 @dataclass

@@ -23,11 +23,12 @@ from unittest.mock import patch
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-from flightlog.engine import boot
-from flightlog.index import queue_table
-from flightlog.store import progress, segment
+from flightlog.engine.open import boot
+from flightlog.index.queue import queue_table
+from flightlog.store.disk.file_system import Unpromising
 from flightlog.store.errors import DiskError, FlightlogError
-from flightlog.store.file_system import Unpromising
+from flightlog.store.segments import segment
+from flightlog.store.state import progress
 
 if TYPE_CHECKING:
     from tests.support.account import Account, Mark

@@ -15,7 +15,7 @@ PROGRAM = """
 import sys
 import threading
 import flightlog
-from flightlog.consume.back_off import BackOff
+from flightlog.consume.deliver.back_off import BackOff
 
 speaking = threading.Lock()
 left = threading.Semaphore(int(sys.argv[3]))

@@ -33,8 +33,8 @@ from pathlib import Path
 from typing import Any
 
 import flightlog
-from flightlog.store.clock import SystemClock
-from flightlog.store.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.disk.clock import SystemClock
+from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 
 THREADS = 4
 SEGMENT_SIZE = 64 << 10

@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from flightlog.store.disk import FILE_MODE, MappedPart, RealDisk, RealFile
-from flightlog.store.disk_errors import disk_errors
-from flightlog.store.file_system import FileSystem
+from flightlog.store.disk.disk import FILE_MODE, MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk_errors import disk_errors
+from flightlog.store.disk.file_system import FileSystem
 
 
 class ReadTooMuchError(AssertionError):

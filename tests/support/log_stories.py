@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import flightlog
 from flightlog import FlushMode
 from flightlog.store.errors import CorruptLogError, DiskFullError, StorePoisonedError, SyncFailedError
-from flightlog.store.segment import segment_name
+from flightlog.store.segments.segment import segment_name
 
 if TYPE_CHECKING:
     from tests.support.stage import Stage

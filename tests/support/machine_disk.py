@@ -13,8 +13,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flightlog.store.disk import DiskSpace, RealFile
-from flightlog.store.disk_errors import disk_errors
+from flightlog.store.disk.disk import DiskSpace, RealFile
+from flightlog.store.disk.disk_errors import disk_errors
 
 if TYPE_CHECKING:
     from tests.support.power import Inode, PowerDisk, PowerFile

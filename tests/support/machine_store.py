@@ -27,7 +27,7 @@ from flightlog.store.errors import DiskFullError, StoreClosedError, StorePoisone
 
 if TYPE_CHECKING:
     from flightlog import StoredMessage
-    from flightlog.engine.findings import VerifyReport
+    from flightlog.engine.verify.findings import VerifyReport
     from flightlog.store.queue_offsets import QueueKey
     from tests.support.machine_messages import Geometry, Opening
 

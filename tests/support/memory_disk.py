@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from flightlog.store.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
+from flightlog.store.disk.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
+from flightlog.store.disk.file_system import FileSystem, Unpromising
 from flightlog.store.errors import DiskFullError, FileGoneError
-from flightlog.store.file_system import FileSystem, Unpromising
 
 Content = bytes | None
 """Of a file; None: it is a folder."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.store.progress import BOOT, PAGE, progress_path
+from flightlog.store.state.progress import BOOT, PAGE, progress_path
 
 
 def why_none() -> str | None:

@@ -65,7 +65,7 @@ def key_entries_of(keys: list[Key]) -> Any:
     """The keys as flightlog takes them."""
     import numpy as np
 
-    from flightlog.index.key_entries import KeyEntries
+    from flightlog.index.key.key_entries import KeyEntries
 
     return KeyEntries(
         np.array([key.hash for key in keys], np.int32),

@@ -18,11 +18,11 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from flightlog.store.disk import DiskFile, MappedPart, RealDisk, RealFile
+from flightlog.store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
+from flightlog.store.disk.file_system import FileSystem
 from flightlog.store.errors import SyncFailedError
-from flightlog.store.file_system import FileSystem
-from flightlog.store.progress import BOOT, PAGE, progress_path
 from flightlog.store.settings import PAGE_SIZE
+from flightlog.store.state.progress import BOOT, PAGE, progress_path
 
 SECTOR_SIZE = 512
 ANOTHER_BOOT = (1).to_bytes(8, "little")

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from flightlog.store.disk_errors import disk_errors
+from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
 
 if TYPE_CHECKING:
-    from flightlog.store.disk import MappedPart
+    from flightlog.store.disk.disk import MappedPart
     from tests.support.disks import FaultyDisk
     from tests.support.memory_disk import Inode, MemoryDisk
     from tests.support.power import Inode as Platter

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import Message
-from flightlog.spark import planning
+from flightlog.spark.plan import planning
 
 if TYPE_CHECKING:
     from tests.support.account import Found, Mark

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.store.compression import CompressionType
+from flightlog.store.format.compression import CompressionType
 
 KEYS = ("Aa", "BB", "k1", "k2", "k3")
 TOPICS = ("orders", "payments", "täg")

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from flightlog.index.queue_unit import UNIT_DTYPE
+from flightlog.index.queue.queue_unit import UNIT_DTYPE
 from flightlog.store import native
-from flightlog.store.checkpoint import CHECKPOINT_FILE, Checkpoint
-from flightlog.store.frame import MAGIC_V1
-from flightlog.store.record import encode_blank
-from flightlog.store.segment import segment_name
+from flightlog.store.format.frame import MAGIC_V1
+from flightlog.store.format.record import encode_blank
+from flightlog.store.segments.segment import segment_name
+from flightlog.store.state.checkpoint import CHECKPOINT_FILE, Checkpoint
 
 SEGMENT_SIZE = 1 << 30
 QUEUE_FILE_ENTRIES = 300_000

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoreSettings
-from flightlog.store.disk import MappedPart, RealFile
-from flightlog.store.progress import progress_path
-from flightlog.store.segment import segment_name
+from flightlog.store.disk.disk import MappedPart, RealFile
+from flightlog.store.segments.segment import segment_name
+from flightlog.store.state.progress import progress_path
 
 load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
 

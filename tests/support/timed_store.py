@@ -13,9 +13,9 @@ from typing import Any
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.timers import StoreOfTimers
+from flightlog.engine.delay.timers import StoreOfTimers
 from flightlog.schedule.timer_store import TimerStore
-from flightlog.store.disk import Disk, RealDisk
+from flightlog.store.disk.disk import Disk, RealDisk
 
 START_MS = 1_700_000_000_000
 NEVER_MS = 3_600_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from flightlog import MessageStore, ReadOnlyStore, StoredMessage
-from flightlog.store.inner_batch import encode_inner
+from flightlog.store.format.inner_batch import encode_inner
 
 
 def records_of(view: ReadOnlyStore | MessageStore, messages: list[StoredMessage]) -> list[StoredMessage]:

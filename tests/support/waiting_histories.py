@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from flightlog import Message, MessageStore
-from flightlog.engine import timer_schedules
-from flightlog.engine.schedule_service import ScheduleService
+from flightlog.engine.delay import timer_schedules
+from flightlog.engine.services.schedule_service import ScheduleService
 from flightlog.schedule import deadlines
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from flightlog import StoredMessage
-    from flightlog.engine.findings import VerifyReport
+    from flightlog.engine.verify.findings import VerifyReport
     from flightlog.store.queue_offsets import QueueKey
     from tests.support.messages import MessageMaker
     from tests.support.model import Model

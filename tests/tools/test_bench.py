@@ -16,12 +16,12 @@ import numpy as np
 import pytest
 
 from flightlog.store import native
-from flightlog.tools.bench.case import Case
-from flightlog.tools.bench.machine import MOUNTS, file_system, this_machine
-from flightlog.tools.bench.plan import BODY_SIZES, MEMORY_CASES, SYNC_PUT, make_cases
-from flightlog.tools.bench.references import FALLOCATED, MEMCPY, ZEROED
-from flightlog.tools.bench.report import COLUMNS, find_reference
-from flightlog.tools.bench.runner import Result
+from flightlog.tools.bench.cases.case import Case
+from flightlog.tools.bench.cases.plan import BODY_SIZES, MEMORY_CASES, SYNC_PUT, make_cases
+from flightlog.tools.bench.cases.references import FALLOCATED, MEMCPY, ZEROED
+from flightlog.tools.bench.cases.runner import Result
+from flightlog.tools.bench.machine.machine import MOUNTS, file_system, this_machine
+from flightlog.tools.bench.telling.report import COLUMNS, find_reference
 
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished
@@ -84,9 +84,9 @@ def test_the_table(tmp_path: Path) -> None:
     program = f"""
 import dataclasses
 from pathlib import Path
-from flightlog.tools.bench.plan import make_cases
-from flightlog.tools.bench.report import show
-from flightlog.tools.bench.runner import measure
+from flightlog.tools.bench.cases.plan import make_cases
+from flightlog.tools.bench.telling.report import show
+from flightlog.tools.bench.cases.runner import measure
 from flightlog.tools.output import Output
 
 cases = [dataclasses.replace(case, count={MESSAGES}) for case in make_cases(body_sizes=[100])]

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench import bars
-from flightlog.tools.bench.bar_lines import Line, show
-from flightlog.tools.bench.bar_measures import _writer_line
-from flightlog.tools.bench.bar_plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
-from flightlog.tools.bench.bars import BarsOptions, _sizes, _without_rocketmq
-from flightlog.tools.bench.file_workloads import PLAIN, PLAIN_COLD
-from flightlog.tools.bench.load import Load, Outcome, Round
-from flightlog.tools.bench.plan import make_cases
+from flightlog.tools.bench.bars import bars
+from flightlog.tools.bench.bars.bar_lines import Line, show
+from flightlog.tools.bench.bars.bar_measures import _writer_line
+from flightlog.tools.bench.bars.bar_plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
+from flightlog.tools.bench.bars.bars import BarsOptions, _sizes, _without_rocketmq
+from flightlog.tools.bench.cases.file_workloads import PLAIN, PLAIN_COLD
+from flightlog.tools.bench.cases.plan import make_cases
+from flightlog.tools.bench.cases.rocketmq_cases import RIVALS
+from flightlog.tools.bench.loads.load import Load, Outcome, Round
 from flightlog.tools.bench.rocketmq import MAPPED, POOL
-from flightlog.tools.bench.rocketmq_cases import RIVALS
 from flightlog.tools.bench.writers import OWN, PEERS
 from flightlog.tools.output import Output
 

@@ -13,10 +13,10 @@ import pytest
 
 from flightlog.store.errors import UsageError
 from flightlog.store.settings import FlushMode
-from flightlog.tools.bench import delay, delay_load
-from flightlog.tools.bench.delay import DelayOptions, run
-from flightlog.tools.bench.delay_load import LEVEL, TIMER, Idle, Lateness, Watch, measure, measure_idle
-from flightlog.tools.bench.pending_timers import Step
+from flightlog.tools.bench.delay import delay, delay_load
+from flightlog.tools.bench.delay.delay import DelayOptions, run
+from flightlog.tools.bench.delay.delay_load import LEVEL, TIMER, Idle, Lateness, Watch, measure, measure_idle
+from flightlog.tools.bench.delay.pending_timers import Step
 
 MIB = 1 << 20
 

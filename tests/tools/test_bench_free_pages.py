@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from flightlog.tools.bench import free_pages
+from flightlog.tools.bench.machine import free_pages
 
 MEBIBYTE = 1 << 20
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench import messaging
-from flightlog.tools.bench.messaging import PARTS, MessagingOptions, run
-from flightlog.tools.bench.messaging_flow import burst, latency, throughput
-from flightlog.tools.bench.messaging_groups import STRATEGIES, Life, rebalance
-from flightlog.tools.bench.messaging_part import Part
-from flightlog.tools.bench.messaging_pulls import pulls
-from flightlog.tools.bench.sqlite_queue import SqliteQueue
+from flightlog.tools.bench.messaging import messaging
+from flightlog.tools.bench.messaging.messaging import PARTS, MessagingOptions, run
+from flightlog.tools.bench.messaging.messaging_flow import burst, latency, throughput
+from flightlog.tools.bench.messaging.messaging_groups import STRATEGIES, Life, rebalance
+from flightlog.tools.bench.messaging.messaging_part import Part
+from flightlog.tools.bench.messaging.messaging_pulls import pulls
+from flightlog.tools.bench.messaging.sqlite_queue import SqliteQueue
 
 
 def test_latencies_are_of_every_message(tmp_path: Path) -> None:

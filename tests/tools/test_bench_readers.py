@@ -14,10 +14,10 @@ import pytest
 
 from flightlog import open_read_only
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench import readers_run
-from flightlog.tools.bench.readers import PROCESSES, THREADS, Readers, ReadersRound, _again_and_again, backlog
-from flightlog.tools.bench.readers_run import ReadersOptions, run
-from flightlog.tools.bench.workloads import QUEUES, TOPIC
+from flightlog.tools.bench.cases.workloads import QUEUES, TOPIC
+from flightlog.tools.bench.readers import readers_run
+from flightlog.tools.bench.readers.readers import PROCESSES, THREADS, Readers, ReadersRound, _again_and_again, backlog
+from flightlog.tools.bench.readers.readers_run import ReadersOptions, run
 
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished

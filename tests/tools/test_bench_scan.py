@@ -16,11 +16,11 @@ import pytest
 
 import flightlog
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.process_tree import Usage, usage_below
-from flightlog.tools.bench.scan import ScanLine, ScanOptions, _plan, run, show
-from flightlog.tools.bench.scan_plan import BODY_SIZES, PARQUET, SCANS, SELECTIONS, SHARES
-from flightlog.tools.bench.scan_spark import DifferentAnswersError, Scanner, ScanRound
-from flightlog.tools.bench.scan_stores import ScanStore, share_topic, write_plain, write_shares
+from flightlog.tools.bench.machine.process_tree import Usage, usage_below
+from flightlog.tools.bench.scan.scan import ScanLine, ScanOptions, _plan, run, show
+from flightlog.tools.bench.scan.scan_plan import BODY_SIZES, PARQUET, SCANS, SELECTIONS, SHARES
+from flightlog.tools.bench.scan.scan_spark import DifferentAnswersError, Scanner, ScanRound
+from flightlog.tools.bench.scan.scan_stores import ScanStore, share_topic, write_plain, write_shares
 from flightlog.tools.output import Output
 
 if TYPE_CHECKING:

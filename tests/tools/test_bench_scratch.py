@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from flightlog.tools.bench.scratch import ENDING_SIGNALS, scratch_folder
+from flightlog.tools.bench.machine.scratch import ENDING_SIGNALS, scratch_folder
 
 LIMIT_S = 240
 ENDED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flightlog.tools.bench.contest import Contest
-from flightlog.tools.bench.load import Load, Round
-from flightlog.tools.bench.trial import (
+from flightlog.tools.bench.loads.load import Load, Round
+from flightlog.tools.bench.versus.contest import Contest
+from flightlog.tools.bench.versus.trial import (
     BATCHES_MIN,
     PILOT_S,
     ROUND_MIN_S,
@@ -54,7 +54,7 @@ def test_one_that_needs_more_than_its_part_leaves_less_to_the_others() -> None:
 
 def test_a_trial_tells_what_is_fixed_from_what_a_call_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = 0.0
-    monkeypatch.setattr("flightlog.tools.bench.trial.time.perf_counter", lambda: clock)
+    monkeypatch.setattr("flightlog.tools.bench.versus.trial.time.perf_counter", lambda: clock)
     asked = []
 
     def run(calls: int) -> Round:

@@ -17,14 +17,15 @@ import pytest
 
 from flightlog import open_read_only
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench import device, plots, saving, telling
-from flightlog.tools.bench.contest import Contest, begin
-from flightlog.tools.bench.drive import drive
-from flightlog.tools.bench.load import Load, Outcome, Round
-from flightlog.tools.bench.load_plan import append_loads, flush_loads, read_versus
-from flightlog.tools.bench.machine import Machine, this_machine
-from flightlog.tools.bench.rows import make_rows
-from flightlog.tools.bench.workloads import QUEUES, TOPIC, record_size
+from flightlog.tools.bench.cases.workloads import QUEUES, TOPIC, record_size
+from flightlog.tools.bench.loads.drive import drive
+from flightlog.tools.bench.loads.load import Load, Outcome, Round
+from flightlog.tools.bench.loads.rows import make_rows
+from flightlog.tools.bench.machine import device
+from flightlog.tools.bench.machine.machine import Machine, this_machine
+from flightlog.tools.bench.telling import plots, saving, telling
+from flightlog.tools.bench.versus.contest import Contest, begin
+from flightlog.tools.bench.versus.load_plan import append_loads, flush_loads, read_versus
 from flightlog.tools.bench.writers import (
     FRESH_PAGES,
     MEMCPY,

@@ -18,8 +18,8 @@ import numpy as np
 
 from ...store.errors import FlightlogError, UsageError
 from ...store.settings import StoreSettings
-from .load import Load, Round
-from .workloads import QUEUES
+from .cases.workloads import QUEUES
+from .loads.load import Load, Round
 
 MAPPED, POOL = "RocketMQ", "RocketMQ, transient pool"
 PROGRAM = Path(__file__).with_name("RocketmqBench.java")

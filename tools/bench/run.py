@@ -15,16 +15,17 @@ from ...store.errors import UsageError
 from ..bar import Bar
 from ..output import Output
 from ..words import seconds_text, size_text
-from . import saving, spark_scan
-from .case import Case
-from .load_plan import ROCKETMQ, read_versus
-from .machine import Machine, this_machine
-from .plan import BODY_SIZES, make_cases
-from .report import COLUMNS, as_object, show
+from .cases import spark_scan
+from .cases.case import Case
+from .cases.plan import BODY_SIZES, make_cases
+from .cases.rocketmq_cases import RIVALS, rocketmq_cases
+from .cases.runner import Result, measure, pilot
+from .machine.machine import Machine, this_machine
+from .machine.scratch import scratch_folder
 from .rocketmq import QUICK_WARM_COUNT, RocketmqProcess
-from .rocketmq_cases import RIVALS, rocketmq_cases
-from .runner import Result, measure, pilot
-from .scratch import scratch_folder
+from .telling import saving
+from .telling.report import COLUMNS, as_object, show
+from .versus.load_plan import ROCKETMQ, read_versus
 
 ROUNDS = 5
 QUICK_ROUNDS = 2

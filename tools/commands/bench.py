@@ -7,22 +7,22 @@ from typing import Annotated
 
 import typer
 
-from ..bench.bar_plan import GROUPS
-from ..bench.bars import BarsOptions
-from ..bench.bars import run as run_bars
-from ..bench.delay import RATES, DelayOptions
-from ..bench.delay import run as run_delay
-from ..bench.messaging import PARTS, MessagingOptions
-from ..bench.messaging import run as run_messaging
-from ..bench.readers_run import ReadersOptions
-from ..bench.readers_run import run as run_readers
+from ..bench.bars.bar_plan import GROUPS
+from ..bench.bars.bars import BarsOptions
+from ..bench.bars.bars import run as run_bars
+from ..bench.delay.delay import RATES, DelayOptions
+from ..bench.delay.delay import run as run_delay
+from ..bench.messaging.messaging import PARTS, MessagingOptions
+from ..bench.messaging.messaging import run as run_messaging
+from ..bench.readers.readers_run import ReadersOptions
+from ..bench.readers.readers_run import run as run_readers
 from ..bench.run import SUBJECTS, Options, run
-from ..bench.scan import ScanOptions
-from ..bench.scan import run as run_scan
-from ..bench.scan_plan import BODY_SIZES as SCAN_BODY_SIZES
-from ..bench.scan_plan import NAMES as SCAN_NAMES
-from ..bench.versus import THREADS, VersusOptions
-from ..bench.versus import run as run_versus
+from ..bench.scan.scan import ScanOptions
+from ..bench.scan.scan import run as run_scan
+from ..bench.scan.scan_plan import BODY_SIZES as SCAN_BODY_SIZES
+from ..bench.scan.scan_plan import NAMES as SCAN_NAMES
+from ..bench.versus.versus import THREADS, VersusOptions
+from ..bench.versus.versus import run as run_versus
 
 bench = typer.Typer(
     name="bench",

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ...engine.evidence import LastWriter
-from ...store.progress import STILL_OPEN, Progress
+from ...engine.open.evidence import LastWriter
+from ...store.state.progress import STILL_OPEN, Progress
 from ..inspecting import StoreInfo, inspect
 from ..output import Column, Output
 from ..words import count_text, printable, size_text, time_text

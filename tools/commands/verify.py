@@ -8,12 +8,12 @@ from typing import Any
 
 import typer
 
-from ...engine.findings import Finding, VerifyReport
 from ...engine.read_only import ReadOnlyStore
-from ...store import lock
-from ...store.bad_sectors import BadSectors
-from ...store.disk import RealDisk
-from ...store.seal import seal_path
+from ...engine.verify.findings import Finding, VerifyReport
+from ...store.disk import lock
+from ...store.disk.bad_sectors import BadSectors
+from ...store.disk.disk import RealDisk
+from ...store.seal.seal import seal_path
 from ..bar import Bar
 from ..counting_disk import CountingDisk
 from ..inspecting import open_to_inspect

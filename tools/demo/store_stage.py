@@ -16,9 +16,9 @@ from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
 
-from ...engine.findings import VerifyReport
 from ...engine.message_store import MessageStore, open_store
 from ...engine.read_only import ReadOnlyStore, open_read_only
+from ...engine.verify.findings import VerifyReport
 from ...store import native
 from ...store.errors import DiskError, UsageError
 from ..bar import Bar

@@ -2,10 +2,10 @@
 
     python tests/data/own/make.py
 
-Run it before `VERSION` in store/format_version.py is counted up, so that every version that ever was has its archive.
-It holds two stores with the same messages: `closed`, and `killed`, a copy of the first while it was open. Messages:
-`orders`, 400 in four queues with tags, keys and properties, of which group `billing` has consumed 100; `rows`, 50 from
-columns; `parked`, 5 whose delay level is 2 hours; and `gone`, deleted.
+Run it before `VERSION` in store/state/format_version.py is counted up, so that every version that ever was has its
+archive. It holds two stores with the same messages: `closed`, and `killed`, a copy of the first while it was open.
+Messages: `orders`, 400 in four queues with tags, keys and properties, of which group `billing` has consumed 100;
+`rows`, 50 from columns; `parked`, 5 whose delay level is 2 hours; and `gone`, deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 import flightlog
-from flightlog.store.format_version import VERSION
+from flightlog.store.state.format_version import VERSION
 
 SETTINGS = flightlog.StoreSettings(
     segment_size=65536, queue_file_entries=50, index_slots=100, index_entries=400, queue_extension=True

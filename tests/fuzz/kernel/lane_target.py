@@ -16,9 +16,9 @@ from typing import Any, Final
 from zlib import crc32
 
 from flightlog import Message, PutResult, PutStatus
-from flightlog.store.host import encode_host
+from flightlog.store.format.host import encode_host
+from flightlog.store.format.properties import LANE_NEVER_TAKES
 from flightlog.store.native.twin_lane import Lane as Twin
-from flightlog.store.properties import LANE_NEVER_TAKES
 
 PAGE_SIZE: Final = 64
 APPENDED: Final = 4

@@ -6,10 +6,10 @@ from importlib import import_module
 
 import numpy as np
 
-from flightlog.index.batch_queue import BatchQueue
-from flightlog.index.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, NOT_COMPACTED
-from flightlog.index.queue_sync import Unsynced
-from flightlog.store.segment import segment_name
+from flightlog.index.queue.batch_queue import BatchQueue
+from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, NOT_COMPACTED
+from flightlog.index.queue.queue_sync import Unsynced
+from flightlog.store.segments.segment import segment_name
 
 scratch = import_module("flightlog_tests_support_scratch")
 limited = import_module("flightlog_tests_support_limited_disk")

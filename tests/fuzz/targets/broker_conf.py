@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from flightlog.store.broker_conf import NAMES, read_broker_conf
+from flightlog.store.conf.broker_conf import NAMES, read_broker_conf
 from flightlog.store.errors import InvalidSettingsError
 
 scratch = import_module("flightlog_tests_support_scratch")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flightlog.store.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint
+from flightlog.store.state.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint
 
 
 def one(data: bytes) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 
-from flightlog.store.compression import CompressionType, compress, compression_of, decompress
 from flightlog.store.errors import CorruptBodyError
+from flightlog.store.format.compression import CompressionType, compress, compression_of, decompress
 
 LIMIT = 1 << 16
 

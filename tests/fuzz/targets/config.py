@@ -6,11 +6,11 @@ import json
 from contextlib import suppress
 from pathlib import Path
 
-from flightlog.engine.topics import topics_in
-from flightlog.store.config_file import Config, parse_config
-from flightlog.store.deleted_topics import DeletedTopics
+from flightlog.engine.topics.topics import topics_in
+from flightlog.store.disk.config_file import Config, parse_config
 from flightlog.store.errors import ConfigFileError
-from flightlog.store.record import INT64_MAX, is_safe_topic
+from flightlog.store.format.record import INT64_MAX, is_safe_topic
+from flightlog.store.state.deleted_topics import DeletedTopics
 
 PATH = Path("config/some.json")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from flightlog.engine.evidence import abort_content, read_evidence
-from flightlog.store.checkpoint import Checkpoint
-from flightlog.store.disk import RealDisk
-from flightlog.store.progress import MAGIC, PAGE, decode_progress
+from flightlog.engine.open.evidence import abort_content, read_evidence
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.state.checkpoint import Checkpoint
+from flightlog.store.state.progress import MAGIC, PAGE, decode_progress
 
 scratch = import_module("flightlog_tests_support_scratch")
 

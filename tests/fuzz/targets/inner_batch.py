@@ -6,13 +6,13 @@ from importlib import import_module
 
 import numpy as np
 
-from flightlog.spark.inner_batch import unwrap
+from flightlog.spark.read.inner_batch import unwrap
 from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError
-from flightlog.store.frame import FRAME_DTYPE
-from flightlog.store.inner_batch import encode_inner, unwrapped
-from flightlog.store.properties import encode_properties
-from flightlog.store.record import stored_message
+from flightlog.store.format.frame import FRAME_DTYPE
+from flightlog.store.format.inner_batch import encode_inner, unwrapped
+from flightlog.store.format.properties import encode_properties
+from flightlog.store.format.record import stored_message
 
 sound = import_module("flightlog_tests_support_sound_records")
 

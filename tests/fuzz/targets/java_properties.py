@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flightlog.store.java_properties import MalformedEscapeError, parse_properties
+from flightlog.store.conf.java_properties import MalformedEscapeError, parse_properties
 
 
 def one(data: bytes) -> None:

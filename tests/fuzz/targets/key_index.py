@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from flightlog.index.index_check import check_index
-from flightlog.index.index_file import IndexGeometry, IndexState
-from flightlog.index.index_folder import IndexFolder
-from flightlog.index.index_geometry import find_index_geometry
-from flightlog.index.key_index import KeyIndex
+from flightlog.index.key.index_check import check_index
+from flightlog.index.key.index_file import IndexGeometry, IndexState
+from flightlog.index.key.index_folder import IndexFolder
+from flightlog.index.key.index_geometry import find_index_geometry
+from flightlog.index.key.key_index import KeyIndex
 
 scratch = import_module("flightlog_tests_support_scratch")
 limited = import_module("flightlog_tests_support_limited_disk")

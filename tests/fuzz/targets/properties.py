@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from flightlog.engine.dispatching import dispatch_rules
+from flightlog.engine.dispatch.dispatching import dispatch_rules
 from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
-from flightlog.store.inner_batch import MAX_COUNT, inner_count
-from flightlog.store.light_queues import is_light, light_places
-from flightlog.store.properties import decode_properties, encode_properties, looks_lost
-from flightlog.store.property_names import split_keys
+from flightlog.store.format.inner_batch import MAX_COUNT, inner_count
+from flightlog.store.format.light_queues import is_light, light_places
+from flightlog.store.format.properties import decode_properties, encode_properties, looks_lost
+from flightlog.store.format.property_names import split_keys
 from flightlog.store.settings import StoreSettings
 
 RULES = dispatch_rules(StoreSettings())

@@ -6,9 +6,9 @@ from importlib import import_module
 
 import numpy as np
 
-from flightlog.index.queue_extension import ADDRESS_BASE, HEAD, QueueExtension
-from flightlog.index.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
-from flightlog.store.segment import segment_name
+from flightlog.index.queue.queue_extension import ADDRESS_BASE, HEAD, QueueExtension
+from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
+from flightlog.store.segments.segment import segment_name
 
 scratch = import_module("flightlog_tests_support_scratch")
 limited = import_module("flightlog_tests_support_limited_disk")

@@ -6,11 +6,11 @@ from importlib import import_module
 
 import numpy as np
 
-from flightlog.index.consume_queue import ConsumeQueue
-from flightlog.index.memory_queue import MemoryQueue
-from flightlog.index.queue_unit import UNIT_DTYPE, UNIT_SIZE, QueueUnit, valid_mask
+from flightlog.index.queue.consume_queue import ConsumeQueue
+from flightlog.index.queue.memory_queue import MemoryQueue
+from flightlog.index.queue.queue_unit import UNIT_DTYPE, UNIT_SIZE, QueueUnit, valid_mask
 from flightlog.store.errors import SegmentLengthError
-from flightlog.store.segment import segment_name
+from flightlog.store.segments.segment import segment_name
 
 scratch = import_module("flightlog_tests_support_scratch")
 limited = import_module("flightlog_tests_support_limited_disk")

@@ -6,10 +6,10 @@ from importlib import import_module
 
 from crc32c import crc32c
 
-from flightlog.store.disk import RealDisk
-from flightlog.store.log_reader import LogReader
-from flightlog.store.seal import CRC, Seal, broken_blocks, decode_seal, read_seal, seal_fits, seal_path
-from flightlog.store.segment import Segment
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.log.log_reader import LogReader
+from flightlog.store.seal.seal import CRC, Seal, broken_blocks, decode_seal, read_seal, seal_fits, seal_path
+from flightlog.store.segments.segment import Segment
 
 scratch = import_module("flightlog_tests_support_scratch")
 

@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from flightlog.engine.dispatching import dispatch_rules
-from flightlog.index.batch_dispatch import batch_entries
-from flightlog.index.dispatch import queue_entries
-from flightlog.index.index_file import key_hash
-from flightlog.index.listing import key_entries
+from flightlog.engine.dispatch.dispatching import dispatch_rules
+from flightlog.index.dispatch.batch_dispatch import batch_entries
+from flightlog.index.dispatch.dispatch import queue_entries
+from flightlog.index.dispatch.listing import key_entries
+from flightlog.index.key.index_file import key_hash
 from flightlog.store import native
-from flightlog.store.crc_property import check_crc_properties
 from flightlog.store.errors import CorruptBodyError
-from flightlog.store.frame import FRAME_DTYPE
-from flightlog.store.inner_batch import unwrapped
-from flightlog.store.record import stored_message
-from flightlog.store.scan import SegmentScan
+from flightlog.store.format.crc_property import check_crc_properties
+from flightlog.store.format.frame import FRAME_DTYPE
+from flightlog.store.format.inner_batch import unwrapped
+from flightlog.store.format.record import stored_message
+from flightlog.store.format.sys_flag import INNER_BATCH, has_queue_entry
+from flightlog.store.scan.scan import SegmentScan
 from flightlog.store.settings import StoreSettings
-from flightlog.store.sys_flag import INNER_BATCH, has_queue_entry
 
 sound = import_module("flightlog_tests_support_sound_records")
 

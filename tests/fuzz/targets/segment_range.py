@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib import import_module
 
 from flightlog.engine.columns.schema import batch_schema
-from flightlog.spark.locations import StoreLocation
-from flightlog.spark.planning import LogRange
-from flightlog.spark.reading import RangeReader
+from flightlog.spark.plan.planning import LogRange
+from flightlog.spark.read.reading import RangeReader
+from flightlog.spark.remote.locations import StoreLocation
 from flightlog.store.errors import DamagedStoreError
 from flightlog.store.native import masked_crc32
 

@@ -13,22 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from ..words import figure_text
-from . import device, readers_run, runner
+from ...words import figure_text
+from ..cases import runner
+from ..cases.case import Case
+from ..cases.plan import make_cases
+from ..cases.rocketmq_cases import RIVALS, rocketmq_cases
+from ..cases.workloads import record_size
+from ..loads.drive import drive, no_collection
+from ..loads.load import Load, Outcome
+from ..loads.rows import make_rows
+from ..machine import device
+from ..readers import readers_run
+from ..rocketmq import RocketmqProcess
+from ..versus.contest import Contest, begin, first_calls
+from ..versus.trial import Entry
+from ..writers import NOTHING, OWN, RAW_LOOP, opened
 from .bar_lines import Line
 from .bar_plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
 from .bar_plan import Contest as Plan
-from .case import Case
-from .contest import Contest, begin, first_calls
-from .drive import drive, no_collection
-from .load import Load, Outcome
-from .plan import make_cases
-from .rocketmq import RocketmqProcess
-from .rocketmq_cases import RIVALS, rocketmq_cases
-from .rows import make_rows
-from .trial import Entry
-from .workloads import record_size
-from .writers import NOTHING, OWN, RAW_LOOP, opened
 
 WARM_PART = 20
 """Everybody's first round is a twentieth of the others, and not counted."""

@@ -16,12 +16,19 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ...store import native
-from ...store.errors import UsageError
-from ..bar import CLEAR_LINE, Bar
-from ..output import Output
-from ..words import seconds_text, size_text
-from . import readers_run, rocketmq, saving
+from ....store import native
+from ....store.errors import UsageError
+from ...bar import CLEAR_LINE, Bar
+from ...output import Output
+from ...words import seconds_text, size_text
+from .. import rocketmq
+from ..cases.workloads import record_size
+from ..machine.machine import Machine, this_machine
+from ..machine.scratch import scratch_folder
+from ..readers import readers_run
+from ..rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
+from ..telling import saving
+from ..writers import PURE, peers_at_hand
 from .bar_lines import Line, show
 from .bar_measures import THREADS_MORE, Measures, Sizes
 from .bar_plan import (
@@ -35,11 +42,6 @@ from .bar_plan import (
     WriterFigure,
     writer_contests,
 )
-from .machine import Machine, this_machine
-from .rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
-from .scratch import scratch_folder
-from .workloads import record_size
-from .writers import PURE, peers_at_hand
 
 MB = 1_000_000
 ROUNDS = 5

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...store import native
+from ....store import native
 
 Work = Callable[[], object]
 """What is timed. Called once. What times its calls one by one returns them: ns, int64."""

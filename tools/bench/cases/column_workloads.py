@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...engine.read_only import open_read_only
+from ....engine.read_only import open_read_only
 from .case import Work
 from .workloads import ASYNC, QUEUES, TOPIC, kept_store, make_messages, new_store
 

@@ -19,12 +19,12 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from ...engine.message_store import open_store
-from ...engine.read_only import ReadOnlyStore, open_read_only
-from ...store.disk import RealDisk
-from ...store.seal import broken_blocks, read_seal
+from ....engine.message_store import open_store
+from ....engine.read_only import ReadOnlyStore, open_read_only
+from ....store.disk.disk import RealDisk
+from ....store.seal.seal import broken_blocks, read_seal
+from ..machine.page_cache import forget
 from .case import Work
-from .page_cache import forget
 from .workloads import ASYNC, BATCH, QUEUES, SEGMENT_SIZE, TOPIC, kept_store, make_messages, record_size
 
 PLAIN_COLD, READ_COLD = "plain read, cold", "read, cold"

@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...engine.message_store import MessageStore, open_store
-from ...store.message import Message
-from ...store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
+from ....engine.message_store import MessageStore, open_store
+from ....store.message import Message
+from ....store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
+from ..rocketmq import RocketmqProcess
 from .case import Work
-from .rocketmq import RocketmqProcess
 from .workloads import BATCH, QUEUES, SEED, SEGMENT_SIZE, TOPIC, record_size
 
 COPIED_SIZE = 4 << 20

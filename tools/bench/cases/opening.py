@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...engine.message_store import MessageStore, open_store
-from ...engine.read_only import ReadOnlyStore, open_read_only
-from ...store.log_files import COMMIT_LOG_FOLDER
-from ...store.message import Message
-from ...store.settings import StoreSettings
-from ..counting_disk import CountingDisk
-from .page_cache import cached_size, forget
+from ....engine.message_store import MessageStore, open_store
+from ....engine.read_only import ReadOnlyStore, open_read_only
+from ....store.message import Message
+from ....store.segments.log_files import COMMIT_LOG_FOLDER
+from ....store.settings import StoreSettings
+from ...counting_disk import CountingDisk
+from ..machine.page_cache import cached_size, forget
 
 QUEUES_A_TOPIC = 20
 BATCH = 5000

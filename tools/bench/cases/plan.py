@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...store import native
+from ....store import native
 from . import column_workloads, file_workloads, killed, references, workloads
 from .case import Case, Prepare
 from .file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY

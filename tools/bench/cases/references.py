@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...store.allocate import allocate_blocks
+from ....store.disk.allocate import allocate_blocks
 from .case import Work
 from .workloads import record_size
 

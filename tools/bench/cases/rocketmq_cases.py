@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..rocketmq import RocketmqProcess
 from .case import Case, Prepare, Work
 from .killed import copied, recover_rocketmq
-from .rocketmq import RocketmqProcess
 from .workloads import ASYNC, kept_store, record_size
 
 BATCH = 32

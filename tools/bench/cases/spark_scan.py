@@ -16,9 +16,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 
-from ...spark import session
-from ...store.errors import FlightlogError
-from ..program import run_program
+from ....spark import session
+from ....store.errors import FlightlogError
+from ...program import run_program
 from .case import Case, Work
 from .plan import message_count
 from .references import MEMCPY

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ...engine.message_store import MessageStore, open_store
-from ...engine.read_only import open_read_only
-from ...store.message import Message
-from ...store.record import prepare
-from ...store.settings import FlushMode, StoreSettings
+from ....engine.message_store import MessageStore, open_store
+from ....engine.read_only import open_read_only
+from ....store.format.record import prepare
+from ....store.message import Message
+from ....store.settings import FlushMode, StoreSettings
 from .case import Work
 
 TOPIC = "bench"

@@ -13,11 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...store.errors import UsageError
-from ...store.settings import FlushMode
-from ..bar import Bar
-from ..output import Column, Output
-from ..words import figure_text, size_text
+from ....store.errors import UsageError
+from ....store.settings import FlushMode
+from ...bar import Bar
+from ...output import Column, Output
+from ...words import figure_text, size_text
+from ..machine.machine import this_machine
+from ..machine.scratch import scratch_folder
+from ..telling.plots import check_plot
+from ..telling.saving import check_files, check_folder, save_csv, save_json
 from .delay_load import (
     DELAY_MS,
     LEVEL,
@@ -32,12 +36,8 @@ from .delay_load import (
     percentile_name,
 )
 from .delay_plot import draw
-from .machine import this_machine
 from .pending_timers import BATCH, Step
 from .pending_timers import measure as measure_pending
-from .plots import check_plot
-from .saving import check_files, check_folder, save_csv, save_json
-from .scratch import scratch_folder
 
 RATES = 1_000, 10_000
 """Messages that fall due a second."""

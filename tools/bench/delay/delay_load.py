@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from ...engine.message_store import MessageStore, open_store
-from ...store.disk import RealDisk
-from ...store.errors import UsageError
-from ...store.message import Message
-from ...store.progress import read_progress
-from ...store.property_names import TIMER_DELIVER_MS
-from ...store.settings import FlushMode, StoreSettings
+from ....engine.message_store import MessageStore, open_store
+from ....store.disk.disk import RealDisk
+from ....store.errors import UsageError
+from ....store.format.property_names import TIMER_DELIVER_MS
+from ....store.message import Message
+from ....store.settings import FlushMode, StoreSettings
+from ....store.state.progress import read_progress
 
 LEVEL, TIMER, NOTHING = "level", "timer", "nothing"
 TOPIC = "bench"

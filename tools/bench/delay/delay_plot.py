@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ...store.settings import FlushMode
-from ..words import figure_text
+from ....store.settings import FlushMode
+from ...words import figure_text
+from ..machine.machine import Machine
+from ..telling.plots import LABEL_BOX, OWN_COLOURS, PEER_COLOURS, drawing
+from ..writers import OWN
 from .delay_load import LEVEL, TIMER, Lateness
-from .machine import Machine
-from .plots import LABEL_BOX, OWN_COLOURS, PEER_COLOURS, drawing
-from .writers import OWN
 
 TITLES = {LEVEL: "Delay levels", TIMER: "Timers, from their whole second on"}
 COLOURS = OWN_COLOURS[OWN], *PEER_COLOURS

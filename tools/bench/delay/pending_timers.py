@@ -1,6 +1,6 @@
 """Many timers that wait: what it takes to put them, to place them on the wheel, and to open the store again.
 
-    python -P -m flightlog.tools.bench.pending_timers FOLDER --pending 10000000
+    python -P -m flightlog.tools.bench.delay.pending_timers FOLDER --pending 10000000
 
 Each step is a process of its own, so that the memory that is told is that of the step: `put` appends without
 delivering, `take` places everything on the wheel and closes, `open` recovers all of it. Times are spread over three
@@ -23,10 +23,10 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ...engine.message_store import open_store
-from ...store.message import Message
-from ...store.property_names import TIMER_DELIVER_MS
-from ...store.settings import StoreSettings
+from ....engine.message_store import open_store
+from ....store.format.property_names import TIMER_DELIVER_MS
+from ....store.message import Message
+from ....store.settings import StoreSettings
 
 BATCH = 1000
 BODY = bytes(100)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from .workloads import QUEUES, SEED
+from ..cases.workloads import QUEUES, SEED
 
 TAG = "tag"
 ROWS_MAX = 200_000

@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ...store.errors import UsageError
-from ..bar import Bar
-from ..output import Column, Output
-from ..words import figure_text
-from .machine import this_machine
+from ....store.errors import UsageError
+from ...bar import Bar
+from ...output import Column, Output
+from ...words import figure_text
+from ..machine.machine import this_machine
+from ..machine.scratch import scratch_folder
+from ..telling.plots import check_plot
+from ..telling.saving import check_files, check_folder, save_csv, save_json
 from .messaging_flow import burst, latency, throughput
 from .messaging_groups import STRATEGIES, rebalance
 from .messaging_part import Part
 from .messaging_plot import draw
 from .messaging_pulls import PULLS, pulls
-from .plots import check_plot
-from .saving import check_files, check_folder, save_csv, save_json
-from .scratch import scratch_folder
 
 PARTS = "latency", "throughput", "burst", "rebalance", "pulls"
 BESIDE_S = 1.0

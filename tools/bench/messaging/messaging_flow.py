@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ...consume.consumer import Consumer
-from ...consume.consuming_store import Store, open_store
-from ...consume.received import ReceivedMessage
-from ...consume.starting import StartFrom
-from ...store.errors import UsageError
-from ...store.message import Message
-from ...store.settings import FlushMode, StoreSettings
+from ....consume.consumer import Consumer
+from ....consume.consuming_store import Store, open_store
+from ....consume.deliver.received import ReceivedMessage
+from ....consume.group.starting import StartFrom
+from ....store.errors import UsageError
+from ....store.message import Message
+from ....store.settings import FlushMode, StoreSettings
+from ..writers import OWN
 from .messaging_part import Part
 from .sqlite_queue import SqliteQueue
-from .writers import OWN
 
 TOPIC, GROUP, QUEUES, BODY_SIZE = "bench", "bench", 16, 100
 SQLITE = "SQLite table"

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from ...consume.allocate import AllocationStrategy, Averagely, AveragelyByCircle
-from ...consume.consistent_hash import ConsistentHash
-from ...consume.consumer import Consumer
-from ...consume.received import ReceivedMessage
-from ...store.errors import UsageError
-from ...store.message import Message
+from ....consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle
+from ....consume.allocate.consistent_hash import ConsistentHash
+from ....consume.consumer import Consumer
+from ....consume.deliver.received import ReceivedMessage
+from ....store.errors import UsageError
+from ....store.message import Message
 from .messaging_flow import GROUP, LIMIT_S, QUEUES, TOPIC, body_of, new_store, number_of, pace
 from .messaging_part import Part
 

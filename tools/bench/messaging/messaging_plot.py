@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .machine import Machine
+from ..machine.machine import Machine
+from ..telling.plots import drawing
 from .messaging_part import Part
-from .plots import drawing
 
 
 def draw(parts: Sequence[Part], machine: Machine, path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ...engine.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S
-from ...engine.message_store import open_store
-from ...store.errors import StoreClosedError
-from ...store.message import GetResult, Message
-from ...store.settings import StoreSettings
+from ....engine.message_store import open_store
+from ....engine.services.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S
+from ....store.errors import StoreClosedError
+from ....store.message import GetResult, Message
+from ....store.settings import StoreSettings
 from .messaging_flow import LIMIT_S, number_of, pace, stamped
 from .messaging_part import Part
 

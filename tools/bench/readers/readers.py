@@ -28,13 +28,13 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from ...engine.message_store import MessageStore, open_store
-from ...engine.read_only import open_read_only
-from ...engine.readable import ReadableStore
-from ...store.message import Message
-from ...store.settings import StoreSettings
-from .drive import no_collection
-from .workloads import BATCH, QUEUES, TOPIC, make_messages
+from ....engine.message_store import MessageStore, open_store
+from ....engine.read.readable import ReadableStore
+from ....engine.read_only import open_read_only
+from ....store.message import Message
+from ....store.settings import StoreSettings
+from ..cases.workloads import BATCH, QUEUES, TOPIC, make_messages
+from ..loads.drive import no_collection
 
 THREADS, PROCESSES = "threads", "processes"
 LOOK_EVERY = 256

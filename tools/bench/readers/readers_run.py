@@ -12,15 +12,15 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from ...store.errors import UsageError
-from ..bar import Bar
-from ..output import Column, Output
-from ..words import figure_text, seconds_text, size_text
-from .machine import this_machine
+from ....store.errors import UsageError
+from ...bar import Bar
+from ...output import Column, Output
+from ...words import figure_text, seconds_text, size_text
+from ..cases.workloads import record_size
+from ..machine.machine import this_machine
+from ..machine.scratch import scratch_folder
+from ..telling.saving import check_folder
 from .readers import PROCESSES, THREADS, WRITER_PART, Readers, ReadersRound, backlog
-from .saving import check_folder
-from .scratch import scratch_folder
-from .workloads import record_size
 
 ROUNDS, QUICK_ROUNDS = 5, 1
 SECONDS, QUICK_SECONDS = 1.0, 0.3

@@ -14,18 +14,18 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from ...store.errors import UsageError
-from ..bar import CLEAR_LINE, Bar
-from ..output import Column, Output
-from ..words import figure_text, seconds_text, size_text
-from . import saving
-from .machine import this_machine
-from .readers_run import check_room
+from ....store.errors import UsageError
+from ...bar import CLEAR_LINE, Bar
+from ...output import Column, Output
+from ...words import figure_text, seconds_text, size_text
+from ..machine.machine import this_machine
+from ..machine.scratch import scratch_folder
+from ..readers.readers_run import check_room
+from ..telling import saving
 from .scan_plan import BODY_SIZES, NAMES, SCANS, SELECTION_BODY_SIZE, SELECTIONS, ScanQuery
 from .scan_session import measured_session
 from .scan_spark import Scanner, ScanRound
 from .scan_stores import ScanStore, write_plain, write_shares
-from .scratch import scratch_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from ...spark import session
-from ..bar import Bar
-from .process_tree import below, children
+from ....spark import session
+from ...bar import Bar
+from ..machine.process_tree import below, children
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...store.errors import FlightlogError
-from .process_tree import Usage, usage_below
-from .saving import told
+from ....store.errors import FlightlogError
+from ..machine.process_tree import Usage, usage_below
+from ..telling.saving import told
 from .scan_plan import PARQUET, SHARES, SUBSCRIBE, ScanQuery
 from .scan_stores import ScanStore, share_topic
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 
-from ...engine.message_store import open_store
-from ...engine.read_only import open_read_only
-from ...store.settings import StoreSettings
+from ....engine.message_store import open_store
+from ....engine.read_only import open_read_only
+from ....store.settings import StoreSettings
 from .scan_plan import SHARES, WINDOW
 
 TOPICS, QUEUES, SEED = 4, 4, 1

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from ...store.errors import UsageError
-from ..words import figure_text
-from .load import Outcome
-from .machine import Machine
-from .writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
+from ....store.errors import UsageError
+from ...words import figure_text
+from ..loads.load import Outcome
+from ..machine.machine import Machine
+from ..writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
 
 SUFFIXES = (".png", ".svg", ".pdf")
 OWN_COLOURS = {OWN: "#1769aa", PURE: "#7fb2d9", NOTHING: "#9a9a9a"}

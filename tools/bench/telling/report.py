@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ..output import Column, Output
-from ..words import figure_text
-from .case import Case
-from .file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
-from .machine import Machine
-from .plan import SYNC_PUT
-from .references import FALLOCATED, MEMCPY, ZEROED
-from .rocketmq_cases import RIVALS
-from .runner import Result
+from ...output import Column, Output
+from ...words import figure_text
+from ..cases.case import Case
+from ..cases.file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
+from ..cases.plan import SYNC_PUT
+from ..cases.references import FALLOCATED, MEMCPY, ZEROED
+from ..cases.rocketmq_cases import RIVALS
+from ..cases.runner import Result
+from ..machine.machine import Machine
 
 PERCENTILES = (50.0, 99.0)
 COLUMNS = (

@@ -10,11 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ...store.errors import UsageError
-from ..output import Column, Output
-from ..words import figure_text
-from .load import PERCENTILES, WAIT_PERCENTILES, Load, Outcome
-from .machine import Machine
+from ....store.errors import UsageError
+from ...output import Column, Output
+from ...words import figure_text
+from ..loads.load import PERCENTILES, WAIT_PERCENTILES, Load, Outcome
+from ..machine.machine import Machine
 from .telling import reference_of
 
 COLUMNS = (

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..output import Column, Output
-from ..words import figure_text
-from .load import PERCENTILES, WAIT_PERCENTILES, Outcome
-from .rocketmq import MAPPED, POOL
-from .writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
+from ...output import Column, Output
+from ...words import figure_text
+from ..loads.load import PERCENTILES, WAIT_PERCENTILES, Outcome
+from ..rocketmq import MAPPED, POOL
+from ..writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES
 
 NOTES = {
     MEMCPY: "the same bytes into a mapped file whose pages are there already: the limit of memory",

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from . import device
-from .drive import drive, no_collection
-from .free_pages import touch_free_pages
-from .load import Load, Outcome, Round
-from .rocketmq import RocketmqProcess, is_rocketmq
-from .rows import make_rows
+from ..cases.workloads import record_size
+from ..loads.drive import drive, no_collection
+from ..loads.load import Load, Outcome, Round
+from ..loads.rows import make_rows
+from ..machine import device
+from ..machine.free_pages import touch_free_pages
+from ..rocketmq import RocketmqProcess, is_rocketmq
+from ..writers import opened
+from ..writers.session import Session
 from .trial import Entry, Trial, try_out
-from .workloads import record_size
-from .writers import opened
-from .writers.session import Session
 
 FIRST_MESSAGES = 256
 """Put into every fresh store before the clock starts, by the same call: the topic, its queues and the first segment are

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ...store.errors import UsageError
-from . import rocketmq, writers
-from .load import Load
-from .writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, RAW_LOOP
+from ....store.errors import UsageError
+from .. import rocketmq, writers
+from ..loads.load import Load
+from ..writers import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, RAW_LOOP
 
 BATCH, ROWS = 256, 8192
 ROCKETMQ_BATCH = 32

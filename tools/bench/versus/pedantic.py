@@ -7,13 +7,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
-from .case import Case, Work
+from ..cases.case import Case, Work
+from ..cases.workloads import record_size
+from ..loads.drive import drive, no_collection
+from ..loads.load import Load
+from ..loads.rows import make_rows
+from ..writers import opened
 from .contest import begin, first_calls
-from .drive import drive, no_collection
-from .load import Load
-from .rows import make_rows
-from .workloads import record_size
-from .writers import opened
 
 ROUNDS = 5
 COUNT, SYNC_COUNT = 20_000, 400

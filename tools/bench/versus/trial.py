@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .load import Load, Round
-from .workloads import record_size
+from ..cases.workloads import record_size
+from ..loads.load import Load, Round
 
 PILOT_CALLS = 8
 PILOT_S = 0.02

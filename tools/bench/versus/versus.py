@@ -12,20 +12,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...store.errors import UsageError
-from ..bar import Bar
-from ..output import Output
-from ..words import seconds_text, size_text
-from . import device, plots, saving, telling
+from ....store.errors import UsageError
+from ...bar import Bar
+from ...output import Output
+from ...words import seconds_text, size_text
+from ..cases.plan import BODY_SIZES
+from ..loads.load import Load, Outcome
+from ..machine import device
+from ..machine.machine import Machine, this_machine
+from ..machine.scratch import scratch_folder
+from ..rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, RocketmqProcess, is_rocketmq
+from ..telling import plots, saving, telling
+from ..writers import OWN, PURE, REFERENCES
 from .contest import Contest
-from .load import Load, Outcome
 from .load_plan import append_loads, flush_loads, read_versus
-from .machine import Machine, this_machine
-from .plan import BODY_SIZES
-from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, RocketmqProcess, is_rocketmq
-from .scratch import scratch_folder
 from .trial import CLOSE_ENOUGH, TRIALS, Plan, plan_of, plan_within
-from .writers import OWN, PURE, REFERENCES
 
 BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
 ROUNDS, QUICK_ROUNDS = 5, 2

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ....store import native
 from ....store.errors import UsageError
-from ..load import Load
+from ..loads.load import Load
 from .session import Session
 
 OWN, PURE = "flightlog", "flightlog, pure"

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ....store.allocate import allocate_blocks
-from ..drive import Put
-from ..load import Load
-from ..rows import Row
-from ..workloads import record_size
+from ....store.disk.allocate import allocate_blocks
+from ..cases.workloads import record_size
+from ..loads.drive import Put
+from ..loads.load import Load
+from ..loads.rows import Row
 from . import FILE
 from .session import Session, parts
 

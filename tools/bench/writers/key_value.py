@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 
-from ..rows import TAG, Row
-from ..workloads import QUEUES, TOPIC
+from ..cases.workloads import QUEUES, TOPIC
+from ..loads.rows import TAG, Row
 
 PLACE = struct.Struct(">IQ")
 """Queue id, queue offset: in order as bytes."""

@@ -8,9 +8,9 @@ from typing import Any
 
 import lmdb
 
-from ..drive import Put
-from ..load import Load
-from ..rows import Row
+from ..loads.drive import Put
+from ..loads.load import Load
+from ..loads.rows import Row
 from .key_value import Places
 from .session import Session, parts
 

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from ....store.allocate import allocate_blocks
-from ..drive import Put
-from ..load import Load
-from ..rows import Row
-from ..workloads import record_size
+from ....store.disk.allocate import allocate_blocks
+from ..cases.workloads import record_size
+from ..loads.drive import Put
+from ..loads.load import Load
+from ..loads.rows import Row
 from . import MEMCPY, NOTHING
 from .session import Session, parts
 

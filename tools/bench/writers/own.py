@@ -11,10 +11,10 @@ import numpy as np
 from ....engine.message_store import MessageStore, open_store
 from ....store.message import Message
 from ....store.settings import FlushMode, StoreSettings
-from ..drive import Put
-from ..load import Load
-from ..rows import TAG, Row
-from ..workloads import TOPIC
+from ..cases.workloads import TOPIC
+from ..loads.drive import Put
+from ..loads.load import Load
+from ..loads.rows import TAG, Row
 from .session import Session, parts
 
 SETTLE_S = 60

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..drive import Put
-from ..load import Load
-from ..rows import Row
+from ..loads.drive import Put
+from ..loads.load import Load
+from ..loads.rows import Row
 from .key_value import HEAD
 from .session import Session
 

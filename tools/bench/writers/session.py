@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from ..drive import Put
-from ..rows import Row
+from ..loads.drive import Put
+from ..loads.rows import Row
 
 T = TypeVar("T")
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..drive import Put
-from ..load import Load
-from ..rows import TAG, Row
-from ..workloads import QUEUES, TOPIC
+from ..cases.workloads import QUEUES, TOPIC
+from ..loads.drive import Put
+from ..loads.load import Load
+from ..loads.rows import TAG, Row
 from .session import Session, parts
 
 TABLE = """
