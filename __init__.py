@@ -94,10 +94,12 @@ from .store.errors import (
     WrongTypeError,
 )
 from .store.format.compression import CompressionType
-from .store.log.column_records import AppendResult
-from .store.message import GetResult, GetStatus, Message, PutResult, PutStatus, StoredMessage
+from .store.get_result import GetResult, GetStatus
+from .store.message import Message
 from .store.message_queue import MessageQueue
+from .store.results import AppendResult, PutResult, PutStatus
 from .store.settings import FlushMode, StoreSettings
+from .store.stored_message import StoredMessage
 from .store.timer_errors import (
     InvalidTimerError,
     TimersCongestedError,

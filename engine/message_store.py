@@ -44,7 +44,7 @@ from ..store.errors import (
     SyncFailedError,
 )
 from ..store.format import property_names as props
-from ..store.message import GetResult
+from ..store.get_result import GetResult
 from ..store.settings import StoreSettings
 from ..store.timer_errors import UnknownTimerError
 from .delay.level_schedules import begin_levels

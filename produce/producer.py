@@ -31,9 +31,10 @@ from ..store.errors import (
     WrongTypeError,
 )
 from ..store.format import property_names as props
-from ..store.message import Message, PutResult
+from ..store.message import Message
 from ..store.message_check import check_message
 from ..store.message_queue import MessageQueue
+from ..store.results import PutResult
 from .faults import FaultRules, FaultTable
 from .hot import HotSpots, HotWatch
 from .queue_hash import by_hash_code, by_sip_hash

@@ -17,7 +17,8 @@ from ..store.format.crc_property import CRC_PROPERTY
 from ..store.format.host import raw_host
 from ..store.format.record import INT32_MAX, is_safe_topic
 from ..store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
-from ..store.message import Message, StoredMessage
+from ..store.message import Message
+from ..store.stored_message import StoredMessage
 from .delay_levels import SCHEDULE_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"

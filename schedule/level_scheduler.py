@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..store.errors import DiskFullError, FlightlogError, StorePoisonedError
-from ..store.message import StoredMessage
+from ..store.stored_message import StoredMessage
 from .delivered import Delivery, UndeliverableError, delivered
 
 log = logging.getLogger("flightlog.schedule")

@@ -75,8 +75,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .log.column_records import AppendResult
-    from .message import PutResult
+    from .results import AppendResult, PutResult
 
 EXIT_USAGE = 2
 EXIT_UNREADABLE = 3

@@ -1,19 +1,15 @@
-"""What goes into a store, what comes out of it, and what a put answers."""
+"""What goes into a store."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import NamedTuple
 
 from . import native
 from .errors import InvalidMessageError, shown, shown_body
 from .format import property_names as props
 from .format.compression import CompressionType
 from .format.java_hash import java_hash
-from .format.message_id import encode_message_id
-from .stored_message import StoredMessage as StoredMessage
 from .timer_errors import InvalidTimerError
 
 
@@ -111,63 +107,3 @@ class Message(native.MessageFields):
 def tags_code(tags: str | None) -> int:
     """What a queue entry keeps of a tag: the Java hash of the whole string, 0 without one."""
     return java_hash(tags) if tags else 0
-
-
-class PutStatus(enum.Enum):
-    """What a put that did not raise answers; both mean that the message is stored, once."""
-
-    PUT_OK = "PUT_OK"
-    """Stored; under sync flush also durable, unless the message did not wait for that (`wait_store_ok=False`)."""
-    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
-    """Stored, but its sync had not finished in time (`sync_flush_timeout_ms`, which says whose put may answer it). Do
-    not put it again: it may become durable any moment, and can be read from then on."""
-
-
-class PutResult(NamedTuple):
-    """Where a message went."""
-
-    status: PutStatus
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-    size: int
-    store_timestamp_ms: int
-    store_host_raw: bytes
-
-    @property
-    def message_id(self) -> str:
-        """RocketMQ's offset message id."""
-        return encode_message_id(self.store_host_raw, self.physical_offset)
-
-
-class GetStatus(enum.Enum):
-    """RocketMQ's answers to a get; what the next offset is in each case stands in `engine/read/reading.py`."""
-
-    FOUND = "FOUND"
-    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
-    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
-    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
-    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
-    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
-    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
-    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"  # RocketMQ's, and no answer of its store or this one
-    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
-
-
-@dataclass(frozen=True, slots=True)
-class GetResult:
-    """What a get answers."""
-
-    status: GetStatus
-    next_queue_offset: int
-    """Where to go on."""
-    min_queue_offset: int
-    max_queue_offset: int
-    """One past the last message."""
-    messages: list[StoredMessage]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the messages' whole records, which is what limits count."""
-        return sum(message.size for message in self.messages)

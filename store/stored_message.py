@@ -13,8 +13,8 @@ from . import native
 from .errors import shown_body
 from .format.compression import MAX_DECOMPRESSED_SIZE, compression_of, decompress
 from .format.host import Host, decode_host
-from .format.message_id import encode_message_id
 from .format.sys_flag import COMPRESSED, COMPRESSION_MASK, TRANSACTION_MASK
+from .results import encode_message_id
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...store.arguments import check_seconds
-from ...store.message import StoredMessage
 from ...store.message_queue import MessageQueue
+from ...store.stored_message import StoredMessage
 
 if TYPE_CHECKING:
     from .process_queue import ProcessQueue

@@ -18,7 +18,7 @@ from ...engine.services.bell import Bell
 from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError, UsageError
-from ...store.message import GetResult, GetStatus
+from ...store.get_result import GetResult, GetStatus
 from ...store.message_queue import MessageQueue
 from ..allocate.allocate import AllocationStrategy
 from ..group.consumed_store import Progress, StoresNow

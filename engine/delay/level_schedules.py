@@ -14,7 +14,7 @@ from ...schedule.delay_offsets import DelayOffsets
 from ...schedule.level_scheduler import Deliver, LevelScheduler, LevelState
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
-from ...store.message import PutResult
+from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ..open.boot import OpenParts
 from ..services.schedule_service import ScheduleService

@@ -10,8 +10,8 @@ from ...index.queue.queue_table import QueueTable
 from ...index.queue.queue_unit import QueueUnit
 from ...store.errors import CorruptQueueError, CorruptRecordError
 from ...store.log.log_reader import LogReader
-from ...store.message import StoredMessage
 from ...store.queue_offsets import QueueKey
+from ...store.stored_message import StoredMessage
 from ..read.entries import message_of, missing_file
 from ..read.fetching import Fetcher
 from ..read.reading import queue_bounds

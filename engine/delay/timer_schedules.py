@@ -14,7 +14,7 @@ from ...schedule.timer_store import TimerStore
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import FlightlogError, StorePoisonedError, SyncFailedError
-from ...store.message import PutResult
+from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ..open.boot import OpenParts
 from ..services.schedule_service import ScheduleService

@@ -10,8 +10,8 @@ from ...schedule.delivered import Delivery
 from ...schedule.level_scheduler import Deliver
 from ...schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
 from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.get_result import GetStatus
 from ...store.log.commit_log import CommitLog
-from ...store.message import GetStatus
 from ...store.stored_message import StoredMessage
 from ..open.evidence import LastWriter
 from ..read.get_limits import GetLimits

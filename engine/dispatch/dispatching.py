@@ -13,10 +13,10 @@ from ...store.format.inner_batch import inner_count
 from ...store.format.light_queues import is_light, light_places
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
-from ...store.message import StoredMessage
 from ...store.queue_offsets import QueueKey
 from ...store.settings import StoreSettings
 from ...store.state.deleted_topics import DeletedTopics
+from ...store.stored_message import StoredMessage
 
 
 def dispatch_rules(settings: StoreSettings, deleted: DeletedTopics | None = None) -> DispatchRules:

@@ -16,8 +16,8 @@ from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordEr
 from ...store.format.inner_batch import inner_count, unwrapped
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
-from ...store.message import StoredMessage
 from ...store.queue_offsets import QueueKey
+from ...store.stored_message import StoredMessage
 from ..dispatch.dispatching import is_entry_of
 
 

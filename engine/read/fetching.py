@@ -16,8 +16,8 @@ from ...index.queue.queue_table import Queue
 from ...index.queue.queue_unit import Units
 from ...store.format.light_queues import is_light
 from ...store.log.log_reader import LogReader
-from ...store.message import StoredMessage
 from ...store.queue_offsets import QueueKey
+from ...store.stored_message import StoredMessage
 
 FETCH_COUNT: Final = 512
 FETCH_SIZE: Final = 1 << 20

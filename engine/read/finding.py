@@ -17,11 +17,11 @@ from ...store.format.frame import WalkEnd
 from ...store.format.message_id import decode_message_id
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
-from ...store.message import StoredMessage
 from ...store.queue_offsets import QueueKey
 from ...store.scan.salvage import next_intact
 from ...store.seal.seal import read_seal, seal_fits
 from ...store.segments.segment import Segment
+from ...store.stored_message import StoredMessage
 from .entries import message_of, messages_of, missing_file
 
 Boundary = Literal["lower", "upper"]

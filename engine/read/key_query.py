@@ -19,8 +19,8 @@ from ...store.errors import CorruptRecordError, UsageError
 from ...store.format import property_names as props
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
-from ...store.message import StoredMessage
 from ...store.state.deleted_topics import DeletedTopics
+from ...store.stored_message import StoredMessage
 from ..dispatch.key_scan import keys_between
 from .entries import messages_of
 from .finding import message_at

@@ -31,8 +31,9 @@ from ...store.errors import (
 )
 from ...store.format.light_queues import is_light
 from ...store.format.record import RETRY_TOPIC_PREFIX
-from ...store.message import GetResult, GetStatus, StoredMessage
+from ...store.get_result import GetResult, GetStatus
 from ...store.queue_offsets import QueueKey
+from ...store.stored_message import StoredMessage
 from ...store.topic import is_system_topic
 from ..topics.topic_calls import TopicReading
 from ..topics.topics import DEAD_LETTER_PREFIX

@@ -35,10 +35,11 @@ from ...index.queue.queue_table import Queue, QueueTable
 from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
 from ...schedule.delay_levels import SCHEDULE_TOPIC
 from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
+from ...store.get_result import GetResult, GetStatus
 from ...store.log.log_reader import LogReader
-from ...store.message import GetResult, GetStatus, StoredMessage
 from ...store.queue_offsets import QueueKey
 from ...store.segments.holds import Hold, Holds
+from ...store.stored_message import StoredMessage
 from ..columns import with_arrow
 from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
 from .fetching import Fetcher, ReadAhead

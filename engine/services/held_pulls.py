@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError
-from ...store.message import GetResult, GetStatus
+from ...store.get_result import GetResult, GetStatus
 from ...store.queue_offsets import QueueKey
 from .arrivals import Arrivals
 from .bell import Bell

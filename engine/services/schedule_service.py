@@ -21,7 +21,7 @@ from typing import Protocol
 from ...schedule.deadlines import Deadlines
 from ...store.disk.clock import Clock
 from ...store.errors import DiskError, StorePoisonedError
-from ...store.message import PutResult
+from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from .bell import Bell
 from .service_thread import ServiceThread

@@ -27,7 +27,7 @@ from typing import NamedTuple
 from ...store.disk.clock import Clock
 from ...store.errors import DiskError, FlightlogError, StorePoisonedError
 from ...store.log.commit_log import CommitLog
-from ...store.message import PutResult, PutStatus
+from ...store.results import PutResult, PutStatus
 from ..services.bell import Bell
 from ..services.completing import complete
 from ..services.service_thread import ServiceThread

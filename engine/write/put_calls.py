@@ -12,10 +12,10 @@ from ...store import native
 from ...store.arguments import check_callable, check_queue, check_text, check_topic, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import WrongTypeError
-from ...store.log.column_records import AppendResult
 from ...store.log.commit_log import CommitLog
 from ...store.log.held_append import Commit, HeldRange
-from ...store.message import Message, PutResult
+from ...store.message import Message
+from ...store.results import AppendResult, PutResult
 from .append_together import ColumnPart
 from .putting import Putter
 from .queue_handle import QueueHandle

@@ -26,12 +26,13 @@ from ...store.errors import (
 )
 from ...store.format.batch_record import envelope
 from ...store.format.record import PreparedRecord, prepare
-from ...store.log.column_records import AppendResult, ColumnRecords, result_of, result_of_puts
+from ...store.log.column_records import ColumnRecords, result_of, result_of_puts
 from ...store.log.commit_log import Appended, CommitLog
 from ...store.log.held_append import Commit, HeldRange
-from ...store.message import Message, PutResult, PutStatus
+from ...store.message import Message
 from ...store.message_check import check_message, checked_messages
 from ...store.native.lane_protocol import LaneProtocol
+from ...store.results import AppendResult, PutResult, PutStatus
 from ...store.settings import FlushMode, StoreSettings
 from ..columns.taking import all_rows
 from ..dispatch.dispatcher import Dispatcher

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ...store.errors import InvalidMessageError
 from ...store.format.record import INT32_MAX, check_integer_range, is_safe_topic
-from ...store.message import Message, PutResult
+from ...store.message import Message
+from ...store.results import PutResult
 
 
 class QueueHandle:

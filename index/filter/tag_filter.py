@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...store.errors import InvalidArgumentError, WrongTypeError
 from ...store.format.java_hash import java_hash
-from ...store.message import StoredMessage
+from ...store.stored_message import StoredMessage
 from ..queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, Units
 
 ALL = "*"

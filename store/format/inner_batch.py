@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from .. import native
 from ..errors import CorruptBodyError
-from ..message import StoredMessage
+from ..stored_message import StoredMessage
 from . import property_names as props
 from .sys_flag import INNER_BATCH
 

@@ -1,22 +1,15 @@
-"""The offset message id: where a message lies, in upper-case hexadecimal.
+"""The offset message id: where a message lies, in upper-case hexadecimal. `encode_message_id` makes one (results.py).
 
 | store host address 4 or 16 | port i32 | physical offset i64 |      32 digits (IPv4) or 56 (IPv6)
 """
 
 from __future__ import annotations
 
-import struct
-
 from ..errors import UsageError
+from ..results import OFFSET
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, Host, decode_host
 
-OFFSET = struct.Struct(">q")
 DIGITS = (2 * (HOST_V4_SIZE + OFFSET.size), 2 * (HOST_V6_SIZE + OFFSET.size))
-
-
-def encode_message_id(store_host: bytes, physical_offset: int) -> str:
-    """The id of the record at `physical_offset`; `store_host` as the record carries it (8 or 20 bytes)."""
-    return (store_host + OFFSET.pack(physical_offset)).hex().upper()
 
 
 def decode_message_id(message_id: str) -> tuple[Host, int]:

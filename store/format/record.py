@@ -37,9 +37,9 @@ from ..errors import (
     RecordTooLargeError,
     TopicTooLongError,
 )
-from ..message import Message, StoredMessage
+from ..message import Message
 from ..settings import RECORD_EXTRA_SIZE, StoreSettings
-from ..stored_message import message_of_record
+from ..stored_message import StoredMessage, message_of_record
 from . import property_names as props
 from . import sys_flag as flags
 from .compression import CompressionType, compress

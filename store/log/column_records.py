@@ -1,4 +1,4 @@
-"""Records that wait for their append as columns, and where they went.
+"""Records that wait for their append as columns.
 
 All of them have one topic, no transaction and the hosts of the store; `engine/columns/` makes them from what is given.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from .. import native
 from ..format.record import PreparedRecord
-from ..message import PutResult, PutStatus
 from ..queue_offsets import QueueKey, QueueOffsets
+from ..results import AppendResult, PutResult, PutStatus
 from ..segments.segment import AppendSegment
 
 Integers = NDArray[np.int64]
@@ -25,24 +24,6 @@ COUNTED_QUEUES = 4096
 """Below this counting all rows of each queue is quicker than sorting them."""
 FEW_QUEUES = 64
 """So many are looked up at every hold of the append lock, though it may have rows of few of them."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class AppendResult:
-    """Where the rows of an append went: arrays with one item a row, in its order."""
-
-    status: PutStatus
-    """As of a put: PUT_OK, or FLUSH_DISK_TIMEOUT for rows that are stored and not yet known to be durable."""
-    topic: str
-    queue_ids: NDArray[np.int32]
-    queue_offsets: Integers
-    physical_offsets: Integers
-    sizes: Integers
-    """Bytes of the whole records."""
-    store_timestamps_ms: Integers
-
-    def __len__(self) -> int:
-        return len(self.queue_offsets)
 
 
 class ColumnRecords:

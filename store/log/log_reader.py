@@ -27,12 +27,11 @@ from ..format.record import (
     FrameRow,
     born_host_size,
 )
-from ..message import StoredMessage
 from ..scan.scan import PIECE_SIZE, ReadPiece, SegmentScan
 from ..segments.log_files import LogFiles
 from ..segments.segment import Segment
 from ..settings import MAX_RECORD_SIZE
-from ..stored_message import message_of_record
+from ..stored_message import StoredMessage, message_of_record
 
 WALK_END_TEXT = {
     WalkEnd.END: "the end of what may be read",

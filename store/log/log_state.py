@@ -33,9 +33,10 @@ from ..disk.failed_sync import failed_sync_behind
 from ..errors import StoreClosedError, StorePoisonedError
 from ..format.host import encode_host
 from ..format.properties import LANE_NEVER_TAKES
-from ..message import Message, PutResult, PutStatus
+from ..message import Message
 from ..native.lane_protocol import APPEND, LaneProtocol
 from ..queue_offsets import QueueKey, QueueOffsets
+from ..results import PutResult, PutStatus
 from ..segments.segment import AppendSegment
 from ..settings import FlushMode, StoreSettings
 from ..state.progress import APPENDED, VISIBLE, ProgressPage

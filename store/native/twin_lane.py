@@ -24,7 +24,8 @@ from .twin_frame import AFTER_STORE_HOST
 if TYPE_CHECKING:
     import threading
 
-    from ..message import Message, PutResult
+    from ..message import Message
+    from ..results import PutResult
 
 BLANK_SIZE: Final = 8
 LANE_BODY_BELOW: Final = 64 << 10

@@ -19,8 +19,8 @@ from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.host import decode_host
 from flightlog.store.format.record import stored_message
-from flightlog.store.message import StoredMessage
 from flightlog.store.native import twin
+from flightlog.store.stored_message import StoredMessage
 
 SEED = int(os.environ.get("FLIGHTLOG_MESSAGES_SEED", "20260101"))
 UNIT = struct.Struct(">qiq")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from flightlog.store.errors import UsageError
 from flightlog.store.format.host import decode_host, encode_host
-from flightlog.store.format.message_id import decode_message_id, encode_message_id
+from flightlog.store.format.message_id import decode_message_id
+from flightlog.store.results import encode_message_id
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,10 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.format.record import encode_blank, prepare
 from flightlog.store.log.log_reader import LogReader
-from flightlog.store.message import Message, StoredMessage
+from flightlog.store.message import Message
 from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.settings import DEFAULT_SEGMENT_SIZE, StoreSettings
+from flightlog.store.stored_message import StoredMessage
 
 B, S = 1_700_000_000_000, 1_700_000_000_123
 SEGMENT_SIZE = 8192

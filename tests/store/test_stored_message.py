@@ -20,7 +20,7 @@ import pytest
 from flightlog.store import native, stored_message
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1
 from flightlog.store.format.host import Host
-from flightlog.store.message import StoredMessage
+from flightlog.store.stored_message import StoredMessage
 
 FIELDS = [field.name for field in dataclasses.fields(StoredMessage)]
 TOPIC = b"topic"

@@ -13,7 +13,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ...store.message import Message, StoredMessage
+from ...store.message import Message
+from ...store.stored_message import StoredMessage
 
 TOPIC = "orders"
 SHIPPED_TOPIC = "parcels"

@@ -13,7 +13,8 @@ import numpy as np
 from ....engine.message_store import open_store
 from ....engine.services.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S
 from ....store.errors import StoreClosedError
-from ....store.message import GetResult, Message
+from ....store.get_result import GetResult
+from ....store.message import Message
 from ....store.settings import StoreSettings
 from .messaging_flow import LIMIT_S, number_of, pace, stamped
 from .messaging_part import Part
