@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Protocol
 
 from ..store.errors import FlightlogError
 from .services.arrivals import Arrivals
@@ -15,9 +16,6 @@ from .services.prepare_service import PrepareService
 from .services.schedule_service import ScheduleService
 from .services.upkeep import Upkeep
 from .write.pending_puts import PendingPuts
-
-if TYPE_CHECKING:
-    from .message_store import MessageStore
 
 Service = HeldPulls | Arrivals | ScheduleService | FlushService | PrepareService
 
@@ -44,7 +42,16 @@ def ending(
     return end
 
 
-def close_at_exit(store: MessageStore) -> Callable[[], None]:
+class Closing(Protocol):
+    """A store, as its end sees it."""
+
+    @property
+    def path(self) -> Path: ...
+
+    def close(self) -> None: ...
+
+
+def close_at_exit(store: Closing) -> Callable[[], None]:
     """A closer that does not keep the store alive."""
     reference = weakref.ref(store)
 

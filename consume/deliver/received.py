@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import Protocol
 
 from ...store.arguments import check_seconds
 from ...store.message_queue import MessageQueue
 from ...store.stored_message import StoredMessage
+from .process_queue import ProcessQueue
 
-if TYPE_CHECKING:
-    from .process_queue import ProcessQueue
-    from .subscription import Subscription
+
+class Giver(Protocol):
+    """Who hands messages out, a subscription: the words of what is called are there."""
+
+    def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int: ...
+
+    def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int: ...
 
 
 class ReceivedMessage:
@@ -27,7 +33,7 @@ class ReceivedMessage:
         """How many times this member has handed it out."""
         self.is_handed_out = False
         self._has = has
-        self._subscription: Subscription
+        self._subscription: Giver
         """Held from the first time that it is handed out: one that waits to be must not keep its subscription alive."""
 
     def ack(self) -> bool:
@@ -40,7 +46,7 @@ class ReceivedMessage:
         check_seconds("delay_s", delay_s)
         return self._subscription.give_back([self], delay_s) == 1
 
-    def hand_out(self, subscription: Subscription) -> None:
+    def hand_out(self, subscription: Giver) -> None:
         """It goes to who works it off."""
         self._subscription = subscription
         self.attempt += 1
