@@ -1,1 +1,15 @@
-"""One store put together: open, put, read, recover, verify, close."""
+"""One store put together: open, put, read, recover, verify, close.
+
+The files of the folder itself are its two faces, `MessageStore` and `ReadOnlyStore`, and what only they need. Which
+room inside imports from which:
+
+    delay    -> write, services, open, read
+    verify   -> open, topics
+    write    -> services, columns, dispatch, topics
+    services -> open
+    open     -> read, dispatch, topics
+    read     -> columns, dispatch, topics
+    columns  -> nothing
+    dispatch -> nothing
+    topics   -> nothing
+"""

@@ -1,6 +1,16 @@
 """Stores as Spark DataFrames: `spark.read.format("flightlog").load(path)`.
 
 Importing this room imports neither pyspark nor pyarrow; `session()` and `DefaultSource` do when they are asked for.
+
+The files of the folder itself are what Spark and users call. Which room inside imports from which, by the life of a
+query:
+
+    stream  -> plan, options, remote
+    read    -> plan, options, remote
+    plan    -> options, remote
+    write   -> options
+    options -> remote
+    remote  -> nothing
 """
 
 from __future__ import annotations

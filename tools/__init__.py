@@ -1,1 +1,8 @@
-"""What people run: the command line, the demo, the one bench harness. The demo's first half needs the core alone."""
+"""What people run: the command line, the demo, the one bench harness. The demo's first half needs the core alone.
+
+Which room inside imports from which:
+
+    commands -> bench, demo
+    bench    -> nothing
+    demo     -> nothing
+"""

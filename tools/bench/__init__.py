@@ -2,4 +2,18 @@
 
 A figure never stands alone: the limit of this machine (memcpy, a raw fdatasync loop) is measured in the same rounds,
 and the ratio to it is what may be compared between machines.
+
+Which room inside imports from which:
+
+    bars      -> readers, versus, telling, writers, loads, cases, machine
+    delay     -> telling, writers, machine
+    messaging -> telling, writers, machine
+    scan      -> readers, telling, machine
+    readers   -> telling, loads, cases, machine
+    versus    -> telling, writers, loads, cases, machine
+    telling   -> writers, loads, cases, machine
+    writers   -> loads, cases
+    loads     -> cases
+    cases     -> machine
+    machine   -> nothing
 """
