@@ -88,7 +88,7 @@ class CommitLog(HeldAppends):
         self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
         self.preparation = Preparation(disk, files, settings, clock, make_segment)
         super().__init__(settings, clock, progress, start.end, start.last_store_timestamp_ms, start.queue_offsets)
-        self._gate = native.Gate(start.flushed)
+        self._group_commit = native.GroupCommit(start.flushed)
         self.dispatched = start.end
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.sync_count = 0  # since the log was opened
@@ -99,11 +99,11 @@ class CommitLog(HeldAppends):
 
     @property
     def flushed(self) -> int:
-        return self._gate.passed
+        return self._group_commit.synced_to
 
     @flushed.setter
     def flushed(self, flushed: int) -> None:
-        self._gate.passed = flushed
+        self._group_commit.synced_to = flushed
 
     @property
     def visible(self) -> int:
@@ -312,7 +312,7 @@ class CommitLog(HeldAppends):
         whose sync failed and StorePoisonedError in every later caller; StoreClosedError after `close`.
         """
         goal = self.end if up_to is None else up_to
-        return self._gate.until(goal, self._sync_all, timeout_s)
+        return self._group_commit.wait_for(goal, self._sync_all, timeout_s)
 
     def _sync_all(self) -> None:
         if self.obstacles and self.poison is not None:
@@ -354,7 +354,7 @@ class CommitLog(HeldAppends):
         with self._append_lock:
             self.obstacles[CLOSED] = True
             self.lane.close()
-        self._gate.alone(self._let_go)
+        self._group_commit.run_exclusive(self._let_go)
 
     def _let_go(self) -> None:
         self._is_let_go = True

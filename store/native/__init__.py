@@ -16,7 +16,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from .gate_protocol import GateProtocol
+from .group_commit_protocol import GroupCommitProtocol
 from .lane_protocol import LaneProtocol
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         [Buffer, int, int, int, int, int, int, int, int, Buffer, int, Buffer, int, int, Buffer, Buffer, Buffer], int
     ]
 
-    MakeGate = Callable[[int], GateProtocol]
+    MakeGroupCommit = Callable[[int], GroupCommitProtocol]
     MakeLane = Callable[..., LaneProtocol[Any, Any]]
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int | Buffer, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAME",
-    "Gate",
+    "GroupCommit",
     "KernelUnavailableError",
     "Lane",
     "MessageFields",
@@ -208,10 +208,10 @@ with the first 0x01. A pair without a name or a value is none, of two equal name
 are not UTF-8 become U+FFFD. The buffer must not change meanwhile.
 """
 
-Gate: MakeGate
-"""(passed) -> GateProtocol
+GroupCommit: MakeGroupCommit
+"""(passed) -> GroupCommitProtocol
 
-One sync for all who wait, see gate_protocol.py.
+One sync for all who wait, see group_commit_protocol.py.
 """
 
 Lane: MakeLane
@@ -306,7 +306,7 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global NAME, Gate, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
+    global NAME, GroupCommit, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global property_texts, number_rows
     global messages, entry_rows, decode_properties
     global list_rows, link_keys, set_heads, populate, release_pages, sync_pages
@@ -325,7 +325,7 @@ def use(name: str) -> None:
     property_texts, number_rows = module.property_texts, module.number_rows
     messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
-    Gate, Lane = module.Gate, module.Lane
+    GroupCommit, Lane = module.GroupCommit, module.Lane
     populate, release_pages, sync_pages = module.populate, module.release_pages, module.sync_pages
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 

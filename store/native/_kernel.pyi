@@ -3,14 +3,14 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-from .gate_protocol import GateProtocol
+from .group_commit_protocol import GroupCommitProtocol
 from .lane_protocol import LaneProtocol
 from .twin_fields import MessageFields as MessageFields
 from .twin_fields import RecordFields as RecordFields
 
 _Message = TypeVar("_Message")
 
-Gate: Callable[[int], GateProtocol]
+GroupCommit: Callable[[int], GroupCommitProtocol]
 Lane: Callable[..., LaneProtocol[Any, Any]]
 
 def masked_crc32(data: Buffer, /) -> int: ...

@@ -5,11 +5,11 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
+from .pure_group_commit import GroupCommit
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, number_rows, walk_places
 from .twin_encode import encode_record
 from .twin_fields import MessageFields, RecordFields
-from .twin_gate import Gate
 from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
-    "Gate",
+    "GroupCommit",
     "Lane",
     "MessageFields",
     "OrdinaryPut",

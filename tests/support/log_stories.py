@@ -354,7 +354,7 @@ def a_put_that_waits_for_anothers_sync(new: NewStage) -> None:
     leader.start()
     assert is_under_way.wait(LATER_S)
     follower.start()
-    while follower.is_alive() and not store._log._gate.waiting:
+    while follower.is_alive() and not store._log._group_commit.waiting:
         follower.join(0.001)
     may_fail.set()
     for thread in (leader, follower):

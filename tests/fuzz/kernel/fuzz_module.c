@@ -8,7 +8,7 @@
 #define to_inputs to_columns /* each file has its own */
 #include "module_columns.c"
 #undef to_inputs
-#include "module_gate.c"
+#include "module_group_commit.c"
 #include "module_listing.c"
 #include "module_messages.c"
 #include "module_pages.c"

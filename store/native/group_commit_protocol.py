@@ -1,4 +1,4 @@
-"""What a gate is: one sync serves all who wait for it. The kernel's type `Gate` and the twin's do the same.
+"""Group commit: one sync serves all who wait for it. The kernel's type `GroupCommit` and the twin's do the same.
 
 Whoever comes first leads: it syncs everything appended so far, for all whose records are among it. When it is done it
 wakes one of those whom that did not serve, who leads next; those whom it did are woken one by one, because woken all at
@@ -21,19 +21,19 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class GateProtocol(Protocol):
-    """Made by the commit log, at each opening, with the place that is passed. All arguments are positional."""
+class GroupCommitProtocol(Protocol):
+    """Made by the commit log, at each opening, with the place that is synced. All arguments are positional."""
 
-    passed: int
+    synced_to: int
     """Who waits for this place, or for one before it, is served. Moved by who leads."""
 
     @property
     def waiting(self) -> int:
         """How many wait, and are not rung yet."""
 
-    def until(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
-        """Return True once `passed` has come to the goal, by this thread's own `lead()` or another's; False if others
-        took too long. Raises what this thread's `lead` raises."""
+    def wait_for(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
+        """Return True once `synced_to` has come to the goal, by this thread's own `lead()` or another's; False if
+        others took too long. Raises what this thread's `lead` raises."""
 
-    def alone(self, call: Callable[[], object], /) -> None:
+    def run_exclusive(self, call: Callable[[], object], /) -> None:
         """Call it while nobody leads. Raises what it raises."""

@@ -1,10 +1,10 @@
 /*
- * The gate as a type of Python: who leads, who waits, and who wakes whom. See gate_protocol.py for what it does, and
- * twin_gate.py, its reference.
+ * The group commit as a type of Python: who leads, who waits, and who wakes whom. See group_commit_protocol.py for what
+ * it does, and pure_group_commit.py, its reference.
  *
  * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no ring can be lost.
  */
-#include "module_gate.h"
+#include "module_group_commit.h"
 
 #include <pythread.h>
 #include <stddef.h>
@@ -26,9 +26,9 @@ struct waiter {
     struct waiter *before, *next;
 };
 
-struct gate {
+struct group_commit {
     PyObject_HEAD
-    long long passed;
+    long long synced_to;
     Py_ssize_t waiting;
     struct waiter *first, *last; /* who waits and is not rung yet, as they came */
     uint64_t arrivals;
@@ -50,10 +50,10 @@ static int64_t now_us(void) {
 /* ---- the line ---- */
 
 /* Into the line, before those who came later: who was in it already keeps its place. */
-static struct waiter *enter(struct gate *gate, int64_t goal, uint64_t arrival) {
-    struct waiter *waiter = gate->idle;
+static struct waiter *enter(struct group_commit *group_commit, int64_t goal, uint64_t arrival) {
+    struct waiter *waiter = group_commit->idle;
     if (waiter != NULL) {
-        gate->idle = waiter->next;
+        group_commit->idle = waiter->next;
     } else {
         waiter = PyMem_Malloc(sizeof *waiter);
         if (waiter == NULL) return (struct waiter *)PyErr_NoMemory();
@@ -69,92 +69,92 @@ static struct waiter *enter(struct gate *gate, int64_t goal, uint64_t arrival) {
     waiter->arrival = arrival;
     waiter->is_listed = 1;
     waiter->is_heir = 0;
-    waiter->before = gate->last;
+    waiter->before = group_commit->last;
     waiter->next = NULL;
     while (waiter->before != NULL && waiter->before->arrival > arrival) {
         waiter->next = waiter->before;
         waiter->before = waiter->before->before;
     }
     if (waiter->before != NULL) waiter->before->next = waiter;
-    else gate->first = waiter;
+    else group_commit->first = waiter;
     if (waiter->next != NULL) waiter->next->before = waiter;
-    else gate->last = waiter;
-    gate->waiting++;
+    else group_commit->last = waiter;
+    group_commit->waiting++;
     return waiter;
 }
 
-static void leave(struct gate *gate, struct waiter *waiter) {
+static void leave(struct group_commit *group_commit, struct waiter *waiter) {
     if (waiter->before != NULL) waiter->before->next = waiter->next;
-    else gate->first = waiter->next;
+    else group_commit->first = waiter->next;
     if (waiter->next != NULL) waiter->next->before = waiter->before;
-    else gate->last = waiter->before;
+    else group_commit->last = waiter->before;
     waiter->is_listed = 0;
-    gate->waiting--;
+    group_commit->waiting--;
 }
 
-static int is_served(const struct gate *gate, int64_t goal) { return goal <= gate->passed; }
+static int is_served(const struct group_commit *group_commit, int64_t goal) { return goal <= group_commit->synced_to; }
 
 /* The first who is served, out of the line: to be rung by the caller. NULL: nobody. */
-static struct waiter *next_served(struct gate *gate) {
-    struct waiter *waiter = gate->first;
-    while (waiter != NULL && !is_served(gate, waiter->goal)) waiter = waiter->next;
+static struct waiter *next_served(struct group_commit *group_commit) {
+    struct waiter *waiter = group_commit->first;
+    while (waiter != NULL && !is_served(group_commit, waiter->goal)) waiter = waiter->next;
     if (waiter != NULL) {
-        leave(gate, waiter);
-        gate->rings++;
+        leave(group_commit, waiter);
+        group_commit->rings++;
     }
     return waiter;
 }
 
-static void ring_served(struct gate *gate, int all) {
+static void ring_served(struct group_commit *group_commit, int all) {
     struct waiter *waiter;
     do {
-        waiter = next_served(gate);
+        waiter = next_served(group_commit);
         if (waiter != NULL) PyThread_release_lock(waiter->bell);
     } while (all && waiter != NULL);
 }
 
 /* Somebody leads no more, or was to and does not. */
-static void hand_on(struct gate *gate) {
-    struct waiter *leader = gate->first;
-    while (leader != NULL && is_served(gate, leader->goal)) leader = leader->next;
-    gate->is_led = leader != NULL;
+static void hand_on(struct group_commit *group_commit) {
+    struct waiter *leader = group_commit->first;
+    while (leader != NULL && is_served(group_commit, leader->goal)) leader = leader->next;
+    group_commit->is_led = leader != NULL;
     if (leader != NULL) {
-        leave(gate, leader);
+        leave(group_commit, leader);
         leader->is_heir = 1;
         PyThread_release_lock(leader->bell);
     }
-    if (gate->was_line_served && gate->rings == gate->rings_before) {
-        gate->eager_rounds = EAGER_ROUNDS; /* somebody did not come back, and others waited for that */
-        gate->owed = 0;
+    if (group_commit->was_line_served && group_commit->rings == group_commit->rings_before) {
+        group_commit->eager_rounds = EAGER_ROUNDS; /* somebody did not come back, and others waited for that */
+        group_commit->owed = 0;
     }
-    if (leader == NULL || gate->eager_rounds > 0) {
-        ring_served(gate, 1);
-        gate->owed = 0;
-        if (gate->eager_rounds > 0) gate->eager_rounds--;
-    } else if (gate->owed == 0) {
-        ring_served(gate, 0);
+    if (leader == NULL || group_commit->eager_rounds > 0) {
+        ring_served(group_commit, 1);
+        group_commit->owed = 0;
+        if (group_commit->eager_rounds > 0) group_commit->eager_rounds--;
+    } else if (group_commit->owed == 0) {
+        ring_served(group_commit, 0);
     }
 }
 
 /* ---- leading and waiting ---- */
 
 /* 0, or -1 with the error of `lead`. No interrupt comes between the flag and the call, or the call and the flag. */
-static int lead(struct gate *gate, PyObject *call) {
-    gate->is_led = 1;
-    if (gate->owed > 0) {
-        gate->owed--;
-        ring_served(gate, 0);
+static int lead(struct group_commit *group_commit, PyObject *call) {
+    group_commit->is_led = 1;
+    if (group_commit->owed > 0) {
+        group_commit->owed--;
+        ring_served(group_commit, 0);
     }
-    gate->rings_before = gate->rings;
-    const struct waiter *waiter = gate->first;
-    while (waiter != NULL && !is_served(gate, waiter->goal)) waiter = waiter->next;
-    gate->was_line_served = waiter != NULL;
+    group_commit->rings_before = group_commit->rings;
+    const struct waiter *waiter = group_commit->first;
+    while (waiter != NULL && !is_served(group_commit, waiter->goal)) waiter = waiter->next;
+    group_commit->was_line_served = waiter != NULL;
     PyObject *done = PyObject_CallFunctionObjArgs(call, NULL);
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    hand_on(gate);
+    hand_on(group_commit);
     PyErr_Restore(type, value, trace);
-    gate->was_line_served = 0;
+    group_commit->was_line_served = 0;
     if (done == NULL) return -1;
     Py_DECREF(done);
     return 0;
@@ -164,13 +164,13 @@ static int lead(struct gate *gate, PyObject *call) {
  * Waits to be rung, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised.
  * What handles a signal may wait here, too: so nobody counts on this thread meanwhile.
  */
-static int sleep_until_rung(struct gate *gate, int64_t goal, uint64_t arrival, int64_t left_us) {
-    struct waiter *waiter = enter(gate, goal, arrival);
+static int sleep_until_rung(struct group_commit *group_commit, int64_t goal, uint64_t arrival, int64_t left_us) {
+    struct waiter *waiter = enter(group_commit, goal, arrival);
     if (waiter == NULL) return -1;
     struct waiter *next = NULL;
-    if (gate->owed > 0) {
-        gate->owed--;
-        next = next_served(gate);
+    if (group_commit->owed > 0) {
+        group_commit->owed--;
+        next = next_served(group_commit);
     }
     /* Whom this thread rings finds the GIL free. */
     PyThreadState *const thread = PyEval_SaveThread();
@@ -180,7 +180,7 @@ static int sleep_until_rung(struct gate *gate, int64_t goal, uint64_t arrival, i
     int is_rung = 1, is_signalled = 0;
     if (status != PY_LOCK_ACQUIRED) {
         if (waiter->is_listed) {
-            leave(gate, waiter);
+            leave(group_commit, waiter);
             is_rung = 0;
             is_signalled = PyErr_CheckSignals() < 0;
         } else {
@@ -188,19 +188,20 @@ static int sleep_until_rung(struct gate *gate, int64_t goal, uint64_t arrival, i
         }
     }
     const int is_to_lead = is_rung && waiter->is_heir;
-    waiter->next = gate->idle;
-    gate->idle = waiter;
-    if (is_rung && !is_to_lead) gate->owed++;
+    waiter->next = group_commit->idle;
+    group_commit->idle = waiter;
+    if (is_rung && !is_to_lead) group_commit->owed++;
     return is_signalled ? -1 : is_to_lead;
 }
 
-/* 1: passed, or has led if it was to do no more; 0: it took too long; -1: an error. */
-static int until(struct gate *gate, int64_t goal, int is_to_lead, PyObject *call, int64_t deadline_us) {
-    const uint64_t arrival = gate->arrivals++;
+/* 1: synced, or has led if it was to do no more; 0: it took too long; -1: an error. */
+static int wait_for(struct group_commit *group_commit, int64_t goal, int is_to_lead, PyObject *call,
+                    int64_t deadline_us) {
+    const uint64_t arrival = group_commit->arrivals++;
     int leads = 0;
-    while (leads || !is_served(gate, goal)) {
-        if (leads || !gate->is_led) {
-            if (lead(gate, call) < 0) return -1;
+    while (leads || !is_served(group_commit, goal)) {
+        if (leads || !group_commit->is_led) {
+            if (lead(group_commit, call) < 0) return -1;
             if (is_to_lead) return 1;
             leads = 0;
             continue;
@@ -211,7 +212,7 @@ static int until(struct gate *gate, int64_t goal, int is_to_lead, PyObject *call
             if (until_us <= 0) return 0;
             if (until_us < left_us) left_us = until_us;
         }
-        leads = sleep_until_rung(gate, goal, arrival, left_us);
+        leads = sleep_until_rung(group_commit, goal, arrival, left_us);
         if (leads < 0) return -1;
     }
     return 1;
@@ -219,19 +220,19 @@ static int until(struct gate *gate, int64_t goal, int is_to_lead, PyObject *call
 
 /* ---- the type ---- */
 
-static PyObject *gate_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
-    long long passed;
+static PyObject *group_commit_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    long long synced_to;
     if (names != NULL && PyDict_Size(names) != 0) {
-        PyErr_SetString(PyExc_TypeError, "Gate() takes no keyword arguments");
+        PyErr_SetString(PyExc_TypeError, "GroupCommit() takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "L", &passed)) return NULL;
-    struct gate *self = (struct gate *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    if (self != NULL) self->passed = passed;
+    if (!PyArg_ParseTuple(arguments, "L", &synced_to)) return NULL;
+    struct group_commit *self = (struct group_commit *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
+    if (self != NULL) self->synced_to = synced_to;
     return (PyObject *)self;
 }
 
-static void gate_dealloc(struct gate *self) {
+static void group_commit_dealloc(struct group_commit *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     while (self->idle != NULL) {
         struct waiter *waiter = self->idle;
@@ -256,52 +257,53 @@ static int to_deadline_us(PyObject *timeout_s, int64_t *deadline_us) {
     return 0;
 }
 
-static PyObject *py_until(struct gate *self, PyObject *const *arguments, Py_ssize_t count) {
+static PyObject *py_wait_for(struct group_commit *self, PyObject *const *arguments, Py_ssize_t count) {
     enum { GOAL, CALL, TIMEOUT, ARGUMENTS };
     int64_t goal, deadline_us;
-    if (check_count("until", count, ARGUMENTS) < 0 || to_int64(arguments[GOAL], "goal", &goal) < 0) return NULL;
+    if (check_count("wait_for", count, ARGUMENTS) < 0 || to_int64(arguments[GOAL], "goal", &goal) < 0) return NULL;
     if (is_served(self, goal)) return Py_NewRef(Py_True);
     if (to_deadline_us(arguments[TIMEOUT], &deadline_us) < 0) return NULL;
-    const int result = until(self, goal, 0, arguments[CALL], deadline_us);
+    const int result = wait_for(self, goal, 0, arguments[CALL], deadline_us);
     return result < 0 ? NULL : PyBool_FromLong(result);
 }
 
-static PyObject *py_alone(struct gate *self, PyObject *call) {
-    if (until(self, INT64_MAX, 1, call, -1) < 0) return NULL;
+static PyObject *py_run_exclusive(struct group_commit *self, PyObject *call) {
+    if (wait_for(self, INT64_MAX, 1, call, -1) < 0) return NULL;
     return Py_NewRef(Py_None);
 }
 
-static PyMethodDef gate_methods[] = {
-    {"until", (PyCFunction)(void (*)(void))py_until, METH_FASTCALL,
-     "until(goal, lead, timeout_s, /)\n--\n\nWhether `passed` has come to the goal, by this lead() or another's."},
-    {"alone", (PyCFunction)py_alone, METH_O, "alone(call, /)\n--\n\nCall it while nobody leads."},
+static PyMethodDef group_commit_methods[] = {
+    {"wait_for", (PyCFunction)(void (*)(void))py_wait_for, METH_FASTCALL,
+     "wait_for(goal, lead, timeout_s, /)\n--\n\nWhether `synced_to` has come to the goal, by this lead() or another's."},
+    {"run_exclusive", (PyCFunction)py_run_exclusive, METH_O,
+     "run_exclusive(call, /)\n--\n\nCall it while nobody leads."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef gate_members[] = {
-    {"passed", T_LONGLONG, offsetof(struct gate, passed), 0, NULL},
-    {"waiting", T_PYSSIZET, offsetof(struct gate, waiting), READONLY, NULL},
+static PyMemberDef group_commit_members[] = {
+    {"synced_to", T_LONGLONG, offsetof(struct group_commit, synced_to), 0, NULL},
+    {"waiting", T_PYSSIZET, offsetof(struct group_commit, waiting), READONLY, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot gate_slots[] = {
-    {Py_tp_new, gate_new},
-    {Py_tp_dealloc, gate_dealloc},
-    {Py_tp_methods, gate_methods},
-    {Py_tp_members, gate_members},
-    {Py_tp_doc, "Who syncs and who waits for it; twin_gate.py does the same in Python."},
+static PyType_Slot group_commit_slots[] = {
+    {Py_tp_new, group_commit_new},
+    {Py_tp_dealloc, group_commit_dealloc},
+    {Py_tp_methods, group_commit_methods},
+    {Py_tp_members, group_commit_members},
+    {Py_tp_doc, "Who syncs and who waits for it; pure_group_commit.py does the same in Python."},
     {0, NULL},
 };
 
-static PyType_Spec gate_spec = {
-    .name = "flightlog.store.native._kernel.Gate",
-    .basicsize = sizeof(struct gate),
+static PyType_Spec group_commit_spec = {
+    .name = "flightlog.store.native._kernel.GroupCommit",
+    .basicsize = sizeof(struct group_commit),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = gate_slots,
+    .slots = group_commit_slots,
 };
 
-int add_gate_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &gate_spec, NULL);
+int add_group_commit_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &group_commit_spec, NULL);
     if (type == NULL) return -1;
     const int result = PyModule_AddType(module, (PyTypeObject *)type);
     Py_DECREF(type);

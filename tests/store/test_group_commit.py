@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flightlog.store import native
-from flightlog.store.native import twin_gate
+from flightlog.store.native import pure_group_commit
 
 LATER_S = 240
 WaitUntil = Callable[[Callable[[], object]], None]
@@ -30,7 +30,7 @@ class Log:
     """What is synced, and syncs that a test lets through one by one, each up to a place of its own."""
 
     def __init__(self) -> None:
-        self.gate = native.Gate(0)
+        self.group_commit = native.GroupCommit(0)
         self.syncs: list[str] = []
         """Whose thread each was."""
         self.may_sync = threading.Semaphore(0)
@@ -44,14 +44,14 @@ class Log:
         assert self.may_sync.acquire(timeout=LATER_S)
         if self.fails:
             raise OSError
-        self.gate.passed = self.goes_to.pop(0)
+        self.group_commit.synced_to = self.goes_to.pop(0)
 
     def wait(self, name: str, goal: int) -> None:
         """In a thread of that name."""
 
         def run() -> None:
             try:
-                self.answers[name] = self.gate.until(goal, self.sync, None)
+                self.answers[name] = self.group_commit.wait_for(goal, self.sync, None)
             except OSError:
                 self.answers[name] = OSError
 
@@ -69,32 +69,32 @@ class Log:
         for thread in self.threads:
             thread.join(LATER_S)
             assert not thread.is_alive()
-        assert not self.gate.waiting
+        assert not self.group_commit.waiting
 
 
 @pytest.fixture
 def log(kernel: str, monkeypatch: pytest.MonkeyPatch) -> Log:
     if kernel == "pure":
-        monkeypatch.setattr(twin_gate, "RING_LOST_S", LATER_S)  # a ring that is lost is not made good here
+        monkeypatch.setattr(pure_group_commit, "RING_LOST_S", LATER_S)  # a ring that is lost is not made good here
     return Log()
 
 
 def wait_in_turn(log: Log, goals: dict[str, int], wait_until: WaitUntil, behind: int = 0) -> None:
     for number, (name, goal) in enumerate(goals.items(), behind):
         log.wait(name, goal)
-        wait_until(lambda count=number + 1: log.gate.waiting == count)  # type: ignore[misc]
+        wait_until(lambda count=number + 1: log.group_commit.waiting == count)  # type: ignore[misc]
 
 
 def test_who_is_served_neither_waits_nor_leads(log: Log) -> None:
-    log.gate.passed = 7
-    assert log.gate.until(7, log.sync, None) and log.gate.until(-1, log.sync, 0)
-    assert not log.syncs and log.gate.passed == 7
+    log.group_commit.synced_to = 7
+    assert log.group_commit.wait_for(7, log.sync, None) and log.group_commit.wait_for(-1, log.sync, 0)
+    assert not log.syncs and log.group_commit.synced_to == 7
 
 
 def test_a_sync_that_does_not_serve_its_leader_is_followed_by_another(log: Log) -> None:
     for up_to in (1, 2, 3):
         log.let_sync(up_to)
-    assert log.gate.until(3, log.sync, 0)
+    assert log.group_commit.wait_for(3, log.sync, 0)
     assert len(log.syncs) == 3
 
 
@@ -104,7 +104,7 @@ def test_a_sync_wakes_whom_it_serves_and_one_who_leads_next(log: Log, wait_until
     wait_in_turn(log, {"second": 2, "served": 1, "third": 3, "fourth": 3}, wait_until)
     log.let_sync(1)
     wait_until(lambda: log.syncs == ["first", "second"] and set(log.answers) == {"first", "served"})
-    assert log.gate.waiting == 2, "somebody was woken only to wait again"
+    assert log.group_commit.waiting == 2, "somebody was woken only to wait again"
     log.let_sync(2)
     wait_until(lambda: log.syncs == ["first", "second", "third"])
     log.let_sync(3)
@@ -138,7 +138,7 @@ def test_all_whom_a_sync_serves_are_woken_though_none_of_them_comes_back(
         wait_in_turn(log, {f"{place}": at + 1 for place in range(5)}, wait_until)
         if is_followed:
             log.wait("next", at + 2)
-            wait_until(lambda: log.gate.waiting == 6)
+            wait_until(lambda: log.group_commit.waiting == 6)
         log.let_sync(at + 1)
         wait_until(lambda: len(log.answers) == 6)
         if is_followed:
@@ -165,7 +165,7 @@ def test_what_was_served_before_a_failure_is_acknowledged(log: Log, wait_until: 
     log.wait("first", 2)
     wait_until(lambda: log.syncs == ["first"])
     wait_in_turn(log, {"served": 1, "second": 2}, wait_until)
-    log.gate.passed, log.fails = 1, True
+    log.group_commit.synced_to, log.fails = 1, True
     for _ in range(2):
         log.may_sync.release()
     log.join()
@@ -183,12 +183,12 @@ def test_who_is_interrupted_when_it_is_to_lead_hands_on(log: Log, wait_until: Wa
 
     def leave() -> None:
         with pytest.raises(KeyboardInterrupt):
-            log.gate.until(100, interrupt_the_leader, None)
+            log.group_commit.wait_for(100, interrupt_the_leader, None)
 
     log.start(leave)
-    wait_until(lambda: log.gate.waiting == 1)
+    wait_until(lambda: log.group_commit.waiting == 1)
     log.wait("second", 2)
-    wait_until(lambda: log.gate.waiting == 2)
+    wait_until(lambda: log.group_commit.waiting == 2)
     log.let_sync(1)
     log.let_sync(2)
     log.join()
@@ -218,13 +218,13 @@ def test_who_is_interrupted_while_it_waits_leaves(
     wait_until(lambda: log.syncs == ["first"])
 
     def interrupt_once_it_waits() -> None:
-        wait_until(lambda: log.gate.waiting == 1)
+        wait_until(lambda: log.group_commit.waiting == 1)
         interrupt()
 
     log.start(interrupt_once_it_waits)
     with pytest.raises(Stop):
-        log.gate.until(1, log.sync, None)
-    assert not log.gate.waiting
+        log.group_commit.wait_for(1, log.sync, None)
+    assert not log.group_commit.waiting
     log.let_sync(1)
     log.join()
     assert log.answers == {"first": True}
@@ -233,10 +233,10 @@ def test_who_is_interrupted_while_it_waits_leaves(
 def test_who_has_waited_long_enough_leaves(log: Log, wait_until: WaitUntil) -> None:
     log.wait("first", 1)
     wait_until(lambda: log.syncs == ["first"])
-    assert log.gate.until(2, log.sync, 0.01) is False
-    assert log.gate.until(2, log.sync, 0) is False
-    assert log.gate.until(2, log.sync, -1) is False
-    assert not log.gate.waiting
+    assert log.group_commit.wait_for(2, log.sync, 0.01) is False
+    assert log.group_commit.wait_for(2, log.sync, 0) is False
+    assert log.group_commit.wait_for(2, log.sync, -1) is False
+    assert not log.group_commit.waiting
     log.let_sync(1)
     log.join()
     assert log.syncs == ["first"]
@@ -254,14 +254,14 @@ def test_alone_nobody_leads(log: Log, wait_until: WaitUntil) -> None:
 
     def be_alone() -> None:
         with pytest.raises(OSError):
-            log.gate.alone(hold)
+            log.group_commit.run_exclusive(hold)
 
     log.start(be_alone)
     assert not is_in.wait(0.02), "while another one led"
     log.let_sync(1)
     assert is_in.wait(LATER_S)
     log.wait("second", 2)
-    wait_until(lambda: log.gate.waiting == 1)
+    wait_until(lambda: log.group_commit.waiting == 1)
     assert log.syncs == ["first"]
     may_go.set()
     log.let_sync(2)
@@ -271,7 +271,7 @@ def test_alone_nobody_leads(log: Log, wait_until: WaitUntil) -> None:
 
 def test_many_that_come_and_go(kernel: str) -> None:
     """Each waits for places of its own; some leave before, some syncs fail, and some threads take their time."""
-    gate, ends = native.Gate(0), [0]
+    group_commit, ends = native.GroupCommit(0), [0]
     leading: list[int] = []
     dice = random.Random(int(os.environ["FLIGHTLOG_SEED"]))
     wrong: list[str] = []
@@ -286,7 +286,7 @@ def test_many_that_come_and_go(kernel: str) -> None:
         leading.pop()
         if dice.random() < 0.02:
             raise OSError
-        gate.passed = target
+        group_commit.synced_to = target
 
     def run(number: int) -> None:
         own = random.Random(number)
@@ -294,7 +294,10 @@ def test_many_that_come_and_go(kernel: str) -> None:
             ends[0] += 1  # two may get the same place
             goal = ends[0]
             try:
-                if gate.until(goal, sync, own.choice((None, None, 10.0, 0.0005))) and gate.passed < goal:
+                if (
+                    group_commit.wait_for(goal, sync, own.choice((None, None, 10.0, 0.0005)))
+                    and group_commit.synced_to < goal
+                ):
                     wrong.append("not served")
             except OSError:
                 continue
@@ -307,7 +310,7 @@ def test_many_that_come_and_go(kernel: str) -> None:
     for thread in threads:
         thread.join(LATER_S)
         assert not thread.is_alive()
-    assert not wrong and not gate.waiting
+    assert not wrong and not group_commit.waiting
 
 
 @pytest.mark.parametrize(
@@ -315,39 +318,39 @@ def test_many_that_come_and_go(kernel: str) -> None:
     [(("1", print, None), TypeError), ((1, print), TypeError), ((1, print, "soon"), TypeError), ((1, 2, 3), TypeError)],
 )
 def test_what_it_cannot_take_is_refused(kernel: str, arguments: Any, error: type[Exception]) -> None:
-    gate = native.Gate(0)
+    group_commit = native.GroupCommit(0)
     with pytest.raises(error):
-        gate.until(*arguments)
+        group_commit.wait_for(*arguments)
     with pytest.raises(TypeError):
-        native.Gate("1")  # type: ignore[arg-type]
-    assert not gate.waiting and gate.until(0, print, None)
+        native.GroupCommit("1")  # type: ignore[arg-type]
+    assert not group_commit.waiting and group_commit.wait_for(0, print, None)
 
 
 # -- the twin's bells
 
 
-def twin() -> twin_gate.Gate:
-    return twin_gate.Gate(0)
+def twin() -> pure_group_commit.GroupCommit:
+    return pure_group_commit.GroupCommit(0)
 
 
 def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> None:
-    gate = twin()
-    line = [twin_gate._Waiter(1) for _ in range(4)]
+    group_commit = twin()
+    line = [pure_group_commit._Waiter(1) for _ in range(4)]
     line[1].has_left = True
-    gate._waiters.update(dict.fromkeys(line, True))
+    group_commit._waiters.update(dict.fromkeys(line, True))
 
     def sync() -> None:
-        gate.passed = 1
+        group_commit.synced_to = 1
 
-    assert gate.until(1, sync, None)
+    assert group_commit.wait_for(1, sync, None)
     assert [waiter.bell.locked() for waiter in line] == [False, True, True, True]
-    gate._pass_on(to_all=False)
+    group_commit._pass_on(to_all=False)
     assert [waiter.bell.locked() for waiter in line] == [False, False, False, True], "who has left wakes nobody"
 
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil, is_late: bool) -> None:
-    gate = twin()
+    group_commit = twin()
     may_end, is_leading = threading.Event(), threading.Event()
 
     def sync() -> None:
@@ -355,18 +358,18 @@ def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil
         assert may_end.wait(LATER_S)
 
     def wait() -> None:
-        gate.until(1, sync, None)
+        group_commit.wait_for(1, sync, None)
 
     threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
     threads[0].start()
     assert is_leading.wait(LATER_S)
     threads[1].start()
-    wait_until(lambda: gate.waiting == 1)
-    (second,) = gate._waiters
-    del gate._waiters[second]
-    line = [twin_gate._Waiter(1) for _ in range(3)]
-    gate._served.extend(line)
-    gate.passed = 1
+    wait_until(lambda: group_commit.waiting == 1)
+    (second,) = group_commit._waiters
+    del group_commit._waiters[second]
+    line = [pure_group_commit._Waiter(1) for _ in range(3)]
+    group_commit._served.extend(line)
+    group_commit.synced_to = 1
     # Rung long ago, or, for a machine that is slow, in an hour.
     second.rung_s = time.perf_counter() + (-3600 if is_late else 3600)
     second.bell.release()

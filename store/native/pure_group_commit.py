@@ -1,4 +1,4 @@
-"""The gate in Python: who syncs, who waits for it, and who wakes whom. See gate_protocol.py.
+"""The group commit in Python: who syncs, who waits for it, and who wakes whom. See group_commit_protocol.py.
 
 Where the interpreter is busy with something else, whoever comes late to his turn wakes all who are left: each would
 wait as long for it.
@@ -45,11 +45,11 @@ class _Waiter:
         self.bell.release()
 
 
-class Gate:
-    """See GateProtocol."""
+class GroupCommit:
+    """See GroupCommitProtocol."""
 
-    def __init__(self, passed: int, /) -> None:
-        self.passed = integer(passed, "passed", 64)
+    def __init__(self, synced_to: int, /) -> None:
+        self.synced_to = integer(synced_to, "synced_to", 64)
         self._lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
         """Held by who leads."""
         self._waiters: dict[_Waiter, bool] = {}
@@ -61,13 +61,13 @@ class Gate:
     def waiting(self) -> int:
         return len(self._waiters)
 
-    def until(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
-        if goal <= self.passed or (self._lead(goal, lead) and goal <= self.passed):
+    def wait_for(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
+        if goal <= self.synced_to or (self._lead(goal, lead) and goal <= self.synced_to):
             return True
         deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         waiter: _Waiter | None = None
         try:
-            while goal > self.passed:
+            while goal > self.synced_to:
                 if waiter is None:
                     waiter = _Waiter(goal)
                     self._waiters[waiter] = True
@@ -79,7 +79,7 @@ class Gate:
                 if waiter.bell.acquire(timeout=left_s):
                     self._pass_on(to_all=time.perf_counter() - waiter.rung_s > LATE_S)
                     waiter = None
-                    if goal > self.passed:
+                    if goal > self.synced_to:
                         self._lead(goal, lead)  # mostly it is this one's turn now
             return True
         finally:
@@ -88,7 +88,7 @@ class Gate:
                 if not self._waiters.pop(waiter, False):
                     self._ring()  # somebody rings in vain, or has: others are to hear it
 
-    def alone(self, call: Callable[[], object], /) -> None:
+    def run_exclusive(self, call: Callable[[], object], /) -> None:
         try:
             with self._lock:
                 call()
@@ -101,7 +101,7 @@ class Gate:
         leads: bool | None = None
         try:
             leads = lock.acquire(blocking=False)
-            if leads and goal > self.passed:
+            if leads and goal > self.synced_to:
                 lead()
             return leads
         finally:
@@ -120,7 +120,7 @@ class Gate:
         """Wake the first who is not served, and begin with those who are."""
         has_leader = False
         for waiter in list(self._waiters):
-            is_served = waiter.goal <= self.passed
+            is_served = waiter.goal <= self.synced_to
             if (is_served or not has_leader) and self._waiters.pop(waiter, False):
                 if is_served:
                     self._served.append(waiter)
