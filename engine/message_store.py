@@ -79,7 +79,7 @@ TIMERS_MAX_COUNT = 1000
 """Timers of one uniq key that a cancellation looks at; with more it is appended."""
 
 HANDLE = "handle"
-"""Among the log's obstacles: that this handle was closed, or is the copy of one in a forked child."""
+"""Among the log's blockers: that this handle was closed, or is the copy of one in a forked child."""
 
 
 def looking(queues: QueueReader) -> Callable[[Ask], GetResult]:
@@ -143,7 +143,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 divert or Diverting(settings, park_timer=timers.admission),
                 *(service, keep, parts.topics, schedules),
             )
-            self._put_lane = self._putter.put_lane
+            self._put_fast_path = self._putter.put_fast_path
             self._end = ending(services, self._putter.pending, (schedules.save, timers.close), keep)
             watch_fork(self)
             service.start()
@@ -329,7 +329,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         ResourceWarning).
         """
         self._closed = True
-        self._log.obstacles[HANDLE] = "closed"
+        self._log.blockers[HANDLE] = "closed"
         if self._forked:
             return
         if not (self._putter.pending.runs_callbacks_here() or self._pulls.thread.is_current()):
@@ -385,7 +385,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
         self._queues.empty_pages()
-        self._log.obstacles[HANDLE] = "forked"
+        self._log.blockers[HANDLE] = "forked"
 
     def _check_usable(self) -> None:
         if self._forked:

@@ -62,7 +62,8 @@ class Flushable(Protocol):
     def poison(self, cause: BaseException) -> None: ...
 
     def expect_puts(self, ring: Callable[[], object] | None) -> None:
-        """Have the next put that takes the lane call this, and none after it; without a bell: the one of before."""
+        """Have the next put that takes the fast path call this, and none after it; without a bell: the one of
+        before."""
 
 
 class FlushService:

@@ -70,7 +70,7 @@ class Upkeep:
         self._put_rate = RateMeter(clock.monotonic_s())
         self.put_ms = Latest()
         """How long puts took."""
-        parts.log.lane.note = self.put_ms.note
+        parts.log.fast_path.note = self.put_ms.note
         self.retention = Retention(disk, path, settings, clock, parts, self._flush_queues_to, self._flush_index)
         self._one_at_a_time = threading.Lock()
         """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
@@ -98,11 +98,11 @@ class Upkeep:
         self._log.refuse_all(cause)
 
     def expect_puts(self, ring: Callable[[], object] | None) -> None:
-        """Have the next put that takes the lane call this, and none after it; None: the bell of before."""
-        lane = self._log.lane
+        """Have the next put that takes the fast path call this, and none after it; None: the bell of before."""
+        fast_path = self._log.fast_path
         if ring is not None:
-            lane.ring = ring
-        lane.is_armed = True
+            fast_path.ring = ring
+        fast_path.is_armed = True
 
     def log_is_dirty(self, least_pages: int) -> bool:
         """See CommitLog.is_dirty."""

@@ -5,8 +5,8 @@ Invariants:
 - What `create`, `update` and `remove` did is durable when they return. A topic that a put made, or gave more queues, is
   written with the next flush of the queues: it can be told from the queues, so a kill takes nothing. What an opening
   told from the queues is written before it says that it writes now.
-- A lane (store/native/lane_protocol.py) takes messages to the topics that `teach` told it of; whoever changes a topic
-  takes that back first, under the same lock.
+- A fast path (store/native/fast_path_protocol.py) takes messages to the topics that `register_topic` told it of;
+  whoever changes a topic takes that back first, under the same lock.
 - A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
 - A put adds queues only to a topic that a put created (store/state/auto_topics.py), and only up to
   `max_auto_queue_count`. Queues that already hold messages are never refused: recovery gives their topic as many queues
@@ -43,7 +43,7 @@ from ...store.errors import (
 )
 from ...store.format.light_queues import is_light
 from ...store.format.record import INT32_MAX, RETRY_TOPIC_PREFIX
-from ...store.native.lane_protocol import LaneProtocol
+from ...store.native.fast_path_protocol import FastPathProtocol
 from ...store.queue_offsets import QueueKey
 from ...store.settings import StoreSettings
 from ...store.state.auto_topics import AutoTopicsFile
@@ -93,8 +93,8 @@ class TopicTable:
         self._document: Config = {}
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
-        self._lane: LaneProtocol[Any, Any] | None = None
-        self._taught: set[str] = set()
+        self._fast_path: FastPathProtocol[Any, Any] | None = None
+        self._registered: set[str] = set()
         self._is_unsaved = self._save_failed = False
         self._finish_deletion: Callable[[], None] | None = None
         """What a deletion has yet to do once the file is without its topic: until then, the next open would take a
@@ -195,24 +195,24 @@ class TopicTable:
         """Whether a topic created by a put may get a queue with this id by a put."""
         return self._settings.put_adds_queues or queue_id < self._settings.max_auto_queue_count
 
-    def open_lane(self, lane: LaneProtocol[Any, Any]) -> None:
-        """Have `teach` tell this lane of topics."""
-        self._lane = lane
+    def open_fast_path(self, fast_path: FastPathProtocol[Any, Any]) -> None:
+        """Have `register_topic` tell this fast path of topics."""
+        self._fast_path = fast_path
 
-    def teach(self, name: str, raw: bytes) -> None:
-        """Let the lane take messages to this topic, `raw` in UTF-8; nothing changes if they are not for it."""
-        if self._lane is None or name in self._taught:
+    def register_topic(self, name: str, raw: bytes) -> None:
+        """Let the fast path take messages to this topic, `raw` in UTF-8; nothing changes if they are not for it."""
+        if self._fast_path is None or name in self._registered:
             return
         with self.lock:
             route = self._routes.get(name)
             if route is not None and route.queue_count and not route.holds_batches:
-                self._taught.add(name)
-                self._lane.learn(name, raw, route.queue_count)
+                self._registered.add(name)
+                self._fast_path.register_topic(name, raw, route.queue_count)
 
-    def _unteach(self, name: str) -> None:
-        if self._lane is not None:
-            self._lane.forget(name)
-            self._taught.discard(name)
+    def _unregister_topic(self, name: str) -> None:
+        if self._fast_path is not None:
+            self._fast_path.unregister_topic(name)
+            self._registered.discard(name)
 
     def _make_queue(self, name: str, queue_id: int | None, is_internal: bool, is_batch: bool) -> int:
         if name in NO_TOPIC_OF_APPLICATIONS:
@@ -297,7 +297,7 @@ class TopicTable:
         with self.lock:
             if name not in self._topics:
                 raise TopicNotFoundError(self._root, name, "it cannot be deleted")
-            self._unteach(name)
+            self._unregister_topic(name)
             delete_queues()
             self._routes.pop(name, None)
             del self._topics[name]
@@ -306,7 +306,7 @@ class TopicTable:
             self._save(self._topics)
 
     def _set(self, topic: Topic) -> None:
-        self._unteach(topic.name)
+        self._unregister_topic(topic.name)
         self._topics[topic.name] = topic
         route = _Route(topic)
         before = self._routes.get(topic.name)

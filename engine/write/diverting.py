@@ -25,7 +25,7 @@ to be done about it."""
 
 class Diverting:
     """What an open store does unless it is told otherwise: messages for later are parked, all others pass as they are.
-    Only what the lane leaves to the long way can be for later."""
+    Only what the fast path leaves to the slow path can be for later."""
 
     def __init__(self, settings: StoreSettings, park_timer: Divert) -> None:
         self._levels: Final = DelayLevels.parse(settings.delay_levels)

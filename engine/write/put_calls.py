@@ -35,7 +35,7 @@ class PutCalls(native.OrdinaryPut, ABC):
     @abstractmethod
     def _check_usable(self) -> None: ...
 
-    def _put_the_long_way(self, message: Message) -> PutResult:
+    def _put_slow(self, message: Message) -> PutResult:
         self._check_usable()
         return self._putter.put(message)
 

@@ -1,8 +1,8 @@
 """From messages to put results: check, append, and wait for the sync or leave it to others.
 
-An ordinary put takes the lane of the log, in one call (store/native/lane_protocol.py); the rest goes the long way:
-every check, then the append under its lock. What keeps all puts off the lane is among the log's obstacles, so an
-ordinary put asks for nothing that the long way asks for first.
+An ordinary put takes the fast path of the log, in one call (store/native/fast_path_protocol.py); the rest takes the
+slow path: every check, then the append under its lock. What keeps all puts off the fast path is among the log's
+blockers, so an ordinary put asks for nothing that the slow path asks for first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ...store.log.commit_log import Appended, CommitLog
 from ...store.log.held_append import Commit, HeldRange
 from ...store.message import Message
 from ...store.message_check import check_message, checked_messages
-from ...store.native.lane_protocol import LaneProtocol
+from ...store.native.fast_path_protocol import FastPathProtocol
 from ...store.results import AppendResult, PutResult, PutStatus
 from ...store.settings import FlushMode, StoreSettings
 from ..columns.taking import all_rows
@@ -50,11 +50,12 @@ BATCH_SIZE = 256 << 10
 COLUMNS_BATCH_SIZE = 1 << 20
 """The same for columns, whose bytes take a fraction of the time."""
 
-LONG_WAY_COUNT = 32
-"""How many messages of a put of many go the long way where the lane has come to its limit: a few, and it goes on."""
+SLOW_PATH_COUNT = 32
+"""How many messages of a put of many take the slow path where the fast path has come to its limit: a few, and it goes
+on."""
 
 TIMED_EVERY = 16
-"""One put in so many is timed, here and in the lane."""
+"""One put in so many is timed, here and in the fast path."""
 
 
 class Putter:
@@ -78,10 +79,10 @@ class Putter:
         self._parks = isinstance(divert, Diverting)
         """Whether what is diverted waits for its delivery; else it is as good as any other message."""
         self._retention = upkeep.retention
-        self._lane = commit_log.lane
-        topics.open_lane(commit_log.lane)
+        self._fast_path = commit_log.fast_path
+        topics.open_fast_path(commit_log.fast_path)
         if not self._parks:
-            commit_log.obstacles["divert"] = divert
+            commit_log.blockers["divert"] = divert
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._put_ms = upkeep.put_ms
@@ -91,18 +92,18 @@ class Putter:
         """The futures of `put_async`."""
 
     @property
-    def put_lane(self) -> LaneProtocol[Message, PutResult] | None:
+    def put_fast_path(self) -> FastPathProtocol[Message, PutResult] | None:
         """What puts a message without further ado; None where every put has to wait."""
-        return None if self._is_sync else self._lane
+        return None if self._is_sync else self._fast_path
 
     @property
     def ordinary_append(self) -> Callable[..., PutResult | None]:
-        """The same for the parts of a message, see LaneProtocol.append."""
-        return _nothing_is_ordinary if self._is_sync else self._lane.append
+        """The same for the parts of a message, see FastPathProtocol.append."""
+        return _nothing_is_ordinary if self._is_sync else self._fast_path.append
 
     def put(self, message: Message) -> PutResult:
-        """The long way under async flush, where the caller has tried the lane."""
-        if self._is_sync and (ordinary := self._lane.put(message)) is not None:
+        """The slow path under async flush, where the caller has tried the fast path."""
+        if self._is_sync and (ordinary := self._fast_path.put(message)) is not None:
             return self._flushed(ordinary)
         self._puts += 1
         if self._puts % TIMED_EVERY:
@@ -125,7 +126,7 @@ class Putter:
     def put_async(self, message: Message) -> Future[PutResult]:
         if self._is_sync:
             self.pending.start()  # before the append: what cannot be completed must not be stored
-        result, waits = self._lane.put(message), self._is_sync
+        result, waits = self._fast_path.put(message), self._is_sync
         if result is None:
             result, waits = self._append_one(message)
         if waits:
@@ -136,7 +137,7 @@ class Putter:
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         offered = checked_messages(messages)
-        results, waits = self._lane.put_all(offered), self._is_sync
+        results, waits = self._fast_path.put_all(offered), self._is_sync
         if results is None:
             results, waits = self._put_in_parts(offered)
         if waits:
@@ -147,20 +148,20 @@ class Putter:
         """The same where they are many, or not all of them ordinary; also whether one of them waits for a sync."""
         checked = 0
         while 0 <= checked < len(offered):
-            checked = self._lane.check_many(offered, checked)
+            checked = self._fast_path.check_many(offered, checked)
         results: list[PutResult] = []
         if checked < 0:
             return results, self._append_many(offered, results)
         done = 0
         while done < len(offered):
-            before, done = done, self._lane.put_many(offered, done, results)
-            if done == before:  # at a limit, which the long way sets anew with a few of them
-                done = min(done + LONG_WAY_COUNT, len(offered))
+            before, done = done, self._fast_path.put_many(offered, done, results)
+            if done == before:  # at a limit, which the slow path sets anew with a few of them
+                done = min(done + SLOW_PATH_COUNT, len(offered))
                 self._append_many(offered[before:done], results)
         return results, self._is_sync
 
     def _append_many(self, messages: Sequence[Message], results: list[PutResult]) -> bool:
-        """The long way: check all, then append all, and add their results; returns whether one of them waits for a
+        """The slow path: check all, then append all, and add their results; returns whether one of them waits for a
         sync."""
         self._check_room()
         records: list[PreparedRecord] = []
@@ -184,7 +185,7 @@ class Putter:
             self._wake(waits)
             self._schedules.parked(results[before:])
         for topic, topic_raw in {record.topic: record.topic_raw for record in records}.items():
-            self._topics.teach(topic, topic_raw)
+            self._topics.register_topic(topic, topic_raw)
         return waits
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
@@ -295,7 +296,7 @@ class Putter:
             self._log.append((record,), appended)
         finally:
             self._wake(waits)
-        self._topics.teach(record.topic, record.topic_raw)
+        self._topics.register_topic(record.topic, record.topic_raw)
         result = _put_result(record, appended[0])
         self._schedules.parked((result,))
         return result, waits

@@ -28,13 +28,13 @@ from .property_names import (
     WAIT,
 )
 
-LANE_NEVER_TAKES = frozenset(
+FAST_PATH_NEVER_TAKES = frozenset(
     (
         *(KEYS, TAGS, UNIQ_KEY, WAIT, DELAY, *TIMER_PROPERTIES),
         *(MULTI_DISPATCH, MULTI_QUEUE_OFFSET, INNER_COUNT, INNER_BASE),
     )
 )
-"""Names that mean something to a put, or come from another field of a message: with these it goes the long way."""
+"""Names that mean something to a put, or come from another field of a message: with these it takes the slow path."""
 
 
 SECTOR_SIZE = 512

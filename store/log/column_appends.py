@@ -6,7 +6,7 @@ from abc import abstractmethod
 
 from ..errors import DiskFullError
 from ..format.record import BLANK_SIZE
-from ..native.lane_protocol import APPEND
+from ..native.fast_path_protocol import APPEND
 from ..segments.segment import AppendSegment
 from .column_records import ColumnRecords
 from .log_state import LogState
@@ -24,7 +24,7 @@ class ColumnAppends(LogState):
         appended, also if this raises."""
         with self._append_lock:
             self._check_appendable()
-            self._take_over()
+            self._enter_slow_path()
             self.settle()
             before = records.done
             stop_row = max(records.fitting(before, size), before + 1)
@@ -35,9 +35,9 @@ class ColumnAppends(LogState):
                 self._tell_room(e)
                 raise
             finally:
-                self.lane.appended_records += records.done - before
+                self.fast_path.appended_records += records.done - before
                 self._publish_end()
-            self._give_back()
+            self._leave_slow_path()
 
     def _append_rows(self, records: ColumnRecords, stop_row: int) -> None:
         """Append the rows up to `stop_row`, or as many as the active segment has room for."""
@@ -50,17 +50,17 @@ class ColumnAppends(LogState):
             stop_row = self._allocate(segment, records, stop_row)
             self._tell_room(None)
             self.preparation.call(segment, position + records.size_of(first, stop_row) + BLANK_SIZE)
-        lane = self.lane
-        now_ms = max(self._clock.now_ms(), lane.last_store_timestamp_ms)
+        fast_path = self.fast_path
+        now_ms = max(self._clock.now_ms(), fast_path.last_store_timestamp_ms)
         next_offsets = records.place(first, stop_row, start, now_ms, self._queue_offsets)
         stop = start + records.size_of(first, stop_row)
-        self.obstacles[APPEND] = (start, stop, next_offsets)
+        self.blockers[APPEND] = (start, stop, next_offsets)
         records.encode(segment, first, stop_row)
-        lane.last_store_timestamp_ms = now_ms
-        lane.end = stop  # the commit point
+        fast_path.last_store_timestamp_ms = now_ms
+        fast_path.end = stop  # the commit point
         records.done = stop_row
         self._queue_offsets.update(next_offsets)
-        self.obstacles[APPEND] = None
+        self.blockers[APPEND] = None
 
     def _allocate(self, segment: AppendSegment, records: ColumnRecords, stop_row: int) -> int:
         """Have blocks for the rows up to `stop_row`, or for as many as there is room for; returns up to which."""

@@ -1,20 +1,20 @@
 """Appending to the commit log.
 
-Ordinary puts take the lane, in one call of the kernel; here is the long way, and everything that needs the append lock.
-What both share, and how they keep apart, stands in log_state.py.
+Ordinary puts take the fast path, in one call of the kernel; here is the slow path, and everything that needs the append
+lock. What both share, and how they keep apart, stands in log_state.py.
 
 Invariants:
 - `end` is always the end of a whole record or of a segment; it is the one commit point of an append.
 - An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
-  behind, which keeps puts off the lane; the next append finishes it if `end` had moved, and wipes its bytes if not.
-  Queue offsets are therefore exact. In the kernel's lane no interrupt can come.
+  behind, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes its bytes if
+  not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. Where a file system
-  gives no such promise, nothing is stored through a mapping (call_segment.py), and the lane stays closed.
+  gives no such promise, nothing is stored through a mapping (call_segment.py), and the fast path stays closed.
 - Store times never run backwards.
 - A flush looks whether the segments that it synced are still at their paths: a log that was removed on disk poisons the
   store before anything more is acknowledged.
 - After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is among the
-  obstacles, so the lane is closed by the same store that sets it.
+  blockers, so the fast path is closed by the same store that sets it.
 
 Lock order: the append lock, then those of the preparation and of segments. Nobody waits for a sync with it.
 """
@@ -37,7 +37,7 @@ from ..format.properties import encode_inner_base
 from ..format.record import BLANK_SIZE, PreparedRecord, encode_blank
 from ..format.sys_flag import has_queue_entry
 from ..meters import Latest
-from ..native.lane_protocol import APPEND
+from ..native.fast_path_protocol import APPEND
 from ..queue_offsets import QueueKey, QueueOffsets
 from ..segments.call_segment import CallSegment
 from ..segments.log_files import LogFiles
@@ -119,7 +119,7 @@ class CommitLog(HeldAppends):
         """
         with self._append_lock:
             self._check_appendable()
-            self._take_over()
+            self._enter_slow_path()
             self.settle()
             try:
                 for record in records:
@@ -128,9 +128,9 @@ class CommitLog(HeldAppends):
                 self._tell_room(e)
                 raise
             finally:
-                self.lane.appended_records += len(appended)
+                self.fast_path.appended_records += len(appended)
                 self._publish_end()
-            self._give_back()
+            self._leave_slow_path()
 
     def remove_oldest(self, segment: Segment) -> None:
         """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk, durably.
@@ -156,7 +156,7 @@ class CommitLog(HeldAppends):
         is appended there, and may raise: then nothing has changed. Raises StorePoisonedError, StoreClosedError."""
         with self._append_lock:
             self._check_appendable()
-            self._take_over()
+            self._enter_slow_path()
             self.settle()
             commit(self.end)
             for key in [key for key in self._queue_offsets if key[0] == topic]:
@@ -170,8 +170,8 @@ class CommitLog(HeldAppends):
     def stop_appends(self) -> None:
         """Refuse every append from now on; the one that is under way is waited for."""
         with self._append_lock:
-            self.obstacles[CLOSED] = True
-            self._take_over()
+            self.blockers[CLOSED] = True
+            self._enter_slow_path()
             self.settle()
             self._publish_end()
 
@@ -189,15 +189,15 @@ class CommitLog(HeldAppends):
         if position + record.size + BLANK_SIZE > segment.calm_below:
             self.preparation.make_room(segment, position + record.size + BLANK_SIZE, start - self.dispatched)
             self._tell_room(None)
-        lane = self.lane
-        now_ms = max(self._clock.now_ms(), lane.last_store_timestamp_ms)
+        fast_path = self.fast_path
+        now_ms = max(self._clock.now_ms(), fast_path.last_store_timestamp_ms)
         queue_offset = 0
         if has_queue_entry(record.sys_flag):
             key = (record.topic, record.queue_id)
             queue_offset = self._queue_offsets.get(key, 0)
             next_offsets[key] = queue_offset + (record.inner_count or 1)
         stop = start + record.size
-        self.obstacles[APPEND] = (start, stop, next_offsets)
+        self.blockers[APPEND] = (start, stop, next_offsets)
         properties_raw = record.properties_raw
         if record.inner_count:
             base = encode_inner_base(queue_offset)
@@ -229,10 +229,10 @@ class CommitLog(HeldAppends):
             if has_crc:
                 put_crc_property(aside)
             segment.store(position, aside)
-        lane.last_store_timestamp_ms = now_ms
-        lane.end = stop  # the commit point
+        fast_path.last_store_timestamp_ms = now_ms
+        fast_path.end = stop  # the commit point
         self._queue_offsets.update(next_offsets)
-        self.obstacles[APPEND] = None
+        self.blockers[APPEND] = None
         return queue_offset, start, now_ms, record.size
 
     def _with_light_offsets(self, record: PreparedRecord, next_offsets: dict[QueueKey, int]) -> PreparedRecord:
@@ -315,7 +315,7 @@ class CommitLog(HeldAppends):
         return self._group_commit.wait_for(goal, self._sync_all, timeout_s)
 
     def _sync_all(self) -> None:
-        if self.obstacles and self.poison is not None:
+        if self.blockers and self.poison is not None:
             raise StorePoisonedError(self._folder.parent, self.poison)
         if self._is_let_go:
             raise self._closed_error()
@@ -352,8 +352,8 @@ class CommitLog(HeldAppends):
     def close(self) -> None:
         """Let go of the files, once nobody appends or syncs any more. Flush before."""
         with self._append_lock:
-            self.obstacles[CLOSED] = True
-            self.lane.close()
+            self.blockers[CLOSED] = True
+            self.fast_path.close()
         self._group_commit.run_exclusive(self._let_go)
 
     def _let_go(self) -> None:

@@ -66,7 +66,7 @@ class HeldAppends(ColumnAppends):
         """
         with self._append_lock:
             self._check_appendable()
-            self._take_over()
+            self._enter_slow_path()
             self.settle()
             rows = _HeldRows(self)
             try:
@@ -83,7 +83,7 @@ class HeldAppends(ColumnAppends):
                 raise
             finally:
                 self._publish_end()
-            self._give_back()
+            self._leave_slow_path()
             return found
 
     def note_held(self, start: int) -> None:
@@ -214,6 +214,6 @@ class _HeldRows:
             self._first.finish_appends()
         log._active = self._last
         log.end = self._end
-        log.lane.last_store_timestamp_ms = self._store_timestamp_ms
-        log.lane.appended_records += self._count
+        log.fast_path.last_store_timestamp_ms = self._store_timestamp_ms
+        log.fast_path.appended_records += self._count
         log._queue_offsets.update(self._changed)

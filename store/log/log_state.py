@@ -1,22 +1,24 @@
-"""What an append changes, and what keeps puts off the lane: the part of a commit log that both ways of a put share.
+"""What an append changes, and what keeps puts off the fast path: the part of a commit log that both ways of a put
+share.
 
-    the lane        an ordinary put in one call, without a lock of ours; see native/lane_protocol.py
-    the long way    everything else, under the append lock
+    the fast path        an ordinary put in one call, without a lock of ours; see native/fast_path_protocol.py
+    the slow path    everything else, under the append lock
 
-`obstacles` says who or what keeps puts off the lane, which looks at it in every call:
+`blockers` says who or what keeps puts off the fast path, which looks at it in every call:
 
-    append          somebody appends the long way, or an append was interrupted: the value is its intent, or None
+    append          somebody appends on the slow path, or an append was interrupted: the value is its intent, or None
     poison          what has ended puts and syncs for good
     an exception    it may have a failed sync behind it: with it, again, and what its caller was handling before
     closed          no append comes any more
     anything else   what others have noted there: see `engine/`
 
 Invariants:
-- `end`, the store time and the count of records are the lane's, the queue offsets the dict's, as soon as the lane has
-  handed them over: `take_over` keeps the lane away, then has it hand over; `give_back` lets it go on.
-- `end` moves only under the append lock, or in the lane, which never works beside somebody who holds that lock and has
-  taken over. Whoever reads `end` without the lock gets the end of a whole record, and it may have moved since.
-- An intent stays among the obstacles until its append is finished or undone.
+- `end`, the store time and the count of records are the fast path's, the queue offsets the dict's, as soon as the fast
+  path has handed them over: `enter_slow_path` keeps the fast path away, then has it hand over; `leave_slow_path` lets
+  it go on.
+- `end` moves only under the append lock, or in the fast path, which never works beside somebody who holds that lock and
+  has taken over. Whoever reads `end` without the lock gets the end of a whole record, and it may have moved since.
+- An intent stays among the blockers until its append is finished or undone.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ from ..disk.clock import Clock, SystemClock
 from ..disk.failed_sync import failed_sync_behind
 from ..errors import StoreClosedError, StorePoisonedError
 from ..format.host import encode_host
-from ..format.properties import LANE_NEVER_TAKES
+from ..format.properties import FAST_PATH_NEVER_TAKES
 from ..message import Message
-from ..native.lane_protocol import APPEND, LaneProtocol
+from ..native.fast_path_protocol import APPEND, FastPathProtocol
 from ..queue_offsets import QueueKey, QueueOffsets
 from ..results import PutResult, PutStatus
 from ..segments.segment import AppendSegment
@@ -45,7 +47,7 @@ from .incidents import tell_poison
 POISON = "poison"
 CLOSED = "closed"
 SETTINGS = "settings"
-"""Something in the settings gives every put a meaning that the lane does not know."""
+"""Something in the settings gives every put a meaning that the fast path does not know."""
 
 Intent = tuple[int, int, dict[QueueKey, int] | tuple[tuple[QueueKey, int], ...]]
 """Start and stop of the bytes being written, and the queues that advance, with their next offsets: as a dict, or what
@@ -71,18 +73,19 @@ class LogState(ABC):
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
         self._queue_offsets = queue_offsets
-        self.obstacles: dict[Any, Any] = {APPEND: None}
-        """Who or what keeps puts off the lane. Anybody may note something of his own there, and take it out again."""
+        self.blockers: dict[Any, Any] = {APPEND: None}
+        """Who or what keeps puts off the fast path. Anybody may note something of his own there, and take it out
+        again."""
         if settings.append_crc_property:
-            self.obstacles[SETTINGS] = "append_crc_property"
-        self.lane: LaneProtocol[Message, PutResult] = native.Lane(
-            self.obstacles,
+            self.blockers[SETTINGS] = "append_crc_property"
+        self.fast_path: FastPathProtocol[Message, PutResult] = native.FastPath(
+            self.blockers,
             queue_offsets,
             Message,
             PutResult,
             PutStatus.PUT_OK,
             encode_host(*settings.store_host),
-            LANE_NEVER_TAKES,
+            FAST_PATH_NEVER_TAKES,
             settings.max_message_size,
             None if type(clock) is SystemClock else clock.now_ms,
             self._append_lock,
@@ -91,7 +94,7 @@ class LogState(ABC):
             VISIBLE if self._sees_unflushed else -1,
             progress.publisher(*((APPENDED, VISIBLE) if self._sees_unflushed else (APPENDED,))),
         )
-        self.lane.end, self.lane.last_store_timestamp_ms = end, last_store_timestamp_ms
+        self.fast_path.end, self.fast_path.last_store_timestamp_ms = end, last_store_timestamp_ms
         self._is_poison_told = False
         self.poison_bells: list[Callable[[], object]] = []
         """Called once something has ended puts and syncs, from wherever that was found: they must take no lock."""
@@ -104,45 +107,45 @@ class LogState(ABC):
     @property
     def end(self) -> int:
         """Physical offset of the next append; the commit point."""
-        return self.lane.end
+        return self.fast_path.end
 
     @end.setter
     def end(self, end: int) -> None:
-        self.lane.end = end
+        self.fast_path.end = end
 
     @property
     def last_store_timestamp_ms(self) -> int:
-        return self.lane.last_store_timestamp_ms
+        return self.fast_path.last_store_timestamp_ms
 
     @property
     def appended_records(self) -> int:
         """Since the log was opened."""
-        return self.lane.appended_records
+        return self.fast_path.appended_records
 
     @property
     def queue_offsets(self) -> QueueOffsets:
         """The next offset of every queue, as it is now."""
-        self.lane.hand_over()
+        self.fast_path.write_back_offsets()
         return self._queue_offsets
 
     @property
     def _intent(self) -> Intent | None:
         """Of the append that is under way, or was interrupted."""
-        found: Intent | None = self.obstacles.get(APPEND)
+        found: Intent | None = self.blockers.get(APPEND)
         return found
 
-    def _take_over(self) -> None:
-        """Keep puts off the lane, so that the caller alone appends. Called under the append lock."""
-        self.obstacles.setdefault(APPEND)  # which leaves an intent that is there
-        self.lane.hand_over()
+    def _enter_slow_path(self) -> None:
+        """Keep puts off the fast path, so that the caller alone appends. Called under the append lock."""
+        self.blockers.setdefault(APPEND)  # which leaves an intent that is there
+        self.fast_path.write_back_offsets()
 
-    def _give_back(self) -> None:
-        """Let the lane go on where the caller has come to. Not called if an error or an interrupt ended the append: the
-        next one that succeeds does it."""
+    def _leave_slow_path(self) -> None:
+        """Let the fast path go on where the caller has come to. Not called if an error or an interrupt ended the
+        append: the next one that succeeds does it."""
         segment = self._active
         if self._intent is None and segment.calm_below > 0 and segment.maps_appends:
-            self.lane.open(segment.append_mapping(), segment.base, segment.calm_below)
-            self.obstacles.pop(APPEND)
+            self.fast_path.open(segment.append_mapping(), segment.base, segment.calm_below)
+            self.blockers.pop(APPEND)
 
     def _publish_end(self) -> None:
         self._progress.publish(APPENDED, self.end)
@@ -154,26 +157,26 @@ class LogState(ABC):
     @property
     def poison(self) -> BaseException | None:
         """What has ended puts and syncs for good, if anything has."""
-        obstacles = self.obstacles
-        for error in [who for who in list(obstacles) if isinstance(who, BaseException)]:
-            doubt = obstacles.get(error)
+        blockers = self.blockers
+        for error in [who for who in list(blockers) if isinstance(who, BaseException)]:
+            doubt = blockers.get(error)
             if doubt is not None:
                 cause = failed_sync_behind(*doubt)
                 if cause is not None:
-                    obstacles.setdefault(POISON, cause)
-                obstacles.pop(error, None)  # this one alone: others may have come meanwhile
-        found: BaseException | None = obstacles.get(POISON)
+                    blockers.setdefault(POISON, cause)
+                blockers.pop(error, None)  # this one alone: others may have come meanwhile
+        found: BaseException | None = blockers.get(POISON)
         return found
 
     @poison.setter
     def poison(self, cause: BaseException) -> None:
-        self.obstacles[POISON] = cause
+        self.blockers[POISON] = cause
 
     def _judge(self, error: BaseException, outer: BaseException | None) -> None:
         """Poison the log if a failed sync is behind an error. The kernel reports a failed write only once, and an
-        interrupt may come with every call: so note the error first, which keeps puts off the lane. Until it is judged,
-        `poison` judges it itself, for whoever looks; an interrupt alone refuses nobody's put."""
-        self.obstacles[error] = (error, outer)
+        interrupt may come with every call: so note the error first, which keeps puts off the fast path. Until it is
+        judged, `poison` judges it itself, for whoever looks; an interrupt alone refuses nobody's put."""
+        self.blockers[error] = (error, outer)
         self._tell_poison()
 
     def refuse_all(self, cause: BaseException) -> None:
@@ -194,14 +197,15 @@ class LogState(ABC):
     def _check_appendable(self) -> None:
         if self.poison is not None:
             raise StorePoisonedError(self._folder.parent, self.poison)
-        if CLOSED in self.obstacles:
+        if CLOSED in self.blockers:
             raise self._closed_error()
 
     def _closed_error(self) -> StoreClosedError:
         return StoreClosedError(f"{self._folder.parent}: the store was closed; open it again")
 
     def settle(self) -> None:
-        """Finish or undo the append that an exception interrupted. Called under the append lock, after `_take_over`."""
+        """Finish or undo the append that an exception interrupted. Called under the append lock, after
+        `_enter_slow_path`."""
         intent = self._intent
         if intent is None:
             return
@@ -211,4 +215,4 @@ class LogState(ABC):
         else:
             segment = self._active
             segment.wipe(start - segment.base, min(stop - segment.base, segment.allocated))
-        self.obstacles[APPEND] = None
+        self.blockers[APPEND] = None

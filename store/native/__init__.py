@@ -16,8 +16,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from .fast_path_protocol import FastPathProtocol
 from .group_commit_protocol import GroupCommitProtocol
-from .lane_protocol import LaneProtocol
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     ]
 
     MakeGroupCommit = Callable[[int], GroupCommitProtocol]
-    MakeLane = Callable[..., LaneProtocol[Any, Any]]
+    MakeFastPath = Callable[..., FastPathProtocol[Any, Any]]
     WalkPlaces = Callable[[Buffer, Buffer, Buffer, int | Buffer, bool, Buffer], tuple[int, int]]
     Messages = Callable[[Buffer, Buffer, Buffer, Buffer, int, int, int, type[Any]], list[Any]]
     EntryRows = Callable[[Buffer, Buffer, Buffer, Buffer, Buffer, Buffer | None, int, int, int], tuple[int, int]]
@@ -71,9 +71,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NAME",
+    "FastPath",
     "GroupCommit",
     "KernelUnavailableError",
-    "Lane",
     "MessageFields",
     "OrdinaryPut",
     "RecordFields",
@@ -214,13 +214,14 @@ GroupCommit: MakeGroupCommit
 One sync for all who wait, see group_commit_protocol.py.
 """
 
-Lane: MakeLane
-"""(obstacles, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock,
-append_lock, page, appended, visible, publish) -> LaneProtocol
+FastPath: MakeFastPath
+"""(blockers, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock,
+append_lock, page, appended, visible, publish) -> FastPathProtocol
 
-The ordinary put in one call, see lane_protocol.py. The dicts are shared with the commit log. `status` and `store_host`
-stand in every result; `special_names` of properties are not the lane's; `clock` answers ms, None: the machine's. The
-kernel publishes the end into two words of the buffer `page`, the twin through `publish`; a `visible` of -1: into one.
+The ordinary put in one call, see fast_path_protocol.py. The dicts are shared with the commit log. `status` and
+`store_host` stand in every result; `special_names` of properties are not the fast path's; `clock` answers ms, None: the
+machine's. The kernel publishes the end into two words of the buffer `page`, the twin through `publish`; a `visible` of
+-1: into one.
 """
 
 list_rows: ListRows
@@ -306,7 +307,7 @@ def use(name: str) -> None:
     Raises KernelUnavailableError if "c" cannot be loaded, ValueError for any other name. Calls under way go on as they
     began.
     """
-    global NAME, GroupCommit, Lane, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
+    global NAME, GroupCommit, FastPath, masked_crc32, walk, encode_record, walk_places, gather, encode_columns
     global property_texts, number_rows
     global messages, entry_rows, decode_properties
     global list_rows, link_keys, set_heads, populate, release_pages, sync_pages
@@ -325,7 +326,7 @@ def use(name: str) -> None:
     property_texts, number_rows = module.property_texts, module.number_rows
     messages, entry_rows = module.messages, module.entry_rows
     decode_properties = module.decode_properties
-    GroupCommit, Lane = module.GroupCommit, module.Lane
+    GroupCommit, FastPath = module.GroupCommit, module.FastPath
     populate, release_pages, sync_pages = module.populate, module.release_pages, module.sync_pages
     list_rows, link_keys, set_heads = module.list_rows, module.link_keys, module.set_heads
 
@@ -338,11 +339,11 @@ if TYPE_CHECKING:
 else:
     OrdinaryPut = import_module(MODULES[NAME], __name__).OrdinaryPut
     """The base of a class of stores that take messages, the same for both once it is chosen. It has `put`, which asks
-    the lane in `_put_lane`, and `_put_the_long_way` of the class where that is None or answers None.
+    the fast path in `_put_fast_path`, and `_put_slow` of the class where that is None or answers None.
     """
     MessageFields = import_module(MODULES[NAME], __name__).MessageFields
-    """The base of a Message, and the same for both once it is chosen. It has its fields as slots; the kernel's lane
-    takes messages of its own base alone, whose fields lie where it knows.
+    """The base of a Message, and the same for both once it is chosen. It has its fields as slots; the kernel's fast
+    path takes messages of its own base alone, whose fields lie where it knows.
     """
     RecordFields = import_module(MODULES[NAME], __name__).RecordFields
     """The base of a class of messages, and the same for both once it is chosen: the class is there, and `use` cannot

@@ -3,15 +3,15 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
+from .fast_path_protocol import FastPathProtocol
 from .group_commit_protocol import GroupCommitProtocol
-from .lane_protocol import LaneProtocol
 from .twin_fields import MessageFields as MessageFields
 from .twin_fields import RecordFields as RecordFields
 
 _Message = TypeVar("_Message")
 
 GroupCommit: Callable[[int], GroupCommitProtocol]
-Lane: Callable[..., LaneProtocol[Any, Any]]
+FastPath: Callable[..., FastPathProtocol[Any, Any]]
 
 def masked_crc32(data: Buffer, /) -> int: ...
 def _masked_crc32_all_ways(data: Buffer, /) -> tuple[int, ...]: ...

@@ -1,4 +1,7 @@
-/* A class with slots, made in C: Python code uses them as any others, and the lane reads them as members of a struct. */
+/*
+ * A class with slots, made in C: Python code uses them as any others, and the fast path reads them as members of a
+ * struct.
+ */
 #include "message_fields.h"
 
 #include <stddef.h>

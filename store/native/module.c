@@ -11,7 +11,7 @@
 #include "crc32.h"
 #include "module_columns.h"
 #include "module_group_commit.h"
-#include "module_lane.h"
+#include "module_fast_path.h"
 #include "module_put.h"
 #include "module_listing.h"
 #include "module_messages.h"
@@ -227,7 +227,7 @@ static PyMethodDef methods[] = {
 static int prepare(PyObject *module) {
     crc32_prepare();
     if (add_record_fields_type(module) < 0 || add_message_fields_type(module) < 0) return -1;
-    if (add_group_commit_type(module) < 0 || add_lane_type(module) < 0) return -1;
+    if (add_group_commit_type(module) < 0 || add_fast_path_type(module) < 0) return -1;
     return add_put_type(module);
 }
 

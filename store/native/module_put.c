@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <structmember.h>
 
-#include "lane.h"
+#include "fast_path.h"
 
 struct put_calls {
     PyObject_HEAD
-    PyObject *lane; /* NULL or None: every put goes the long way */
+    PyObject *fast_path; /* NULL or None: every put takes the slow path */
 };
 
 /* Says what a caller is promised; the same text stands in twin_put.py. */
@@ -42,26 +42,26 @@ static PyObject *message_of(PyObject *const *arguments, Py_ssize_t count, PyObje
 static PyObject *py_put(struct put_calls *self, PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
     PyObject *const message = count == 1 && names == NULL ? arguments[0] : message_of(arguments, count, names);
     if (message == NULL) return NULL;
-    PyObject *const lane = self->lane;
-    if (lane != NULL && lane != Py_None) {
-        Py_INCREF(lane); /* a put can run code of others, which may take it away */
-        PyObject *result = is_lane(lane) ? lane_put((struct lane *)lane, message)
-                                         : PyObject_CallMethod(lane, "put", "(O)", message);
-        Py_DECREF(lane);
+    PyObject *const fast_path = self->fast_path;
+    if (fast_path != NULL && fast_path != Py_None) {
+        Py_INCREF(fast_path); /* a put can run code of others, which may take it away */
+        PyObject *result = is_fast_path(fast_path) ? fast_path_put((struct fast_path *)fast_path, message)
+                                         : PyObject_CallMethod(fast_path, "put", "(O)", message);
+        Py_DECREF(fast_path);
         if (result != Py_None) return result;
         Py_DECREF(result);
     }
-    return PyObject_CallMethod((PyObject *)self, "_put_the_long_way", "(O)", message);
+    return PyObject_CallMethod((PyObject *)self, "_put_slow", "(O)", message);
 }
 
 static int put_calls_clear(struct put_calls *self) {
-    Py_CLEAR(self->lane);
+    Py_CLEAR(self->fast_path);
     return 0;
 }
 
 static int put_calls_traverse(struct put_calls *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
-    Py_VISIT(self->lane);
+    Py_VISIT(self->fast_path);
     return 0;
 }
 
@@ -79,7 +79,8 @@ static PyMethodDef put_calls_methods[] = {
 };
 
 static PyMemberDef put_calls_members[] = {
-    {"_put_lane", T_OBJECT, offsetof(struct put_calls, lane), 0, "The lane of ordinary puts; None: there is none."},
+    {"_put_fast_path", T_OBJECT, offsetof(struct put_calls, fast_path), 0,
+     "The fast path of ordinary puts; None: there is none."},
     {NULL, 0, 0, 0, NULL},
 };
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
+from .pure_fast_path import FastPath
 from .pure_group_commit import GroupCommit
 from .twin_arguments import readable
 from .twin_columns import encode_columns, gather, number_rows, walk_places
 from .twin_encode import encode_record
 from .twin_fields import MessageFields, RecordFields
-from .twin_lane import Lane
 from .twin_links import link_keys, set_heads
 from .twin_listing import list_rows
 from .twin_messages import decode_properties, entry_rows, messages
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 __all__ = [
+    "FastPath",
     "GroupCommit",
-    "Lane",
     "MessageFields",
     "OrdinaryPut",
     "RecordFields",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .lane_protocol import LaneProtocol
+    from .fast_path_protocol import FastPathProtocol
 
 
 class OrdinaryPut:
     """What a store that takes messages is made from."""
 
-    _put_lane: LaneProtocol[Any, Any] | None = None
-    """The lane of ordinary puts; None: there is none."""
+    _put_fast_path: FastPathProtocol[Any, Any] | None = None
+    """The fast path of ordinary puts; None: there is none."""
 
     def put(self, message: Any) -> Any:
         """Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).
@@ -26,8 +26,8 @@ class OrdinaryPut:
         TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and
         StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.
         """
-        lane = self._put_lane
-        return (lane is not None and lane.put(message)) or self._put_the_long_way(message)
+        fast_path = self._put_fast_path
+        return (fast_path is not None and fast_path.put(message)) or self._put_slow(message)
 
-    def _put_the_long_way(self, message: Any) -> Any:
+    def _put_slow(self, message: Any) -> Any:
         raise NotImplementedError

@@ -61,7 +61,7 @@ def run(folder: Path, part: int, parts: int, cuts: int, kernel: str, *more: str)
     )
     print(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    counted = re.search(r"(\d+) cuts .* with (\d+) puts by the lane .* syncs; (.*)\n", done.stdout)
+    counted = re.search(r"(\d+) cuts .* with (\d+) puts by the fast path .* syncs; (.*)\n", done.stdout)
     assert counted is not None and int(counted[1]) >= cuts // parts
     return counted
 

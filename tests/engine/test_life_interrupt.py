@@ -125,14 +125,14 @@ def interrupt_everywhere(
     *,
     step: int = 1,
     prepare: bool = False,
-    obstacle: str | None = None,
+    blocker: str | None = None,
 ) -> int:
     """Interrupt the call at every `step`th of its points; returns how many it has. A lock left behind makes this
-    hang. With an obstacle every put goes the long way."""
+    hang. With a blocker every put takes the slow path."""
     ledger = Ledger()
     store = flightlog.open(path, settings(mode))
-    if obstacle is not None:
-        store._log.obstacles[obstacle] = True
+    if blocker is not None:
+        store._log.blockers[blocker] = True
     ledger.put(store, ledger.message(), ledger.message())
     points, tried = 1, 0
     while True:
@@ -149,7 +149,7 @@ def interrupt_everywhere(
         if tried % 20 == 0:
             ledger.check(store)
     store.flush()  # what did not wait for its sync
-    assert (store._log.lane.taken > 0) is (obstacle is None)
+    assert (store._log.fast_path.taken > 0) is (blocker is None)
     there = ledger.check(store)
     assert store.verify().is_clean
     store.close()
@@ -164,7 +164,7 @@ def interrupt_everywhere(
 def test_interrupted_puts(
     name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
-    points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at, obstacle="a test")
+    points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at, blocker="a test")
     assert points > 80
     assert_clean(tmp_path / "store")
 
@@ -172,11 +172,11 @@ def test_interrupted_puts(
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("name", PUTS)
-def test_interrupted_puts_of_the_lane(
+def test_interrupted_puts_of_the_fast_path(
     name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
-    """In the kernel a put is one step; the twin's has as many points as it has calls. What comes to the lane's limit
-    goes the long way in either."""
+    """In the kernel a put is one step; the twin's has as many points as it has calls. What comes to the fast path's
+    limit takes the slow path in either."""
     points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at)
     assert points > (0 if kernel == "c" else 10)
     assert_clean(tmp_path / "store")

@@ -51,7 +51,7 @@ def test_a_topic_made_by_hand_gets_no_queue_by_a_put(
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.create_topic("t", 4)
-        call(store, "t", 3)  # from here on the lane takes puts to this topic
+        call(store, "t", 3)  # from here on the fast path takes puts to this topic
         before = store.queues()
         with pytest.raises(QueueNotFoundError) as raised:
             call(store, "t", queue_id)

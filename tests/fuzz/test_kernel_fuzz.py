@@ -25,7 +25,7 @@ RUN = ROOT / "tests" / "fuzz" / "run.py"
 KERNEL_TARGETS = ROOT / "tests" / "fuzz" / "kernel"
 NATIVE = ROOT / "store" / "native"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in KERNEL_TARGETS.glob("fuzz_*.c"))
-DRIVEN_BY_PYTHON = {"lane"}
+DRIVEN_BY_PYTHON = {"fast_path"}
 PYTHON_TAKES = 20
 """Times as long as C, for an execution."""
 SEED = 1 + int(os.environ["FLIGHTLOG_SEED"])  # of 0 the fuzzer would draw one
@@ -127,16 +127,16 @@ WOUNDS = {
     "wrong_table": ("crc", "crc32.c", "tables[1][(word >> 48) & 0xFF]", "tables[1][(word >> 49) & 0xFF]"),
     "written_then_refused": ("module", "module_columns.c", "size >= 0 && (uint64_t)size == out.size", "size >= 0"),
     "property_beyond_room": (
-        "lane",
-        "lane_properties.c",
+        "fast_path",
+        "fast_path_properties.c",
         "size >= out->end - out->at",
-        "size >= 2 * LANE_PROPERTIES_MAX",
+        "size >= 2 * FAST_PATH_PROPERTIES_MAX",
     ),
     "record_beyond_limit": (
-        "lane",
-        "lane_put.c",
-        "lane->limit - lane->end < (int64_t)prepared.size + BLANK_SIZE",
-        "lane->limit - lane->end < BLANK_SIZE",
+        "fast_path",
+        "fast_path_put.c",
+        "fast_path->limit - fast_path->end < (int64_t)prepared.size + BLANK_SIZE",
+        "fast_path->limit - fast_path->end < BLANK_SIZE",
     ),
     "body_where_it_goes": ("module", "module.c", "touches(at, (size_t)size, record->body)", "0"),
 }

@@ -15,7 +15,7 @@ import pytest
 from flightlog import Message, PutResult, PutStatus
 from flightlog.store import native
 from flightlog.store.format.host import encode_host
-from flightlog.store.format.properties import LANE_NEVER_TAKES
+from flightlog.store.format.properties import FAST_PATH_NEVER_TAKES
 
 NAMES = tuple(Message.__dataclass_fields__)
 
@@ -96,7 +96,7 @@ def test_a_fast_path_takes_messages_of_its_own_base_alone() -> None:
         __slots__ = NAMES
 
     with pytest.raises(TypeError, match="MessageFields"):
-        native.Lane(
-            *({}, {}, Strange, PutResult, PutStatus.PUT_OK, encode_host("127.0.0.1", 10911), LANE_NEVER_TAKES),
+        native.FastPath(
+            *({}, {}, Strange, PutResult, PutStatus.PUT_OK, encode_host("127.0.0.1", 10911), FAST_PATH_NEVER_TAKES),
             *(500, None, threading.Lock(), bytearray(64), 4, -1, lambda end: None),
         )

@@ -18,22 +18,22 @@ import pytest
 from flightlog import Message, PutResult, PutStatus
 from flightlog.store import native
 from flightlog.store.format.host import encode_host
-from flightlog.store.format.properties import LANE_NEVER_TAKES
+from flightlog.store.format.properties import FAST_PATH_NEVER_TAKES
 
 HOST = encode_host("127.0.0.1", 10911)
 BASE = 1 << 40
 
 
-def make_lane(segment: bytearray, page: bytearray) -> Any:
-    lane = native.Lane(
-        *({}, {}, Message, PutResult, PutStatus.PUT_OK, HOST, LANE_NEVER_TAKES),
+def make_fast_path(segment: bytearray, page: bytearray) -> Any:
+    fast_path = native.FastPath(
+        *({}, {}, Message, PutResult, PutStatus.PUT_OK, HOST, FAST_PATH_NEVER_TAKES),
         *(500, None, threading.Lock(), page, 4, -1, lambda end: None),
     )
-    lane.end = BASE
-    lane.open(segment, BASE, len(segment))
+    fast_path.end = BASE
+    fast_path.open(segment, BASE, len(segment))
     for topic in ("orders", "returns"):
-        lane.learn(topic, topic.encode(), 4)
-    return lane
+        fast_path.register_topic(topic, topic.encode(), 4)
+    return fast_path
 
 
 @pytest.fixture(params=["c", "pure"])
@@ -49,12 +49,12 @@ def bases(request: pytest.FixtureRequest) -> Any:
 def test_a_result_that_somebody_holds_stays_as_it_was(most_held: int) -> None:
     """However many of them callers hold, and in whichever order they drop them."""
     dice = random.Random(most_held)
-    lane = make_lane(bytearray(1 << 20), bytearray(64))
+    fast_path = make_fast_path(bytearray(1 << 20), bytearray(64))
     held: list[tuple[PutResult, tuple[Any, ...]]] = []
     end, offsets = BASE, dict[tuple[str, int], int]()
     for i in range(3000):
         topic, queue_id, body = dice.choice(("orders", "returns")), dice.randrange(5), bytes(dice.randrange(200))
-        result = lane.put(Message(topic, body, queue_id=queue_id, tags="t" * (i % 3)))
+        result = fast_path.put(Message(topic, body, queue_id=queue_id, tags="t" * (i % 3)))
         if queue_id == 4:
             assert result is None
             continue
@@ -63,7 +63,7 @@ def test_a_result_that_somebody_holds_stays_as_it_was(most_held: int) -> None:
         assert result[:5] == (PutStatus.PUT_OK, topic, queue_id, queue_offset, end)
         assert type(result) is PutResult and len(result) == 8 and result.store_host_raw == HOST
         end += result.size
-        assert end == lane.end
+        assert end == fast_path.end
         held.append((result, tuple(result)))
         del result
         while len(held) > most_held:
@@ -77,12 +77,12 @@ def test_a_result_that_somebody_holds_stays_as_it_was(most_held: int) -> None:
 def test_results_of_many_that_somebody_holds_stay_as_they_were(most_held: int) -> None:
     """Whole lists of them, or some of a list."""
     dice = random.Random(most_held)
-    lane = make_lane(bytearray(1 << 20), bytearray(64))
+    fast_path = make_fast_path(bytearray(1 << 20), bytearray(64))
     held: list[tuple[list[PutResult], list[tuple[Any, ...]]]] = []
     end = BASE
     for i in range(300):
         topic, count = dice.choice(("orders", "returns")), dice.randrange(1, 30)
-        results = lane.put_all(
+        results = fast_path.put_all(
             tuple(Message(topic, bytes(dice.randrange(50)), queue_id=dice.randrange(4)) for _ in range(count))
         )
         assert len(results) == count and type(results) is list
@@ -90,7 +90,7 @@ def test_results_of_many_that_somebody_holds_stay_as_they_were(most_held: int) -
             assert type(result) is PutResult and result[:2] == (PutStatus.PUT_OK, topic)
             assert result.physical_offset == end and result.store_host_raw == HOST
             end += result.size
-        assert end == lane.end
+        assert end == fast_path.end
         if i % 3 == 0:
             results = dice.sample(results, dice.randrange(1, count + 1))
         held.append((results, [tuple(result) for result in results]))
@@ -103,24 +103,24 @@ def test_results_of_many_that_somebody_holds_stay_as_they_were(most_held: int) -
 
 @pytest.mark.usefixtures("kernel")
 def test_a_result_that_the_collector_shows_is_not_filled_anew() -> None:
-    lane = make_lane(bytearray(1 << 16), bytearray(64))
+    fast_path = make_fast_path(bytearray(1 << 16), bytearray(64))
     for _ in range(5):
-        lane.put(Message("orders", b"before"))
-        lane.put_all((Message("orders", b"before"),) * 5)
+        fast_path.put(Message("orders", b"before"))
+        fast_path.put_all((Message("orders", b"before"),) * 5)
     seen = [one for one in gc.get_objects() if type(one) is PutResult]
     copies = [tuple(one) for one in seen]
     for _ in range(5):
-        lane.put(Message("returns", b"behind", queue_id=3))
-        lane.put_all((Message("returns", b"behind", queue_id=3),) * 5)
+        fast_path.put(Message("returns", b"behind", queue_id=3))
+        fast_path.put_all((Message("returns", b"behind", queue_id=3),) * 5)
     assert [tuple(one) for one in seen] == copies
 
 
 def test_a_result_that_waits_for_its_put_can_be_looked_at(kernel: str) -> None:
     """It was a tuple with empty fields: whoever had the collector show it and looked inside, crashed the process."""
-    lane = make_lane(bytearray(1 << 16), bytearray(64))
+    fast_path = make_fast_path(bytearray(1 << 16), bytearray(64))
     assert (
-        lane.put_all((Message("orders", b"fits"), Message("orders", bytes(501)))) is None
-    )  # the long way, both of them
+        fast_path.put_all((Message("orders", b"fits"), Message("orders", bytes(501)))) is None
+    )  # the slow path, both of them
     shown = [tuple(one) for one in gc.get_objects() if type(one) is PutResult]
     assert bool(shown) >= (kernel == "c" and sys.version_info < (3, 14))  # who makes none ahead has none to show
     assert all(len(one) == len(PutResult._fields) for one in shown)
@@ -128,43 +128,43 @@ def test_a_result_that_waits_for_its_put_can_be_looked_at(kernel: str) -> None:
 
 @pytest.mark.usefixtures("kernel")
 def test_results_hold_nothing_for_good() -> None:
-    lane = make_lane(bytearray(1 << 16), bytearray(64))
+    fast_path = make_fast_path(bytearray(1 << 16), bytearray(64))
     topic = "".join(["a topic", " of its own"])
-    lane.learn(topic, topic.encode(), 1)
+    fast_path.register_topic(topic, topic.encode(), 1)
     before = sys.getrefcount(HOST), sys.getrefcount(topic)
     for _ in range(200):
-        lane.put(Message(topic, b""))
-        lane.put(Message("orders", b""))
+        fast_path.put(Message(topic, b""))
+        fast_path.put(Message("orders", b""))
     after = sys.getrefcount(HOST), sys.getrefcount(topic)
     assert all(abs(now - then) <= 4 for now, then in zip(after, before, strict=True))
 
 
-def test_what_the_lane_does_not_take_goes_the_long_way(bases: Any) -> None:
+def test_what_the_fast_path_does_not_take_takes_the_slow_path(bases: Any) -> None:
     asked = deque[object]()
 
     class Store(bases):  # type: ignore[misc]
-        def _put_the_long_way(self, message: object, /) -> str:
+        def _put_slow(self, message: object, /) -> str:
             asked.append(message)
-            return "the long way"
+            return "the slow path"
 
     store = Store()
     for message in (Message("orders", b""), None, (), (1, 2)):  # a tuple is one argument, too
-        assert store.put(message) == "the long way"  # no lane yet
+        assert store.put(message) == "the slow path"  # no fast path yet
         assert asked.pop() is message
-    lane = SimpleNamespace(put=lambda message: message or None)
-    store._put_lane = lane
+    fast_path = SimpleNamespace(put=lambda message: message or None)
+    store._put_fast_path = fast_path
     assert store.put("taken") == "taken" and not asked
-    assert store.put("") == "the long way" and asked.pop() == ""
-    store._put_lane = make_lane(bytearray(1000), bytearray(64))
+    assert store.put("") == "the slow path" and asked.pop() == ""
+    store._put_fast_path = make_fast_path(bytearray(1000), bytearray(64))
     assert store.put(Message("orders", b"body")).queue_offset == 0 and not asked
-    assert store.put(Message("nobody knows it", b"")) == "the long way" and len(asked) == 1
-    store._put_lane = None
-    assert store.put(Message("orders", b"body")) == "the long way"
+    assert store.put(Message("nobody knows it", b"")) == "the slow path" and len(asked) == 1
+    store._put_fast_path = None
+    assert store.put(Message("orders", b"body")) == "the slow path"
 
 
-def test_errors_of_the_lane_and_of_the_long_way_are_the_callers(bases: Any) -> None:
+def test_errors_of_the_fast_path_and_of_the_slow_path_are_the_callers(bases: Any) -> None:
     class Store(bases):  # type: ignore[misc]
-        def _put_the_long_way(self, message: object, /) -> None:
+        def _put_slow(self, message: object, /) -> None:
             raise KeyError(message)
 
     store = Store()
@@ -174,7 +174,7 @@ def test_errors_of_the_lane_and_of_the_long_way_are_the_callers(bases: Any) -> N
     def refuse(message: object) -> None:
         raise LookupError(message)
 
-    store._put_lane = SimpleNamespace(put=refuse)
+    store._put_fast_path = SimpleNamespace(put=refuse)
     with pytest.raises(LookupError):
         store.put(1)
     with pytest.raises(TypeError):
@@ -183,18 +183,18 @@ def test_errors_of_the_lane_and_of_the_long_way_are_the_callers(bases: Any) -> N
         store.put(1, 2)
 
 
-def test_a_put_may_take_its_lane_away(bases: Any) -> None:
+def test_a_put_may_take_its_fast_path_away(bases: Any) -> None:
     class Store(bases):  # type: ignore[misc]
         pass
 
     store = Store()
 
     def put(message: object) -> object:
-        store._put_lane = None
+        store._put_fast_path = None
         gc.collect()
         return message
 
-    store._put_lane = SimpleNamespace(put=put)
+    store._put_fast_path = SimpleNamespace(put=put)
     assert store.put("x") == "x"
 
 
@@ -204,7 +204,7 @@ def test_a_store_that_is_dropped_goes_at_once_and_one_in_a_cycle_is_collected(ba
 
     for in_cycle in (False, True):
         store = Store()
-        store._put_lane = SimpleNamespace(store=store if in_cycle else None)
+        store._put_fast_path = SimpleNamespace(store=store if in_cycle else None)
         put, reference = store.put, weakref.ref(store)
         del store
         assert reference() is not None  # by its method
@@ -223,7 +223,7 @@ def test_both_twins_promise_the_same() -> None:
 
 def test_a_message_is_taken_by_position_and_by_name(bases: Any) -> None:
     class Store(bases):  # type: ignore[misc]
-        def _put_the_long_way(self, message: object) -> object:
+        def _put_slow(self, message: object) -> object:
             return "long", message
 
     store = Store()

@@ -104,7 +104,7 @@ class History:
         self._store: flightlog.MessageStore | None = None
         self._epoch = 1 << 61
         self._session_start = 0
-        self.lane_puts = 0
+        self.fast_path_puts = 0
         """Messages that were put in one step."""
         self.told: list[str] = []
         """What was done, for whoever has to find out why it went wrong."""
@@ -196,7 +196,7 @@ class History:
         self._say("close")
         store, self._store = self._store, None
         assert store is not None
-        self.lane_puts += store._log.lane.taken
+        self.fast_path_puts += store._log.fast_path.taken
         try:
             store.close()
         except FlightlogError as e:
@@ -211,7 +211,7 @@ class History:
         store, self._store = self._store, None
         if store is not None:
             self._say("kill")
-            self.lane_puts += store._log.lane.taken
+            self.fast_path_puts += store._log.fast_path.taken
             store._upkeep.poison(InterruptedError("killed"))
             store.close()
 

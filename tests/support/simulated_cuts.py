@@ -98,7 +98,7 @@ class Campaign:
         self._reopening_class = load("waiting_reopening").WaitingReopening if waiting else load("reopening").Reopening
         self._root.mkdir(parents=True, exist_ok=True)
         self._parts: Parts = load("histories").Parts(*map(load, PARTS))
-        self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.lane_puts = 0
+        self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.fast_path_puts = 0
         self.same_boots = 0
         """Cuts that left the machine on."""
         self.sites: Counter[str] = Counter()
@@ -112,7 +112,7 @@ class Campaign:
                 index, self._next = self._next, self._next + self._step
                 history = self._live(index)
                 self.histories += 1
-                self.lane_puts += history.lane_puts
+                self.fast_path_puts += history.fast_path_puts
                 self.syncs += sum(moment.is_sync for moment in history.recorder.moments)
                 for cut in self._cuts(history):
                     self._look(history, index, cut)
@@ -133,7 +133,8 @@ class Campaign:
         return (
             f"seed {self._seed}: {self.cuts} cuts ({self.second_cuts} of them in a recovery, {self.same_boots} "
             f"without a new boot), {self.kills} kills, "
-            f"{self.histories} histories with {self.lane_puts} puts by the lane and {self.syncs} syncs; {sites}"
+            f"{self.histories} histories with {self.fast_path_puts} puts by the fast path "
+            f"and {self.syncs} syncs; {sites}"
         )
 
     def _live(self, index: int) -> History:

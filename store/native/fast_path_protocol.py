@@ -1,24 +1,25 @@
-"""What a lane is: an ordinary put in one call. The kernel's type `Lane` and the twin's do the same.
+"""What a fast path is: an ordinary put in one call. The kernel's type `FastPath` and the twin's do the same.
 
-A put is ordinary, and so the lane's, if
+A put is ordinary, and so the fast path's, if
 
     the message     is a `Message` with nothing but plain values: bytes, text, whole numbers in range, one key, a tuple
                     or a list of them, a dict of texts; not to be compressed or delayed, of no transaction, from no
                     given host, and one that waits
     the properties  have no name with a meaning to a put
-    the topic       is known to the lane (`learn`), and has this queue
+    the topic       is known to the fast path (`register_topic`), and has this queue
     the record      fits below the limit that the commit log has set (`open`)
-    nothing         is in the way: the dict `obstacles`, which the lane looks at and never changes for long, is empty
+    nothing         is in the way: the dict `blockers`, which the fast path looks at and never changes for long, is
+                    empty
 
-Everything else is answered with None, has changed nothing, and goes the long way: through prepare() of record.py and
+Everything else is answered with None, has changed nothing, and takes the slow path: through prepare() of record.py and
 CommitLog.append(), which write the same bytes, and raise where something is wrong.
 
 Invariants:
-- The lane and the long way never append at the same time: the long way puts itself among the obstacles first, and has
-  the offsets handed over (`hand_over`).
+- The fast path and the slow path never append at the same time: the slow path puts itself among the blockers first, and
+  has the offsets handed over (`write_back_offsets`).
 - In the kernel the GIL makes a put one step: nobody sees half of one, no interrupt comes in between. The twin holds the
-  append lock, and while it writes, its intent stands among the obstacles: what an interrupt leaves there keeps puts off
-  the lane until the long way has finished or undone it.
+  append lock, and while it writes, its intent stands among the blockers: what an interrupt leaves there keeps puts off
+  the fast path until the slow path has finished or undone it.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ R = TypeVar("R")
 """A Message and a PutResult: their modules need this one."""
 
 APPEND = "append"
-"""The obstacle of who appends the long way, or of a put of the twin. Its value is an intent, or None."""
+"""The blocker of who appends on the slow path, or of a put of the twin. Its value is an intent, or None."""
 
 
-class LaneProtocol(Protocol[M, R]):
+class FastPathProtocol(Protocol[M, R]):
     """Made by the commit log, at each opening. All arguments are positional."""
 
     end: int
     """Physical offset of the next append: the commit point."""
     last_store_timestamp_ms: int
     appended_records: int
-    """Since the log was opened, by the lane or the long way."""
+    """Since the log was opened, by the fast path or the slow path."""
     is_armed: bool
     """Whether the next put is to call `ring`; that put clears it."""
     ring: Callable[[], object] | None
@@ -55,7 +56,7 @@ class LaneProtocol(Protocol[M, R]):
 
     @property
     def taken(self) -> int:
-        """How many records were appended by the lane."""
+        """How many records were appended by the fast path."""
 
     def put(self, message: M, /) -> R | None: ...
 
@@ -88,12 +89,12 @@ class LaneProtocol(Protocol[M, R]):
         """Append to this segment, up to its position `allocated`."""
 
     def close(self) -> None:
-        """Let go of the segment and the progress page. Not without an obstacle that stays."""
+        """Let go of the segment and the progress page. Not without a blocker that stays."""
 
-    def hand_over(self) -> None:
-        """Have the dict of queue offsets say what the lane counted, and ask it anew for each queue."""
+    def write_back_offsets(self) -> None:
+        """Have the dict of queue offsets say what the fast path counted, and ask it anew for each queue."""
 
-    def learn(self, topic: str, raw: bytes, queue_count: int, /) -> None:
+    def register_topic(self, topic: str, raw: bytes, queue_count: int, /) -> None:
         """Take messages to these queues of the topic."""
 
-    def forget(self, topic: str, /) -> None: ...
+    def unregister_topic(self, topic: str, /) -> None: ...

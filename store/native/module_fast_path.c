@@ -1,10 +1,10 @@
-/* The lane as a type of Python: how it is made, what can be asked of it, and what it holds. */
-#include "module_lane.h"
+/* The fast path as a type of Python: how it is made, what can be asked of it, and what it holds. */
+#include "module_fast_path.h"
 
 #include <stddef.h>
 #include <structmember.h>
 
-#include "lane.h"
+#include "fast_path.h"
 #include "message_fields.h"
 
 /* ---- life ---- */
@@ -13,12 +13,12 @@ static void release_view(Py_buffer *view) {
     if (view->obj != NULL) PyBuffer_Release(view);
 }
 
-static int lane_clear(struct lane *self) {
+static int fast_path_clear(struct fast_path *self) {
     release_view(&self->segment);
     release_view(&self->page);
     self->limit = self->base = 0;
-    lane_queues_clear(&self->queues);
-    Py_CLEAR(self->obstacles);
+    fast_path_queues_clear(&self->queues);
+    Py_CLEAR(self->blockers);
     Py_CLEAR(self->message_type);
     Py_CLEAR(self->result_type);
     Py_CLEAR(self->status);
@@ -30,18 +30,18 @@ static int lane_clear(struct lane *self) {
     Py_CLEAR(self->size.object);
     Py_CLEAR(self->time.object);
     Py_CLEAR(self->zero);
-    for (int i = 0; i < LANE_RESULTS_KEPT; i++) {
+    for (int i = 0; i < FAST_PATH_RESULTS_KEPT; i++) {
         Py_CLEAR(self->results[i]);
-        for (int j = 0; j < LANE_ALL_MAX; j++) Py_CLEAR(self->results_of_all[i][j]);
+        for (int j = 0; j < FAST_PATH_ALL_MAX; j++) Py_CLEAR(self->results_of_all[i][j]);
     }
     return 0;
 }
 
-static int lane_traverse(struct lane *self, visitproc visit, void *arg) {
+static int fast_path_traverse(struct fast_path *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->queues.offsets);
     Py_VISIT(self->queues.topics);
-    Py_VISIT(self->obstacles);
+    Py_VISIT(self->blockers);
     Py_VISIT(self->message_type);
     Py_VISIT(self->result_type);
     Py_VISIT(self->status);
@@ -49,17 +49,17 @@ static int lane_traverse(struct lane *self, visitproc visit, void *arg) {
     Py_VISIT(self->clock);
     Py_VISIT(self->ring);
     Py_VISIT(self->note);
-    for (int i = 0; i < LANE_RESULTS_KEPT; i++) {
+    for (int i = 0; i < FAST_PATH_RESULTS_KEPT; i++) {
         Py_VISIT(self->results[i]);
-        for (int j = 0; j < LANE_ALL_MAX; j++) Py_VISIT(self->results_of_all[i][j]);
+        for (int j = 0; j < FAST_PATH_ALL_MAX; j++) Py_VISIT(self->results_of_all[i][j]);
     }
     return 0;
 }
 
-static void lane_dealloc(struct lane *self) {
+static void fast_path_dealloc(struct fast_path *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
-    lane_clear(self);
+    fast_path_clear(self);
     PyMem_Free(self->ready);
     PyMem_Free(self->properties);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -71,16 +71,16 @@ static PyObject *kept(PyObject *object) {
     return object;
 }
 
-static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
-    PyObject *obstacles, *offsets, *message_type, *result_type, *status, *store_host, *special_names, *clock, *page;
+static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
+    PyObject *blockers, *offsets, *message_type, *result_type, *status, *store_host, *special_names, *clock, *page;
     PyObject *lock, *publish;
     long long max_body_size;
     Py_ssize_t appended, visible;
     if (names != NULL && PyDict_Size(names) != 0) {
-        PyErr_SetString(PyExc_TypeError, "Lane() takes no keyword arguments");
+        PyErr_SetString(PyExc_TypeError, "FastPath() takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOOnnO", &PyDict_Type, &obstacles, &PyDict_Type, &offsets,
+    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOOnnO", &PyDict_Type, &blockers, &PyDict_Type, &offsets,
                           &PyType_Type, &message_type, &PyType_Type, &result_type, &status, &store_host,
                           &special_names, &max_body_size, &clock, &lock, &page, &appended, &visible, &publish)) {
         return NULL;
@@ -94,11 +94,11 @@ static PyObject *lane_new(PyTypeObject *type, PyObject *arguments, PyObject *nam
         return NULL;
     }
     const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    struct lane *self = (struct lane *)allocate(type, 0);
+    struct fast_path *self = (struct fast_path *)allocate(type, 0);
     if (self == NULL) return NULL;
     if ((self->zero = PyLong_FromLong(0)) == NULL) goto failed;
-    if (lane_queues_init(&self->queues, offsets) < 0) goto failed;
-    self->obstacles = kept(obstacles);
+    if (fast_path_queues_init(&self->queues, offsets) < 0) goto failed;
+    self->blockers = kept(blockers);
     self->message_type = (PyTypeObject *)kept(message_type);
     self->result_type = (PyTypeObject *)kept(result_type);
     self->status = kept(status);
@@ -123,14 +123,14 @@ failed:
     return NULL;
 }
 
-/* Nobody can make a type from that of lanes, so no other type ends its objects in this way. */
-int is_lane(PyObject *object) {
-    return PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) == (void *)lane_dealloc;
+/* Nobody can make a type from that of fast paths, so no other type ends its objects in this way. */
+int is_fast_path(PyObject *object) {
+    return PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) == (void *)fast_path_dealloc;
 }
 
 /* ---- methods ---- */
 
-static PyObject *py_open(struct lane *self, PyObject *const *arguments, Py_ssize_t count) {
+static PyObject *py_open(struct fast_path *self, PyObject *const *arguments, Py_ssize_t count) {
     enum { MAPPING, BASE, ALLOCATED, ARGUMENTS };
     int64_t base, allocated;
     if (check_count("open", count, ARGUMENTS) < 0 || to_int64(arguments[BASE], "base", &base) < 0 ||
@@ -154,7 +154,7 @@ static PyObject *py_open(struct lane *self, PyObject *const *arguments, Py_ssize
     return Py_NewRef(Py_None);
 }
 
-static PyObject *py_close(struct lane *self, PyObject *Py_UNUSED(ignored)) {
+static PyObject *py_close(struct fast_path *self, PyObject *Py_UNUSED(ignored)) {
     self->limit = self->base = 0;
     self->words[0] = self->words[1] = -1;
     release_view(&self->segment);
@@ -162,82 +162,84 @@ static PyObject *py_close(struct lane *self, PyObject *Py_UNUSED(ignored)) {
     return Py_NewRef(Py_None);
 }
 
-static PyObject *py_hand_over(struct lane *self, PyObject *Py_UNUSED(ignored)) {
-    if (lane_hand_over(&self->queues) < 0) return NULL;
+static PyObject *py_write_back_offsets(struct fast_path *self, PyObject *Py_UNUSED(ignored)) {
+    if (fast_path_write_back_offsets(&self->queues) < 0) return NULL;
     self->queues.epoch++;
     return Py_NewRef(Py_None);
 }
 
-static PyObject *py_learn(struct lane *self, PyObject *const *arguments, Py_ssize_t count) {
+static PyObject *py_register_topic(struct fast_path *self, PyObject *const *arguments, Py_ssize_t count) {
     enum { NAME, RAW, QUEUE_COUNT, ARGUMENTS };
     int64_t queue_count;
-    if (check_count("learn", count, ARGUMENTS) < 0 ||
+    if (check_count("register_topic", count, ARGUMENTS) < 0 ||
         to_int64(arguments[QUEUE_COUNT], "queue_count", &queue_count) < 0) {
         return NULL;
     }
     if (!PyUnicode_CheckExact(arguments[NAME]) || !PyBytes_CheckExact(arguments[RAW])) {
-        PyErr_SetString(PyExc_TypeError, "learn() takes a topic as text and as bytes");
+        PyErr_SetString(PyExc_TypeError, "register_topic() takes a topic as text and as bytes");
         return NULL;
     }
-    if (lane_learn(&self->queues, arguments[NAME], arguments[RAW], queue_count) < 0) return NULL;
+    if (fast_path_register_topic(&self->queues, arguments[NAME], arguments[RAW], queue_count) < 0) return NULL;
     return Py_NewRef(Py_None);
 }
 
-static PyObject *py_forget(struct lane *self, PyObject *name) {
-    if (lane_forget(&self->queues, name) < 0) return NULL;
+static PyObject *py_unregister_topic(struct fast_path *self, PyObject *name) {
+    if (fast_path_unregister_topic(&self->queues, name) < 0) return NULL;
     return Py_NewRef(Py_None);
 }
 
 #define FAST(function) (PyCFunction)(void (*)(void))(function)
 
-static PyMethodDef lane_methods[] = {
-    {"put", FAST(lane_put), METH_O, "put(message, /)\n--\n\nAppend it; its PutResult, or None."},
-    {"append", FAST(lane_append), METH_FASTCALL,
+static PyMethodDef fast_path_methods[] = {
+    {"put", FAST(fast_path_put), METH_O, "put(message, /)\n--\n\nAppend it; its PutResult, or None."},
+    {"append", FAST(fast_path_append), METH_FASTCALL,
      "append(topic, queue_id, body, tags, keys, properties, uniq_key, flag, born_timestamp_ms, /)\n--\n\nThe same."},
-    {"check_many", FAST(lane_check_many), METH_FASTCALL,
+    {"check_many", FAST(fast_path_check_many), METH_FASTCALL,
      "check_many(messages, first, /)\n--\n\nHow far all are ordinary; -1: one is not."},
-    {"put_many", FAST(lane_put_many), METH_FASTCALL,
+    {"put_many", FAST(fast_path_put_many), METH_FASTCALL,
      "put_many(messages, first, results, /)\n--\n\nAppend some; the place of the first that was not."},
-    {"put_all", FAST(lane_put_all), METH_O, "put_all(messages, /)\n--\n\nAppend all; their PutResults, or None."},
+    {"put_all", FAST(fast_path_put_all), METH_O, "put_all(messages, /)\n--\n\nAppend all; their PutResults, or None."},
     {"open", FAST(py_open), METH_FASTCALL, "open(mapping, base, allocated, /)\n--\n\nAppend here from now on."},
     {"close", FAST(py_close), METH_NOARGS, "close()\n--\n\nLet go of the segment and the page."},
-    {"hand_over", FAST(py_hand_over), METH_NOARGS, "hand_over()\n--\n\nHave every queue offset in the dict."},
-    {"learn", FAST(py_learn), METH_FASTCALL, "learn(topic, raw, queue_count, /)\n--\n\nTake this topic's messages."},
-    {"forget", FAST(py_forget), METH_O, "forget(topic, /)\n--\n\nTake them no more."},
+    {"write_back_offsets", FAST(py_write_back_offsets), METH_NOARGS,
+     "write_back_offsets()\n--\n\nHave every queue offset in the dict."},
+    {"register_topic", FAST(py_register_topic), METH_FASTCALL,
+     "register_topic(topic, raw, queue_count, /)\n--\n\nTake this topic's messages."},
+    {"unregister_topic", FAST(py_unregister_topic), METH_O, "unregister_topic(topic, /)\n--\n\nTake them no more."},
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef lane_members[] = {
-    {"end", T_LONGLONG, offsetof(struct lane, end), 0, NULL},
-    {"last_store_timestamp_ms", T_LONGLONG, offsetof(struct lane, last_store_timestamp_ms), 0, NULL},
-    {"appended_records", T_LONGLONG, offsetof(struct lane, appended_records), 0, NULL},
-    {"taken", T_LONGLONG, offsetof(struct lane, taken), READONLY, NULL},
-    {"is_armed", T_BOOL, offsetof(struct lane, is_armed), 0, NULL},
-    {"ring", T_OBJECT, offsetof(struct lane, ring), 0, NULL},
-    {"note", T_OBJECT, offsetof(struct lane, note), 0, NULL},
+static PyMemberDef fast_path_members[] = {
+    {"end", T_LONGLONG, offsetof(struct fast_path, end), 0, NULL},
+    {"last_store_timestamp_ms", T_LONGLONG, offsetof(struct fast_path, last_store_timestamp_ms), 0, NULL},
+    {"appended_records", T_LONGLONG, offsetof(struct fast_path, appended_records), 0, NULL},
+    {"taken", T_LONGLONG, offsetof(struct fast_path, taken), READONLY, NULL},
+    {"is_armed", T_BOOL, offsetof(struct fast_path, is_armed), 0, NULL},
+    {"ring", T_OBJECT, offsetof(struct fast_path, ring), 0, NULL},
+    {"note", T_OBJECT, offsetof(struct fast_path, note), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };
 
-static PyType_Slot lane_slots[] = {
-    {Py_tp_new, lane_new},
-    {Py_tp_dealloc, lane_dealloc},
-    {Py_tp_traverse, lane_traverse},
-    {Py_tp_clear, lane_clear},
-    {Py_tp_methods, lane_methods},
-    {Py_tp_members, lane_members},
-    {Py_tp_doc, "The ordinary put in one call; twin_lane.py does the same in Python."},
+static PyType_Slot fast_path_slots[] = {
+    {Py_tp_new, fast_path_new},
+    {Py_tp_dealloc, fast_path_dealloc},
+    {Py_tp_traverse, fast_path_traverse},
+    {Py_tp_clear, fast_path_clear},
+    {Py_tp_methods, fast_path_methods},
+    {Py_tp_members, fast_path_members},
+    {Py_tp_doc, "The ordinary put in one call; pure_fast_path.py does the same in Python."},
     {0, NULL},
 };
 
-static PyType_Spec lane_spec = {
-    .name = "flightlog.store.native._kernel.Lane",
-    .basicsize = sizeof(struct lane),
+static PyType_Spec fast_path_spec = {
+    .name = "flightlog.store.native._kernel.FastPath",
+    .basicsize = sizeof(struct fast_path),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE,
-    .slots = lane_slots,
+    .slots = fast_path_slots,
 };
 
-int add_lane_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &lane_spec, NULL);
+int add_fast_path_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &fast_path_spec, NULL);
     if (type == NULL) return -1;
     const int result = PyModule_AddType(module, (PyTypeObject *)type);
     Py_DECREF(type);

@@ -1,11 +1,11 @@
-"""What an input of the fuzz target `lane` does: a life of a lane among hostile calls, beside one of the twin.
+"""What an input of the fuzz target `fast_path` does: a life of a fast path among hostile calls, beside one of the twin.
 
-The input is cut into values from its front, zeros once it is used up: the memory that the lane gets, the topics it
-learns, and what is done with it, step by step. Messages are of any values whatever; ends, limits and obstacles too.
+The input is cut into values from its front, zeros once it is used up: the memory that the fast path gets, the topics it
+learns, and what is done with it, step by step. Messages are of any values whatever; ends, limits and blockers too.
 
-What must hold: whatever the lane takes, the twin takes as well, and both say and write the same. What it does not take
-leaves no trace. Nothing but a clock makes it raise. Each of its buffers is memory of its own, so that AddressSanitizer
-sees the first byte beyond.
+What must hold: whatever the fast path takes, the twin takes as well, and both say and write the same. What it does not
+take leaves no trace. Nothing but a clock makes it raise. Each of its buffers is memory of its own, so that
+AddressSanitizer sees the first byte beyond.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from zlib import crc32
 
 from flightlog import Message, PutResult, PutStatus
 from flightlog.store.format.host import encode_host
-from flightlog.store.format.properties import LANE_NEVER_TAKES
-from flightlog.store.native.twin_lane import Lane as Twin
+from flightlog.store.format.properties import FAST_PATH_NEVER_TAKES
+from flightlog.store.native.pure_fast_path import FastPath as Twin
 
 PAGE_SIZE: Final = 64
 APPENDED: Final = 4
@@ -89,31 +89,31 @@ class Source:
 
 
 class Both:
-    """The kernel's lane and the twin's, over memory of their own."""
+    """The kernel's fast path and the twin's, over memory of their own."""
 
     def __init__(self, kernel: Any, message_type: type[Message], source: Source) -> None:
         self._source, self.now_ms, self.message_type = source, 1_700_000_000_000, message_type
         size = source.below(2048)
         self.segments = bytearray(size), bytearray(size)
         self.pages = bytearray(PAGE_SIZE), bytearray(PAGE_SIZE)
-        self.obstacles: tuple[dict[str, Any], ...] = ({}, {})
+        self.blockers: tuple[dict[str, Any], ...] = ({}, {})
         self.offsets: tuple[dict[tuple[str, int], int], ...] = ({}, {})
         host, limit = source.one_of(HOSTS), source.one_of((100, 4096, 1 << 20, 1 << 40))
         visible = source.one_of((-1, 5, PAGE_SIZE // 8 - 1))
-        self.lanes = [
+        self.fast_paths = [
             make(
                 *(
-                    self.obstacles[i],
+                    self.blockers[i],
                     self.offsets[i],
                     message_type,
                     PutResult,
                     PutStatus.PUT_OK,
                     host,
-                    LANE_NEVER_TAKES,
+                    FAST_PATH_NEVER_TAKES,
                 ),
                 *(limit, lambda: self.now_ms, threading.Lock(), self.pages[i], APPENDED, visible, publisher),
             )
-            for i, make in enumerate((kernel.Lane, Twin))
+            for i, make in enumerate((kernel.FastPath, Twin))
             for publisher in [publish_into(self.pages[i], visible)]
         ]
         self.base = int(source.one_of(PLACES))
@@ -121,66 +121,73 @@ class Both:
         self.set("end", self.base)
 
     @property
-    def lane(self) -> Any:
-        return self.lanes[0]
+    def fast_path(self) -> Any:
+        return self.fast_paths[0]
 
     def open(self, allocated: int) -> None:
-        self.each(lambda lane, i: lane.open(self.segments[i], self.base, allocated))
+        self.each(lambda fast_path, i: fast_path.open(self.segments[i], self.base, allocated))
 
     def set(self, name: str, value: int) -> None:
-        for lane in self.lanes:
-            setattr(lane, name, value)
+        for fast_path in self.fast_paths:
+            setattr(fast_path, name, value)
 
     def each(self, do: Callable[[Any, int], object]) -> None:
         """The same with both; what they raise, too."""
         raised = []
-        for i, lane in enumerate(self.lanes):
+        for i, fast_path in enumerate(self.fast_paths):
             try:
-                do(lane, i)
+                do(fast_path, i)
                 raised.append("")
             except (TypeError, ValueError, OverflowError) as e:
                 raised.append(type(e).__name__)
         assert i == 1 and (raised[1] == "" or raised[0] == raised[1]), raised
 
     def trace(self, i: int) -> tuple[Any, ...]:
-        """All that a put leaves, but for queue offsets: the lane counts them by itself until it is asked."""
-        lane, segment, page = self.lanes[i], self.segments[i], self.pages[i]
-        return lane.end, lane.appended_records, lane.taken, lane.last_store_timestamp_ms, crc32(segment), bytes(page)
+        """All that a put leaves, but for queue offsets: the fast path counts them by itself until it is asked."""
+        fast_path, segment, page = self.fast_paths[i], self.segments[i], self.pages[i]
+        return (
+            fast_path.end,
+            fast_path.appended_records,
+            fast_path.taken,
+            fast_path.last_store_timestamp_ms,
+            crc32(segment),
+            bytes(page),
+        )
 
     def compare(self) -> None:
-        for lane in self.lanes:
-            lane.hand_over()
+        for fast_path in self.fast_paths:
+            fast_path.write_back_offsets()
         assert self.trace(0) == self.trace(1)
         assert self.segments[0] == self.segments[1]
-        assert self.offsets[0] == self.offsets[1] and self.obstacles[0] == self.obstacles[1]
+        assert self.offsets[0] == self.offsets[1] and self.blockers[0] == self.blockers[1]
 
     def put(self, message: Any, call: Callable[[Any], Any]) -> None:
         before = self.trace(0)
-        result = call(self.lane)
+        result = call(self.fast_path)
         if result is None:
             assert self.trace(0) == before, "what is not taken leaves no trace"
             return
-        assert type(result) is PutResult and result == call(self.lanes[1]), message
+        assert type(result) is PutResult and result == call(self.fast_paths[1]), message
 
     def put_many(self, messages: tuple[Any, ...], first: int) -> None:
         before = self.trace(0)
         results: list[PutResult] = []
-        place = self.lane.put_many(messages, first, results)
-        assert place - first == len(results) == self.lane.taken - before[2]
+        place = self.fast_path.put_many(messages, first, results)
+        assert place - first == len(results) == self.fast_path.taken - before[2]
         if not results:
             assert self.trace(0) == before
         for message, result in zip(messages[first:place], results, strict=True):
-            assert self.lanes[1].put(message) == result
+            assert self.fast_paths[1].put(message) == result
 
     def put_all(self, messages: Any) -> None:
         before = self.trace(0)
-        results = self.lane.put_all(messages)
+        results = self.fast_path.put_all(messages)
         if results is None:
             assert self.trace(0) == before
             return
-        assert len(results) == len(messages) == self.lane.taken - before[2]
+        assert len(results) == len(messages) == self.fast_path.taken - before[2]
         for message, result in zip(messages, results, strict=True):
-            assert self.lanes[1].put(message) == result
+            assert self.fast_paths[1].put(message) == result
 
 
 def publish_into(page: bytearray, visible: int) -> Callable[[int], None]:
@@ -213,13 +220,13 @@ def step(both: Both, source: Source) -> None:
     kind = source.byte() % 16
     if kind < 6:
         message = source.one_of(ODD) if source.byte() > 250 else some_message(source, both.message_type)
-        both.put(message, lambda lane: lane.put(message))
+        both.put(message, lambda fast_path: fast_path.put(message))
     elif kind == 6:
         arguments = [source.one_of(TOPICS), source.byte() % 6, source.raw(), source.text(), source.keys()]
         arguments += [source.properties(), source.text() or None, source.integer(), None]
         if source.byte() > 200:
             arguments[source.byte() % len(arguments)] = source.one_of(ODD)
-        both.put(arguments, lambda lane: lane.append(*arguments))
+        both.put(arguments, lambda fast_path: fast_path.append(*arguments))
     elif kind == 7:
         both.put_all(
             tuple(
@@ -231,22 +238,22 @@ def step(both: Both, source: Source) -> None:
         messages = tuple(some_message(source, both.message_type) for _ in range(source.byte() % 6))
         first = source.byte() % (len(messages) + 1)
         before = both.trace(0)
-        checked = both.lane.check_many(messages, first)
-        assert both.trace(0) == before and (checked == -1 or both.lanes[1].check_many(messages, first) == checked)
+        checked = both.fast_path.check_many(messages, first)
+        assert both.trace(0) == before and (checked == -1 or both.fast_paths[1].check_many(messages, first) == checked)
         both.put_many(messages, first)
     elif kind == 9:
         topic, count = source.one_of(TOPICS), source.integer()
         raw = source.raw() if source.byte() > 200 else topic.encode("utf-8", "surrogatepass")
-        both.each(lambda lane, i: lane.learn(topic, raw, count))
+        both.each(lambda fast_path, i: fast_path.register_topic(topic, raw, count))
     elif kind == 10:
         topic = source.one_of(TOPICS)
-        both.each(lambda lane, i: lane.forget(topic))
+        both.each(lambda fast_path, i: fast_path.unregister_topic(topic))
     elif kind == 11:
         allocated = source.integer() if source.byte() > 200 else source.below(len(both.segments[0]) + 1)
         if 0 <= allocated <= len(both.segments[0]) and both.base <= INTEGERS[9] - allocated:
             both.open(allocated)
         else:
-            refused(lambda: both.lane.open(both.segments[0], both.base, allocated))
+            refused(lambda: both.fast_path.open(both.segments[0], both.base, allocated))
             both.open(0)
     elif kind == 12:
         name, value = source.one_of(("end", "last_store_timestamp_ms")), source.integer()
@@ -254,8 +261,8 @@ def step(both: Both, source: Source) -> None:
     elif kind == 13:
         both.now_ms = source.integer()
     elif kind == 14:
-        for obstacles in both.obstacles:
-            obstacles.pop("some", None) if obstacles else obstacles.update(some=None)
+        for blockers in both.blockers:
+            blockers.pop("some", None) if blockers else blockers.update(some=None)
     else:
         key, offset = (source.one_of(TOPICS), source.byte() % 6), source.integer() % (1 << 40)
         both.compare()
@@ -272,25 +279,25 @@ def refused(do: Callable[[], object]) -> None:
 
 
 def messages_of(kernel: Any) -> type[Message]:
-    """A Message on top of this kernel's base: its lane takes no others."""
+    """A Message on top of this kernel's base: its fast path takes no others."""
     own = {name: value for name, value in vars(Message).items() if name != "__weakref__"}
     return type("Message", (kernel.MessageFields,), own)
 
 
 def target(kernel: Any) -> Callable[[bytes], None]:
-    """`kernel` has `Lane` and `MessageFields`."""
+    """`kernel` has `FastPath` and `MessageFields`."""
     message_type = messages_of(kernel)
 
     def one(data: bytes) -> None:
         source = Source(data)
         both = Both(kernel, message_type, source)
         for topic in TOPICS[:3]:
-            both.each(lambda lane, i, topic=topic: lane.learn(topic, topic.encode(), 4))  # type: ignore[misc]
+            both.each(lambda fast_path, i, topic=topic: fast_path.register_topic(topic, topic.encode(), 4))  # type: ignore[misc]
         while not source.is_empty:
             step(both, source)
         both.compare()
-        both.each(lambda lane, i: lane.close())
-        assert both.lane.put(both.message_type("t", b"closed")) is None
+        both.each(lambda fast_path, i: fast_path.close())
+        assert both.fast_path.put(both.message_type("t", b"closed")) is None
         for segment in both.segments:
             segment.clear()  # what something still held could not be
 

@@ -1,11 +1,12 @@
 /*
- * The lane as Python has it: driven by lane_target.py, which says what every input does and what must hold.
+ * The fast path as Python has it: driven by fast_path_target.py, which says what every input does and what must hold.
  *
- * A module itself, which the Makefile's `fuzz_lane` loads into a Python: `Lane`, `MessageFields`, and run(arguments, one), the fuzzer.
+ * A module itself, which the Makefile's `fuzz_fast_path` loads into a Python: `FastPath`, `MessageFields`, and
+ * run(arguments, one), the fuzzer.
  */
-#include "lane.h"
+#include "fast_path.h"
 #include "message_fields.h"
-#include "module_lane.h"
+#include "module_fast_path.h"
 
 #include "fuzz.h"
 
@@ -45,12 +46,12 @@ static PyObject *run(PyObject *Py_UNUSED(module), PyObject *given) {
 
 static PyMethodDef fuzz_methods[] = {{"run", run, METH_VARARGS, NULL}, {NULL, NULL, 0, NULL}};
 static struct PyModuleDef fuzz_definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "fuzz_lane", .m_size = -1, .m_methods = fuzz_methods};
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "fuzz_fast_path", .m_size = -1, .m_methods = fuzz_methods};
 
-PyMODINIT_FUNC PyInit_fuzz_lane(void);
-PyMODINIT_FUNC PyInit_fuzz_lane(void) {
+PyMODINIT_FUNC PyInit_fuzz_fast_path(void);
+PyMODINIT_FUNC PyInit_fuzz_fast_path(void) {
     PyObject *module = PyModule_Create(&fuzz_definition);
-    if (module != NULL && (add_message_fields_type(module) < 0 || add_lane_type(module) < 0)) {
+    if (module != NULL && (add_message_fields_type(module) < 0 || add_fast_path_type(module) < 0)) {
         Py_DECREF(module);
         return NULL;
     }

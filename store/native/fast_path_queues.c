@@ -1,13 +1,13 @@
 /*
- * What the lane knows of topics, and the next queue offset of each queue.
+ * What the fast path knows of topics, and the next queue offset of each queue.
  *
- * Offsets are the commit log's, which keeps them in a dict; the lane counts on from there in plain numbers, and hands
- * back what it changed before anybody else looks. After that it asks the dict anew (`epoch`).
+ * Offsets are the commit log's, which keeps them in a dict; the fast path counts on from there in plain numbers, and
+ * hands back what it changed before anybody else looks. After that it asks the dict anew (`epoch`).
  */
-#include "lane.h"
+#include "fast_path.h"
 
 static void free_topic(PyObject *capsule) {
-    struct lane_topic *topic = PyCapsule_GetPointer(capsule, NULL);
+    struct fast_path_topic *topic = PyCapsule_GetPointer(capsule, NULL);
     if (topic == NULL) return;
     Py_XDECREF(topic->name);
     Py_XDECREF(topic->raw);
@@ -15,7 +15,7 @@ static void free_topic(PyObject *capsule) {
     PyMem_Free(topic);
 }
 
-int lane_queues_init(struct lane_queues *queues, PyObject *offsets) {
+int fast_path_queues_init(struct fast_path_queues *queues, PyObject *offsets) {
     memset(queues, 0, sizeof *queues);
     queues->epoch = 1;
     queues->topics = PyDict_New();
@@ -25,7 +25,7 @@ int lane_queues_init(struct lane_queues *queues, PyObject *offsets) {
     return 0;
 }
 
-void lane_queues_clear(struct lane_queues *queues) {
+void fast_path_queues_clear(struct fast_path_queues *queues) {
     while (queues->change_count > 0) Py_DECREF(queues->changes[--queues->change_count].topic);
     PyMem_Free(queues->changes);
     queues->changes = NULL;
@@ -36,20 +36,20 @@ void lane_queues_clear(struct lane_queues *queues) {
     Py_CLEAR(queues->offsets);
 }
 
-struct lane_topic *lane_topic_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, NULL); }
+struct fast_path_topic *fast_path_topic_of(PyObject *capsule) { return PyCapsule_GetPointer(capsule, NULL); }
 
-static void forget_last(struct lane_queues *queues) {
+static void forget_last(struct fast_path_queues *queues) {
     Py_CLEAR(queues->last);
     Py_CLEAR(queues->last_name);
 }
 
-int lane_learn(struct lane_queues *queues, PyObject *name, PyObject *raw, int64_t queue_count) {
-    struct lane_topic *topic = PyMem_Calloc(1, sizeof *topic);
+int fast_path_register_topic(struct fast_path_queues *queues, PyObject *name, PyObject *raw, int64_t queue_count) {
+    struct fast_path_topic *topic = PyMem_Calloc(1, sizeof *topic);
     if (topic == NULL) {
         PyErr_NoMemory();
         return -1;
     }
-    topic->queue_count = queue_count < LANE_QUEUES_MAX ? queue_count : LANE_QUEUES_MAX;
+    topic->queue_count = queue_count < FAST_PATH_QUEUES_MAX ? queue_count : FAST_PATH_QUEUES_MAX;
     Py_INCREF(name);
     Py_INCREF(raw);
     topic->name = name;
@@ -63,7 +63,7 @@ int lane_learn(struct lane_queues *queues, PyObject *name, PyObject *raw, int64_
         return -1;
     }
     /* What was changed under an earlier capsule of this name is in the dict, or the two would count side by side. */
-    int result = lane_hand_over(queues);
+    int result = fast_path_write_back_offsets(queues);
     if (result == 0) {
         forget_last(queues);
         result = PyDict_SetItem(queues->topics, name, capsule);
@@ -72,7 +72,7 @@ int lane_learn(struct lane_queues *queues, PyObject *name, PyObject *raw, int64_
     return result;
 }
 
-int lane_forget(struct lane_queues *queues, PyObject *name) {
+int fast_path_unregister_topic(struct fast_path_queues *queues, PyObject *name) {
     forget_last(queues);
     if (PyDict_DelItem(queues->topics, name) == 0) return 0;
     if (!PyErr_ExceptionMatches(PyExc_KeyError)) return -1;
@@ -80,7 +80,7 @@ int lane_forget(struct lane_queues *queues, PyObject *name) {
     return 0;
 }
 
-PyObject *lane_find_topic(struct lane_queues *queues, PyObject *name) {
+PyObject *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name) {
     if (name == queues->last_name) return queues->last;
     if (!PyUnicode_CheckExact(name)) return NULL;
     PyObject *found = PyDict_GetItemWithError(queues->topics, name);
@@ -98,19 +98,19 @@ PyObject *lane_find_topic(struct lane_queues *queues, PyObject *name) {
     return found;
 }
 
-struct lane_queue *lane_loaded(const struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
-    struct lane_topic *topic = lane_topic_of(capsule);
+struct fast_path_queue *fast_path_loaded(const struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id) {
+    struct fast_path_topic *topic = fast_path_topic_of(capsule);
     if (queue_id < 0 || queue_id >= topic->known) return NULL;
-    struct lane_queue *queue = &topic->queues[queue_id];
+    struct fast_path_queue *queue = &topic->queues[queue_id];
     return queue->epoch == queues->epoch ? queue : NULL;
 }
 
-static int make_room(struct lane_topic *topic, int64_t queue_id) {
+static int make_room(struct fast_path_topic *topic, int64_t queue_id) {
     if (queue_id < topic->known) return 0;
     int64_t wished = topic->known == 0 ? 4 : topic->known;
     while (wished <= queue_id) wished *= 2;
     if (wished > topic->queue_count) wished = topic->queue_count;
-    struct lane_queue *queues = PyMem_Realloc(topic->queues, (size_t)wished * sizeof *queues);
+    struct fast_path_queue *queues = PyMem_Realloc(topic->queues, (size_t)wished * sizeof *queues);
     if (queues == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -121,16 +121,16 @@ static int make_room(struct lane_topic *topic, int64_t queue_id) {
     return 0;
 }
 
-int lane_load(struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
-    struct lane_topic *topic = lane_topic_of(capsule);
+int fast_path_load(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id) {
+    struct fast_path_topic *topic = fast_path_topic_of(capsule);
     if (queue_id < 0 || queue_id >= topic->queue_count) return 0;
-    if (lane_loaded(queues, capsule, queue_id) != NULL) return 1;
+    if (fast_path_loaded(queues, capsule, queue_id) != NULL) return 1;
     Py_INCREF(capsule); /* building the key may collect garbage, and so run code that forgets the topic */
     int result = -1;
     PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)queue_id);
     if (key != NULL && make_room(topic, queue_id) == 0) {
         /* From here on nothing of Python runs: what the dict says now is what the queue begins with. */
-        struct lane_queue *queue = &topic->queues[queue_id];
+        struct fast_path_queue *queue = &topic->queues[queue_id];
         PyObject *next = PyDict_GetItemWithError(queues->offsets, key);
         const long long offset = next != NULL ? PyLong_AsLongLong(next) : 0;
         if (!PyErr_Occurred()) {
@@ -147,10 +147,10 @@ int lane_load(struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
     return result;
 }
 
-int lane_reserve_change(struct lane_queues *queues) {
+int fast_path_reserve_change(struct fast_path_queues *queues) {
     if (queues->change_count < queues->change_room) return 0;
     const size_t room = queues->change_room == 0 ? 64 : queues->change_room * 2;
-    struct lane_change *changes = PyMem_Realloc(queues->changes, room * sizeof *changes);
+    struct fast_path_change *changes = PyMem_Realloc(queues->changes, room * sizeof *changes);
     if (changes == NULL) {
         PyErr_NoMemory();
         return -1;
@@ -160,7 +160,7 @@ int lane_reserve_change(struct lane_queues *queues) {
     return 0;
 }
 
-void lane_note_change(struct lane_queues *queues, PyObject *capsule, int64_t queue_id) {
+void fast_path_note_change(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id) {
     Py_INCREF(capsule);
     queues->changes[queues->change_count].topic = capsule;
     queues->changes[queues->change_count].queue_id = queue_id;
@@ -168,24 +168,24 @@ void lane_note_change(struct lane_queues *queues, PyObject *capsule, int64_t que
 }
 
 /* Where a change is noted; change_count if it is not. */
-static size_t place_of(const struct lane_queues *queues, struct lane_change change) {
+static size_t place_of(const struct fast_path_queues *queues, struct fast_path_change change) {
     for (size_t i = queues->change_count; i-- > 0;) {
         if (queues->changes[i].topic == change.topic && queues->changes[i].queue_id == change.queue_id) return i;
     }
     return queues->change_count;
 }
 
-int lane_hand_over(struct lane_queues *queues) {
+int fast_path_write_back_offsets(struct fast_path_queues *queues) {
     int result = 0;
     while (result == 0 && queues->change_count > 0) {
-        const struct lane_change change = queues->changes[queues->change_count - 1];
-        struct lane_topic *topic = lane_topic_of(change.topic);
+        const struct fast_path_change change = queues->changes[queues->change_count - 1];
+        struct fast_path_topic *topic = fast_path_topic_of(change.topic);
         Py_INCREF(change.topic);
         PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)change.queue_id);
         /* That may have run code, which handed over or changed more. From here on nothing of Python runs. */
         const size_t place = place_of(queues, change);
         if (key != NULL && place < queues->change_count) {
-            struct lane_queue *queue = &topic->queues[change.queue_id];
+            struct fast_path_queue *queue = &topic->queues[change.queue_id];
             PyObject *next = PyLong_FromLongLong(queue->next_offset);
             result = next == NULL ? -1 : PyDict_SetItem(queues->offsets, key, next);
             if (result == 0) {

@@ -61,7 +61,7 @@ def test_a_clock_that_raises_changes_nothing(tmp_path: Path, assert_clean: Asser
 
 def test_a_clock_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClean) -> None:
     """What runs in the middle of a put may change the message, and in the kernel put, too: it looks again after it.
-    The twin asks the clock under the append lock, as the long way does, with what it has read of the message."""
+    The twin asks the clock under the append lock, as the slow path does, with what it has read of the message."""
 
     class Putting:
         armed = 0
@@ -91,7 +91,7 @@ def test_a_clock_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
 
 def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClean) -> None:
     """A garbage collection may come with any allocation, and its finalizers may use the store. Not with the twin, which
-    may be holding the append lock, as the long way does."""
+    may be holding the append lock, as the slow path does."""
 
     class Trash:
         def __init__(self) -> None:
@@ -111,7 +111,7 @@ def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
         try:
             for number in range(600):
                 if store._log.end % SEGMENT_SIZE > SEGMENT_SIZE - 4096:
-                    with busy:  # the long way holds a lock, which no finalizer may ask for
+                    with busy:  # the slow path holds a lock, which no finalizer may ask for
                         results += [store.put(Message("orders", bytes(4000))) for _ in range(2)]
                 Trash()
                 message = Message("orders", b"body", queue_id=number % 2)
@@ -128,7 +128,8 @@ def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
 
 @pytest.mark.parametrize("threads", [2, 8])
 def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> None:
-    """By the lane, the long way, many at once, with obstacles that come and go: nothing is lost, nothing is twice."""
+    """By the fast path, the slow path, many at once, with blockers that come and go: nothing is lost, nothing is
+    twice."""
     count = 300
     results: list[list[flightlog.PutResult]] = [[] for _ in range(threads)]
     failures: list[BaseException] = []
@@ -147,9 +148,9 @@ def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> Non
                     elif kind < 0.9:
                         results[me] += store.put_many([Message("orders", body, queue_id=i % 3) for i in range(5)])
                     elif kind < 0.95:
-                        store._log.obstacles[f"thread {me}"] = True
+                        store._log.blockers[f"thread {me}"] = True
                         results[me].append(store.put(Message(f"topic-{me}", body)))
-                        del store._log.obstacles[f"thread {me}"]
+                        del store._log.blockers[f"thread {me}"]
                     else:
                         columns = store.append_columns("orders", {"body": [body] * 3})
                         assert len(columns) == 3
@@ -169,7 +170,7 @@ def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> Non
         for result in (result for mine in results for result in mine):
             (found,) = store.get(result.topic, result.queue_id, result.queue_offset, 1).messages
             assert (found.physical_offset, found.size) == (result.physical_offset, result.size)
-        assert store._log.lane.taken > 0
+        assert store._log.fast_path.taken > 0
     assert_clean(tmp_path)
 
 
@@ -183,5 +184,5 @@ def test_a_put_wakes_the_service(
             support("process").wait_until(lambda: store._dispatcher.position == store._log.visible)
             store.put(Message("orders", b"body"))
         support("process").wait_until(lambda: store._dispatcher.position == store._log.visible)
-        assert store._log.lane.taken == 50
+        assert store._log.fast_path.taken == 50
     assert_clean(tmp_path)

@@ -1,6 +1,6 @@
-"""A lane over memory of a test: what it writes, where, and that a put it does not take leaves no trace.
+"""A fast path over memory of a test: what it writes, where, and that a put it does not take leaves no trace.
 
-Whole stores are in test_lane.py; this runs over a kernel with sanitizers, too (tests/fuzz).
+Whole stores are in test_fast_path.py; this runs over a kernel with sanitizers, too (tests/fuzz).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flightlog import Message, PutResult, PutStatus, StoreSettings
 from flightlog.store import native
 from flightlog.store.errors import InvalidMessageError
 from flightlog.store.format.host import encode_host
-from flightlog.store.format.properties import LANE_NEVER_TAKES
+from flightlog.store.format.properties import FAST_PATH_NEVER_TAKES
 from flightlog.store.format.record import BLANK_SIZE, prepare
 
 pytestmark = pytest.mark.usefixtures("kernel")
@@ -33,10 +33,10 @@ HOST = encode_host(*SETTINGS.store_host)
 
 
 class Stage:
-    """A lane, and the memory around it."""
+    """A fast path, and the memory around it."""
 
     def __init__(self, size: int, allocated: int, *, visible: int = VISIBLE, clock: Any = lambda: NOW_MS) -> None:
-        self.obstacles: dict[str, Any] = {}
+        self.blockers: dict[str, Any] = {}
         self.offsets: dict[tuple[str, int], int] = {}
         self.page, self.segment = bytearray(64), bytearray(size)
         words = memoryview(self.page).cast("q")
@@ -45,26 +45,31 @@ class Stage:
             for word in (APPENDED, visible)[: 1 + (visible >= 0)]:
                 words[word] = value
 
-        self.lane = native.Lane(
-            *(self.obstacles, self.offsets, Message, PutResult, PutStatus.PUT_OK, HOST, LANE_NEVER_TAKES),
+        self.fast_path = native.FastPath(
+            *(self.blockers, self.offsets, Message, PutResult, PutStatus.PUT_OK, HOST, FAST_PATH_NEVER_TAKES),
             *(MAX_BODY_SIZE, clock, threading.Lock(), self.page, APPENDED, visible, publish),
         )
-        self.lane.end = BASE
-        self.lane.open(self.segment, BASE, allocated)
+        self.fast_path.end = BASE
+        self.fast_path.open(self.segment, BASE, allocated)
 
-    def learn(self, topic: str, queue_count: int = 4) -> None:
-        self.lane.learn(topic, topic.encode(), queue_count)
+    def register_topic(self, topic: str, queue_count: int = 4) -> None:
+        self.fast_path.register_topic(topic, topic.encode(), queue_count)
 
     def state(self) -> tuple[Any, ...]:
-        self.lane.hand_over()
+        self.fast_path.write_back_offsets()
         return (
-            *(bytes(self.segment), bytes(self.page), dict(self.offsets), dict(self.obstacles)),
-            *(self.lane.end, self.lane.appended_records, self.lane.taken, self.lane.last_store_timestamp_ms),
+            *(bytes(self.segment), bytes(self.page), dict(self.offsets), dict(self.blockers)),
+            *(
+                self.fast_path.end,
+                self.fast_path.appended_records,
+                self.fast_path.taken,
+                self.fast_path.last_store_timestamp_ms,
+            ),
         )
 
 
 def encoded(message: Message, result: PutResult) -> bytes:
-    """What the long way writes of a message that got this result."""
+    """What the slow path writes of a message that got this result."""
     record = prepare(message, SETTINGS, 1 << 30)
     buffer = bytearray(record.size)
     born_ms = result.store_timestamp_ms if record.born_timestamp_ms is None else record.born_timestamp_ms
@@ -139,10 +144,10 @@ def test_what_is_written_and_what_is_not(seed: int) -> None:
         size = dice.randrange(6000)
         stage = Stage(size, dice.randrange(size + 1))
         for topic in ("orders", "ünï"):
-            stage.learn(topic)
+            stage.register_topic(topic)
         for _ in range(40):
             message, before = some_message(dice), stage.state()
-            result = stage.lane.put(message)
+            result = stage.fast_path.put(message)
             if result is None:
                 assert stage.state() == before
                 continue
@@ -168,24 +173,24 @@ def test_the_last_byte_that_it_may_write() -> None:
     """A record ends so that a filler fits behind it, below what is allocated, and never beyond."""
     message = Message("orders", b"body", tags="t")
     probe = Stage(1000, 1000)
-    probe.learn("orders")
-    result = probe.lane.put(message)
+    probe.register_topic("orders")
+    result = probe.fast_path.put(message)
     assert result is not None
     size = result.size
     for allocated in range(size + BLANK_SIZE + 3):
         stage = Stage(allocated, allocated)
-        stage.learn("orders")
-        assert (stage.lane.put(message) is not None) is (allocated >= size + BLANK_SIZE)
-        assert stage.lane.put(message) is None
-        assert stage.lane.check_many((message,), 0) == (1 if allocated >= size + BLANK_SIZE else -1)
+        stage.register_topic("orders")
+        assert (stage.fast_path.put(message) is not None) is (allocated >= size + BLANK_SIZE)
+        assert stage.fast_path.put(message) is None
+        assert stage.fast_path.check_many((message,), 0) == (1 if allocated >= size + BLANK_SIZE else -1)
 
 
 def test_an_end_outside_of_the_segment() -> None:
     for end in (-1, 0, BASE - 1, BASE + 1000, BASE + 1001, 1 << 62, (1 << 63) - 1):
         stage = Stage(1000, 1000)
-        stage.learn("orders")
-        stage.lane.end = end
-        assert stage.lane.put(Message("orders", b"body")) is None
+        stage.register_topic("orders")
+        stage.fast_path.end = end
+        assert stage.fast_path.put(Message("orders", b"body")) is None
         assert not any(stage.segment)
 
 
@@ -195,35 +200,37 @@ def test_a_sequence_of_puts_is_one_of_appends_and_of_many() -> None:
     )
     one, each, many = Stage(20_000, 20_000), Stage(20_000, 20_000), Stage(20_000, 20_000)
     for stage in (one, each, many):
-        stage.learn("orders")
-    results = [one.lane.put(message) for message in messages]
+        stage.register_topic("orders")
+    results = [one.fast_path.put(message) for message in messages]
     assert results == [
-        each.lane.append(m.topic, m.queue_id or 0, m.body, m.tags, m.keys, m.properties, m.uniq_key, m.flag, None)
+        each.fast_path.append(m.topic, m.queue_id or 0, m.body, m.tags, m.keys, m.properties, m.uniq_key, m.flag, None)
         for m in messages
     ]
     found: list[PutResult] = []
-    assert many.lane.check_many(messages, 0) == 60
-    assert many.lane.put_many(messages[:20], 0, found) == 20
-    assert many.lane.put_many(messages, 20, found) == 60
+    assert many.fast_path.check_many(messages, 0) == 60
+    assert many.fast_path.put_many(messages[:20], 0, found) == 20
+    assert many.fast_path.put_many(messages, 20, found) == 60
     assert found == results
     at_once = Stage(20_000, 20_000)
-    at_once.learn("orders")
-    assert (at_once.lane.put_all(messages[:20]) or []) + (at_once.lane.put_all(messages[20:]) or []) == results
+    at_once.register_topic("orders")
+    assert (at_once.fast_path.put_all(messages[:20]) or []) + (
+        at_once.fast_path.put_all(messages[20:]) or []
+    ) == results
     assert one.state() == each.state() == many.state() == at_once.state()
-    assert many.lane.check_many((*messages, Message("orders", b"", queue_id=4)), 59) == -1
-    assert many.lane.put_many((*messages, Message("unknown", b"")), 60, found) == 60
+    assert many.fast_path.check_many((*messages, Message("orders", b"", queue_id=4)), 59) == -1
+    assert many.fast_path.put_many((*messages, Message("unknown", b"")), 60, found) == 60
 
 
 def test_many_stop_where_the_limit_is() -> None:
     stage = Stage(1000, 1000)
-    stage.learn("orders")
+    stage.register_topic("orders")
     messages = (Message("orders", bytes(100)),) * 20
     found: list[PutResult] = []
-    assert stage.lane.check_many(messages, 0) == 20
-    assert stage.lane.put_many(messages, 0, found) == len(found) == 5
-    assert stage.lane.put_many(messages, 5, found) == 5
-    stage.obstacles["a test"] = True
-    assert stage.lane.check_many(messages, 0) == -1
+    assert stage.fast_path.check_many(messages, 0) == 20
+    assert stage.fast_path.put_many(messages, 0, found) == len(found) == 5
+    assert stage.fast_path.put_many(messages, 5, found) == 5
+    stage.blockers["a test"] = True
+    assert stage.fast_path.check_many(messages, 0) == -1
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -236,19 +243,19 @@ def test_all_or_none(seed: int) -> None:
         allocated = dice.randrange(size + 1)
         stage, puts = Stage(size, allocated), Stage(size, allocated)
         for topic in ("orders", "ünï"):
-            stage.learn(topic)
-            puts.learn(topic)
+            stage.register_topic(topic)
+            puts.register_topic(topic)
         for _ in range(6):
             plain = [Message("orders", bytes(i), "t", f"k{i}", queue_id=i % 4) for i in range(dice.randrange(4))]
             messages = (*plain, *(some_message(dice) for _ in range(dice.randrange(4))))
             before = stage.state()
-            results = stage.lane.put_all(messages)
+            results = stage.fast_path.put_all(messages)
             if results is None:
                 refused += len(messages) > 0
                 assert stage.state() == before
                 continue
             taken += 1
-            assert results == [puts.lane.put(message) for message in messages]
+            assert results == [puts.fast_path.put(message) for message in messages]
             assert type(results) is list and all(type(result) is PutResult for result in results)
             assert stage.state() == puts.state()
             assert all(result.topic is message.topic for result, message in zip(results, messages, strict=True))
@@ -258,28 +265,28 @@ def test_all_or_none(seed: int) -> None:
 def test_all_of_no_more_than_fit() -> None:
     message = Message("orders", bytes(100))
     probe = Stage(1000, 1000)
-    probe.learn("orders")
-    (result,) = probe.lane.put_all((message,)) or []
+    probe.register_topic("orders")
+    (result,) = probe.fast_path.put_all((message,)) or []
     for count in (1, 2, 5, 1024, 1025):
         for missing in (0, 1):
             size = count * result.size + BLANK_SIZE - missing
             stage = Stage(size, size)
-            stage.learn("orders")
-            found = stage.lane.put_all((message,) * count)
+            stage.register_topic("orders")
+            found = stage.fast_path.put_all((message,) * count)
             assert (found is not None) is (missing == 0 and count <= 1024)
-            assert stage.lane.taken == len(found or ())
-    stage.obstacles["a test"] = True
-    assert stage.lane.put_all((message,)) is None
+            assert stage.fast_path.taken == len(found or ())
+    stage.blockers["a test"] = True
+    assert stage.fast_path.put_all((message,)) is None
 
 
 def test_store_times_never_run_backwards() -> None:
     times = iter([5, 3, 3, 9, 9, 2])
     stage = Stage(2000, 2000, clock=lambda: next(times))
-    stage.learn("orders")
-    results = [stage.lane.put(Message("orders", b"")) for _ in range(5)]
+    stage.register_topic("orders")
+    results = [stage.fast_path.put(Message("orders", b"")) for _ in range(5)]
     assert [result.store_timestamp_ms for result in results if result] == [5, 5, 5, 9, 9]
-    stage.lane.last_store_timestamp_ms = 100
-    last = stage.lane.put(Message("orders", b""))
+    stage.fast_path.last_store_timestamp_ms = 100
+    last = stage.fast_path.put(Message("orders", b""))
     assert last is not None
     assert last.store_timestamp_ms == 100
 
@@ -287,40 +294,40 @@ def test_store_times_never_run_backwards() -> None:
 def test_nor_do_those_of_many_at_once() -> None:
     times = iter([5, 3, 9])
     stage = Stage(2000, 2000, clock=lambda: next(times))
-    stage.learn("orders")
-    found = [stage.lane.put_all((Message("orders", b""),) * 2) or [] for _ in range(3)]
+    stage.register_topic("orders")
+    found = [stage.fast_path.put_all((Message("orders", b""),) * 2) or [] for _ in range(3)]
     assert [result.store_timestamp_ms for results in found for result in results] == [5, 5, 5, 5, 9, 9]
 
 
 def test_under_sync_flush_nothing_is_visible_yet() -> None:
     stage = Stage(1000, 1000, visible=-1)
-    stage.learn("orders")
-    assert stage.lane.put(Message("orders", b"")) is not None
+    stage.register_topic("orders")
+    assert stage.fast_path.put(Message("orders", b"")) is not None
     assert stage.page[VISIBLE * 8 : (VISIBLE + 1) * 8] == bytes(8)
-    assert stage.page[APPENDED * 8 : (APPENDED + 1) * 8] == stage.lane.end.to_bytes(8, "little")
+    assert stage.page[APPENDED * 8 : (APPENDED + 1) * 8] == stage.fast_path.end.to_bytes(8, "little")
 
 
 def test_offsets_that_others_change_in_between() -> None:
     """Between a hand-over and the next put the dict is anybody's."""
     stage = Stage(4000, 4000)
-    stage.learn("orders", 2)
+    stage.register_topic("orders", 2)
     stage.offsets["orders", 1] = 7
     found = []
     for _ in range(3):
         for queue_id in (0, 1):
-            result = stage.lane.put(Message("orders", b"", queue_id=queue_id))
+            result = stage.fast_path.put(Message("orders", b"", queue_id=queue_id))
             assert result is not None
             found.append(result.queue_offset)
-        stage.lane.hand_over()
+        stage.fast_path.write_back_offsets()
         stage.offsets["orders", 0] += 10
     assert found == [0, 7, 11, 8, 22, 9]
-    stage.lane.hand_over()
-    stage.lane.forget("orders")
-    assert stage.lane.put(Message("orders", b"")) is None
-    stage.lane.forget("orders")
+    stage.fast_path.write_back_offsets()
+    stage.fast_path.unregister_topic("orders")
+    assert stage.fast_path.put(Message("orders", b"")) is None
+    stage.fast_path.unregister_topic("orders")
     del stage.offsets["orders", 1]
-    stage.learn("orders", 2)
-    result = stage.lane.put(Message("orders", b"", queue_id=1))
+    stage.register_topic("orders", 2)
+    result = stage.fast_path.put(Message("orders", b"", queue_id=1))
     assert result is not None
     assert result.queue_offset == 0
 
@@ -329,38 +336,38 @@ def test_a_topic_that_is_learnt_twice_counts_on() -> None:
     stage = Stage(4000, 4000)
     found = []
     for count in (1, 5, 70_000, 3):
-        stage.learn("orders", count)
-        result = stage.lane.put(Message("orders", b"", queue_id=0))
+        stage.register_topic("orders", count)
+        result = stage.fast_path.put(Message("orders", b"", queue_id=0))
         assert result is not None
         found.append(result.queue_offset)
-        last = stage.lane.put(Message("orders", b"", queue_id=min(count, 65_536) - 1))
+        last = stage.fast_path.put(Message("orders", b"", queue_id=min(count, 65_536) - 1))
         assert last is not None
-        assert stage.lane.put(Message("orders", b"", queue_id=count)) is None
+        assert stage.fast_path.put(Message("orders", b"", queue_id=count)) is None
     assert found == [0, 2, 3, 4]
 
 
 def test_the_bell_rings_once() -> None:
     stage = Stage(4000, 4000)
-    stage.learn("orders")
+    stage.register_topic("orders")
     silence = threading.Lock()
     silence.acquire()
-    stage.lane.ring = silence.release
+    stage.fast_path.ring = silence.release
     for _ in range(3):
-        assert stage.lane.put(Message("orders", b"")) is not None
-    assert not stage.lane.is_armed
+        assert stage.fast_path.put(Message("orders", b"")) is not None
+    assert not stage.fast_path.is_armed
     assert not silence.locked()
-    stage.lane.is_armed = True
-    assert stage.lane.put(Message("orders", b"")) is not None  # rung already: no error of the put
-    assert not stage.lane.is_armed
+    stage.fast_path.is_armed = True
+    assert stage.fast_path.put(Message("orders", b"")) is not None  # rung already: no error of the put
+    assert not stage.fast_path.is_armed
 
 
 def test_one_put_in_sixteen_is_timed() -> None:
     stage = Stage(8000, 8000)
-    stage.learn("orders")
+    stage.register_topic("orders")
     times: list[float] = []
-    stage.lane.note = times.append
+    stage.fast_path.note = times.append
     for _ in range(50):
-        assert stage.lane.put(Message("orders", b"")) is not None
+        assert stage.fast_path.put(Message("orders", b"")) is not None
     assert len(times) == 3
     assert all(isinstance(time_ms, float) and time_ms >= 0 for time_ms in times)
 
@@ -369,13 +376,13 @@ def test_wrong_arguments() -> None:
     stage = Stage(1000, 1000)
     for base, allocated in ((-1, 5), (0, 1001), (0, -1)):
         with pytest.raises(ValueError, match="base and allocated"):
-            stage.lane.open(stage.segment, base, allocated)
-    assert stage.lane.put(7) is None
-    assert stage.lane.put_all((7,)) is None
-    assert stage.lane.put_all(()) is None
-    stage.lane.close()
-    stage.learn("orders")
-    assert stage.lane.put(Message("orders", b"")) is None
+            stage.fast_path.open(stage.segment, base, allocated)
+    assert stage.fast_path.put(7) is None
+    assert stage.fast_path.put_all((7,)) is None
+    assert stage.fast_path.put_all(()) is None
+    stage.fast_path.close()
+    stage.register_topic("orders")
+    assert stage.fast_path.put(Message("orders", b"")) is None
 
 
 def test_it_holds_and_lets_go() -> None:
@@ -385,12 +392,12 @@ def test_it_holds_and_lets_go() -> None:
         def __call__(self) -> None: ...
 
     stage = Stage(1000, 1000)
-    stage.learn("orders")
+    stage.register_topic("orders")
     ring = Ring()
-    stage.lane.ring = ring
-    stage.obstacles["lane"] = stage.lane
+    stage.fast_path.ring = ring
+    stage.blockers["fast_path"] = stage.fast_path
     topic = "a topic of its own"
-    stage.learn(topic)
+    stage.register_topic(topic)
     references = sys.getrefcount(topic)
     reference = weakref.ref(ring)
     del ring

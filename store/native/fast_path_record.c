@@ -1,17 +1,17 @@
 /* From the objects of Python that make a message to the numbers and bytes of a record. */
-#include "lane_steps.h"
+#include "fast_path_steps.h"
 #include "message_fields.h"
 
 /* ---- from Python's objects to numbers ---- */
 
-static int is_zero(const struct lane *lane, PyObject *object) {
-    if (object == lane->zero) return 1; /* mostly: small numbers are single objects */
+static int is_zero(const struct fast_path *fast_path, PyObject *object) {
+    if (object == fast_path->zero) return 1; /* mostly: small numbers are single objects */
     if (object == NULL || !PyLong_CheckExact(object)) return 0;
     int overflow;
     return PyLong_AsLongAndOverflow(object, &overflow) == 0 && !overflow;
 }
 
-int lane_read_fields(const struct lane *lane, PyObject *message, struct fields *fields) {
+int fast_path_read_fields(const struct fast_path *fast_path, PyObject *message, struct fields *fields) {
     const struct message_fields *const given = (const struct message_fields *)message;
     *fields = (struct fields){
         .topic = given->topic, .body = given->body, .tags = given->tags, .keys = given->keys,
@@ -22,7 +22,7 @@ int lane_read_fields(const struct lane *lane, PyObject *message, struct fields *
     if (fields->topic == NULL || fields->body == NULL || fields->tags == NULL || fields->keys == NULL ||
         fields->properties == NULL || fields->queue_id == NULL || fields->uniq_key == NULL || fields->flag == NULL ||
         fields->reconsume_times == NULL || fields->prepared_offset == NULL || fields->born_timestamp == NULL ||
-        !is_zero(lane, given->sys_flag) || !is_zero(lane, given->delay_level)) {
+        !is_zero(fast_path, given->sys_flag) || !is_zero(fast_path, given->delay_level)) {
         return 0;
     }
     return given->born_host == Py_None && given->compress == Py_None && given->wait_store_ok == Py_True;
@@ -36,19 +36,20 @@ static int exact_integer(PyObject *object, int64_t low, int64_t high, int64_t *v
     return !overflow && number >= low && number <= high;
 }
 
-int lane_exact_int32(PyObject *object, int32_t *value) {
+int fast_path_exact_int32(PyObject *object, int32_t *value) {
     int64_t number;
     if (!exact_integer(object, -(int64_t)INT32_MAX - 1, INT32_MAX, &number)) return 0;
     *value = (int32_t)number;
     return 1;
 }
 
-int lane_prepare_record(struct lane *lane, const struct fields *fields, uint8_t properties[LANE_PROPERTIES_MAX],
+int fast_path_prepare_record(struct fast_path *fast_path, const struct fields *fields,
+                             uint8_t properties[FAST_PATH_PROPERTIES_MAX],
                         struct prepared *out) {
     struct record *record = &out->record;
-    if (!PyBytes_CheckExact(fields->body) || !lane_exact_int32(fields->queue_id, &record->queue_id) ||
-        !lane_exact_int32(fields->flag, &record->flag) ||
-        !lane_exact_int32(fields->reconsume_times, &record->reconsume_times) ||
+    if (!PyBytes_CheckExact(fields->body) || !fast_path_exact_int32(fields->queue_id, &record->queue_id) ||
+        !fast_path_exact_int32(fields->flag, &record->flag) ||
+        !fast_path_exact_int32(fields->reconsume_times, &record->reconsume_times) ||
         !exact_integer(fields->prepared_offset, -INT64_MAX, INT64_MAX, &record->prepared_transaction_offset)) {
         return 0;
     }
@@ -59,17 +60,18 @@ int lane_prepare_record(struct lane *lane, const struct fields *fields, uint8_t 
     }
     record->body.data = (const uint8_t *)PyBytes_AsString(fields->body);
     record->body.size = (size_t)PyBytes_Size(fields->body);
-    if ((int64_t)record->body.size > lane->max_body_size) return 0;
-    out->topic = lane_find_topic(&lane->queues, fields->topic);
+    if ((int64_t)record->body.size > fast_path->max_body_size) return 0;
+    out->topic = fast_path_find_topic(&fast_path->queues, fields->topic);
     if (out->topic == NULL) return 0;
-    const struct lane_topic *topic = lane_topic_of(out->topic);
+    const struct fast_path_topic *topic = fast_path_topic_of(out->topic);
     if (record->queue_id < 0 || record->queue_id >= topic->queue_count) return 0;
-    const int64_t properties_size = lane_encode_properties(properties, fields->properties, fields->keys, fields->tags,
-                                                           fields->uniq_key, lane->special_names);
+    const int64_t properties_size = fast_path_encode_properties(properties, fields->properties, fields->keys,
+                                                                fields->tags,
+                                                           fields->uniq_key, fast_path->special_names);
     if (properties_size < 0) return 0;
     record->properties = (struct bytes){properties, (size_t)properties_size};
     record->topic = topic->bytes;
-    record->store_host = record->born_host = lane->host;
+    record->store_host = record->born_host = fast_path->host;
     record->sys_flag = record->store_host.size == HOST_V6_SIZE ? BORN_HOST_V6 | STORE_HOST_V6 : 0;
     record->magic = record->topic.size <= TOPIC_MAX_V1 ? MAGIC_V1 : MAGIC_V2;
     const char *refusal;

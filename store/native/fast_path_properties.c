@@ -1,5 +1,5 @@
 /* A message's properties as store/format/properties.py writes them, where they are plain texts. */
-#include "lane.h"
+#include "fast_path.h"
 
 #define NAME_END 0x01
 #define VALUE_END 0x02
@@ -24,7 +24,7 @@ static int put_part(struct text *out, PyObject *part, char separator, int has_sp
     Py_ssize_t size;
     const char *data = PyUnicode_AsUTF8AndSize(part, &size);
     if (data == NULL) {
-        PyErr_Clear(); /* the long way says what is wrong */
+        PyErr_Clear(); /* the slow path says what is wrong */
         return 0;
     }
     if (size == 0 || size >= out->end - out->at) return 0;
@@ -82,10 +82,11 @@ static int put_given(struct text *out, PyObject *properties, PyObject *special_n
     return 1;
 }
 
-int64_t lane_encode_properties(uint8_t out[LANE_PROPERTIES_MAX], PyObject *properties, PyObject *keys, PyObject *tags,
+int64_t fast_path_encode_properties(uint8_t out[FAST_PATH_PROPERTIES_MAX], PyObject *properties, PyObject *keys,
+                                    PyObject *tags,
                                PyObject *uniq_key, PyObject *special_names) {
     static const char tags_head[] = "TAGS\x01", uniq_key_head[] = "UNIQ_KEY\x01";
-    struct text text = {out, out + LANE_PROPERTIES_MAX};
+    struct text text = {out, out + FAST_PATH_PROPERTIES_MAX};
     if (!put_given(&text, properties, special_names) || !put_keys(&text, keys) ||
         !put_optional(&text, tags_head, sizeof tags_head - 1, tags) ||
         !put_optional(&text, uniq_key_head, sizeof uniq_key_head - 1, uniq_key)) {

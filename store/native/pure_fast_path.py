@@ -1,4 +1,4 @@
-"""The lane in Python; see lane_protocol.py.
+"""The fast path in Python; see fast_path_protocol.py.
 
 Records of one shape, that is with a body, a topic and properties of the same sizes, have their fields at the same
 places: one `Struct` packs all but the first 8 bytes of such a record, and these are the same in all of them. They are
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..format.frame import MAGIC_V1, MAGIC_V2
-from .lane_protocol import APPEND
+from .fast_path_protocol import APPEND
 from .twin_encode import HOST_BITS, PACK_HEAD, PACK_PROPERTIES_SIZE, PACK_TOPIC_SIZE, PROPERTIES_MAX_SIZE
 from .twin_frame import AFTER_STORE_HOST
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..results import PutResult
 
 BLANK_SIZE: Final = 8
-LANE_BODY_BELOW: Final = 64 << 10
-LANE_QUEUES_MAX: Final = 1 << 16
+FAST_PATH_BODY_BELOW: Final = 64 << 10
+FAST_PATH_QUEUES_MAX: Final = 1 << 16
 TIMED_MASK: Final = 16 - 1
 PUT_MANY_SIZE: Final = 256 << 10
 """Bytes that a put of many writes under one hold of the lock: others are to have their turn."""
@@ -54,12 +54,12 @@ PACK_AFTER_STORE_HOST: Final = AFTER_STORE_HOST.pack
 crc32, time_ns, monotonic_ns, new_tuple = zlib.crc32, time.time_ns, time.monotonic_ns, tuple.__new__
 
 
-class Lane:
-    """See LaneProtocol."""
+class FastPath:
+    """See FastPathProtocol."""
 
     def __init__(
         self,
-        obstacles: dict[str, Any],
+        blockers: dict[str, Any],
         offsets: dict[tuple[str, int], int],
         message_type: type[Message],
         result_type: type[PutResult],
@@ -76,9 +76,9 @@ class Lane:
         /,
     ) -> None:
         sys_flag = HOST_BITS if len(store_host) > 8 else 0
-        self._constants = obstacles, offsets, lock, clock, store_host, sys_flag, publish, result_type, status
-        self._obstacles, self._message_type, self._special_names = obstacles, message_type, special_names
-        self._store_host, self._max_body_size = store_host, min(max_body_size, LANE_BODY_BELOW - 1)
+        self._constants = blockers, offsets, lock, clock, store_host, sys_flag, publish, result_type, status
+        self._blockers, self._message_type, self._special_names = blockers, message_type, special_names
+        self._store_host, self._max_body_size = store_host, min(max_body_size, FAST_PATH_BODY_BELOW - 1)
         self._topics: dict[str, tuple[bytes, int, int]] = {}
         """The topic with its length, as in a record; how many queues; magic."""
         self._shapes: dict[tuple[int, bytes, int], Shape] = {}
@@ -102,8 +102,8 @@ class Lane:
 
     def put(self, message: Message, /) -> PutResult | None:
         began_ns = monotonic_ns() if self.taken & TIMED_MASK == TIMED_MASK else 0
-        obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
-        if obstacles or (prepared := self._prepare(message)) is None:
+        blockers, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
+        if blockers or (prepared := self._prepare(message)) is None:
             return None
         topic, queue_id, body, raw, flag, born_ms, before_body, (pack_into, head, size, _, behind_body) = prepared
         key = topic, queue_id
@@ -112,7 +112,7 @@ class Lane:
             start = self.end
             stop = start + size
             position = start - self._base
-            if obstacles or position < 0 or stop > self._limit:
+            if blockers or position < 0 or stop > self._limit:
                 return None
             now_ms = time_ns() // 1_000_000 if clock is None else clock()
             if now_ms < self.last_store_timestamp_ms:
@@ -120,7 +120,7 @@ class Lane:
             queue_offset = offsets.get(key, 0)
             next_offset = queue_offset + 1
             mapping = self._mapping
-            obstacles[APPEND] = start, stop, ((key, next_offset),)
+            blockers[APPEND] = start, stop, ((key, next_offset),)
             pack_into(
                 mapping,
                 position + PACK_HEAD_SIZE,
@@ -144,7 +144,7 @@ class Lane:
             offsets[key] = next_offset
             self.taken += 1
             publish(stop)
-            del obstacles[APPEND]
+            del blockers[APPEND]
         if self.is_armed:
             self._ring()
         if began_ns and self.note is not None:
@@ -276,7 +276,7 @@ class Lane:
 
     def check_many(self, messages: tuple[Message, ...], first: int, /) -> int:
         stop = min(len(messages), first + CHECK_MANY_COUNT)
-        if self._obstacles or self._mapping is None:
+        if self._blockers or self._mapping is None:
             return -1
         longest = len(self._mapping) - BLANK_SIZE
         for place in range(first, stop):
@@ -301,7 +301,7 @@ class Lane:
         ordinary."""
         ordinary: list[tuple[Prepared, int]] = []
         total = 0
-        if not self._obstacles:
+        if not self._blockers:
             for place in range(first, len(messages)):
                 if total >= size or (prepared := self._prepare(messages[place])) is None:
                     break
@@ -311,20 +311,20 @@ class Lane:
 
     def _write(self, ordinary: list[tuple[Prepared, int]], all_of: int = 0) -> list[PutResult]:
         """Append as many of them as there is room for; none if these are not `all_of` so many. Their results."""
-        obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
+        blockers, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
         total = sum([prepared[-1][2] for prepared, _ in ordinary])
         made: list[Any] = []
         with lock:
             start = self.end
             while ordinary and start + total > self._limit:
                 total -= ordinary.pop()[0][-1][2]
-            if not ordinary or len(ordinary) < all_of or obstacles or start < self._base:
+            if not ordinary or len(ordinary) < all_of or blockers or start < self._base:
                 return []
             now_ms = time_ns() // 1_000_000 if clock is None else clock()
             if now_ms < self.last_store_timestamp_ms:
                 now_ms = self.last_store_timestamp_ms
             base, mapping, advanced, at = self._base, self._mapping, dict[tuple[str, int], int](), start
-            obstacles[APPEND] = start, start + total, advanced  # all of them, or none
+            blockers[APPEND] = start, start + total, advanced  # all of them, or none
             for (topic, queue_id, body, raw, flag, born_ms, before_body, shape), crc in ordinary:
                 pack_into, head, size, _, behind_body = shape
                 key = topic, queue_id
@@ -346,7 +346,7 @@ class Lane:
             offsets.update(advanced)
             self.taken += len(made)
             publish(at)
-            del obstacles[APPEND]
+            del blockers[APPEND]
         if self.is_armed:
             self._ring()
         return made
@@ -361,24 +361,24 @@ class Lane:
     def close(self) -> None:
         self._mapping = None
         self._base = self._limit = 0
-        obstacles, offsets, lock, clock, host, sys_flag, _, result_type, status = self._constants
+        blockers, offsets, lock, clock, host, sys_flag, _, result_type, status = self._constants
         publish = _nothing_to_publish_to
-        self._constants = obstacles, offsets, lock, clock, host, sys_flag, publish, result_type, status
+        self._constants = blockers, offsets, lock, clock, host, sys_flag, publish, result_type, status
 
-    def hand_over(self) -> None:
+    def write_back_offsets(self) -> None:
         pass  # the twin counts in the dict itself
 
-    def learn(self, topic: str, raw: bytes, queue_count: int, /) -> None:
+    def register_topic(self, topic: str, raw: bytes, queue_count: int, /) -> None:
         magic = MAGIC_V1 if len(raw) <= 127 else MAGIC_V2
         topic_raw = PACK_TOPIC_SIZE[magic](len(raw)) + raw
-        self._topics[topic] = topic_raw, min(queue_count, LANE_QUEUES_MAX), magic
+        self._topics[topic] = topic_raw, min(queue_count, FAST_PATH_QUEUES_MAX), magic
 
-    def forget(self, topic: str, /) -> None:
+    def unregister_topic(self, topic: str, /) -> None:
         self._topics.pop(topic, None)
 
 
 def _nothing_to_publish_to(end: int) -> None:
-    """Of a lane that is closed: what it published to holds a file open."""
+    """Of a fast path that is closed: what it published to holds a file open."""
 
 
 def _are_in_range(flag: object, reconsume_times: object, prepared_offset: object, born_timestamp_ms: object) -> bool:

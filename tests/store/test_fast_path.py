@@ -1,4 +1,4 @@
-"""The lane and the long way: the same records, the same answers, the same refusals, and never both at once."""
+"""The fast path and the slow path: the same records, the same answers, the same refusals, and never both at once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AssertClean = Callable[[Path], None]
 pytestmark = pytest.mark.usefixtures("kernel")
 
 SEGMENT_SIZE = 64 << 10
-NO_LANE = "a test"
+NO_FAST_PATH = "a test"
 
 
 def settings(**changes: Any) -> StoreSettings:
@@ -47,11 +47,11 @@ def settings(**changes: Any) -> StoreSettings:
     return StoreSettings(**(sizes | changes))
 
 
-def open_store(path: Path, clock: ManualClock, *, lane: bool, **changes: Any) -> flightlog.MessageStore:
+def open_store(path: Path, clock: ManualClock, *, fast_path: bool, **changes: Any) -> flightlog.MessageStore:
     # Nothing is delivered: deliveries come when they come, and two stores are compared byte by byte.
     store = flightlog.open(path, settings(deliver_delayed=False, **changes), clock=clock)
-    if not lane:
-        store._log.obstacles[NO_LANE] = True
+    if not fast_path:
+        store._log.blockers[NO_FAST_PATH] = True
     return store
 
 
@@ -64,7 +64,7 @@ def answer(call: Callable[[Any], object], argument: object) -> object:
     try:
         return call(argument)
     except FlightlogError as e:
-        return type(e), str(e).replace("/lane", "/long")
+        return type(e), str(e).replace("/fast_path", "/long")
     except (TypeError, ValueError, AttributeError) as e:
         return type(e)
 
@@ -124,7 +124,7 @@ ODD: dict[str, tuple[Any, ...]] = {
 }
 
 ORDINARY_ALL_THE_SAME = ({"__CRC32#": "1"},)
-"""Has a meaning to stores that write that property, whose lane is closed."""
+"""Has a meaning to stores that write that property, whose fast path is closed."""
 
 
 def some_message(dice: random.Random, odd: float) -> Message:
@@ -148,57 +148,57 @@ def test_the_same_records_and_answers(
     dice = random.Random(f"{odd} {host}")
     changes: dict[str, Any] = {"store_host": (host, 10911)}
     with (
-        open_store(tmp_path / "lane", clock, lane=True, **changes) as lane,
-        open_store(tmp_path / "long", clock, lane=False, **changes) as long,
+        open_store(tmp_path / "fast_path", clock, fast_path=True, **changes) as fast_path,
+        open_store(tmp_path / "long", clock, fast_path=False, **changes) as long,
     ):
         for _ in range(1500):
             clock.at_ms += dice.choice((0, 0, 1, 50, -20))
             message = some_message(dice, odd)
-            assert answer(lane.put, message) == answer(long.put, message), message
+            assert answer(fast_path.put, message) == answer(long.put, message), message
             if dice.random() < 0.05:
                 many = [some_message(dice, odd / 20) for _ in range(dice.randrange(60))]
-                assert answer(lane.put_many, many) == answer(long.put_many, many)
-        assert lane._log.queue_offsets == long._log.queue_offsets
-        assert (lane._log.end, lane._log.appended_records) == (long._log.end, long._log.appended_records)
-        assert lane._log.last_store_timestamp_ms == long._log.last_store_timestamp_ms
-        assert long._log.lane.taken == 0
-        assert lane._log.lane.taken > 200
-    assert log_bytes(tmp_path / "lane") == log_bytes(tmp_path / "long")
-    assert_clean(tmp_path / "lane")
+                assert answer(fast_path.put_many, many) == answer(long.put_many, many)
+        assert fast_path._log.queue_offsets == long._log.queue_offsets
+        assert (fast_path._log.end, fast_path._log.appended_records) == (long._log.end, long._log.appended_records)
+        assert fast_path._log.last_store_timestamp_ms == long._log.last_store_timestamp_ms
+        assert long._log.fast_path.taken == 0
+        assert fast_path._log.fast_path.taken > 200
+    assert log_bytes(tmp_path / "fast_path") == log_bytes(tmp_path / "long")
+    assert_clean(tmp_path / "fast_path")
 
 
 @pytest.mark.parametrize("name", ODD)
 def test_each_odd_value_alone(name: str, tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
-    """Whatever the lane does not know is for the long way, which takes it or says why not."""
+    """Whatever the fast path does not know is for the slow path, which takes it or says why not."""
     with (
-        open_store(tmp_path / "lane", clock, lane=True) as lane,
-        open_store(tmp_path / "long", clock, lane=False) as long,
+        open_store(tmp_path / "fast_path", clock, fast_path=True) as fast_path,
+        open_store(tmp_path / "long", clock, fast_path=False) as long,
     ):
-        for store in (lane, long):
+        for store in (fast_path, long):
             store.put_many([Message("orders", b"first")] * 2)
         for value in ODD[name]:
             message = Message(**{"topic": "orders", "body": b"odd", name: value})
-            before = lane._log.lane.taken
-            assert answer(lane.put, message) == answer(long.put, message), value
-            assert lane._log.lane.taken == before + (value in ORDINARY_ALL_THE_SAME and name == "properties")
+            before = fast_path._log.fast_path.taken
+            assert answer(fast_path.put, message) == answer(long.put, message), value
+            assert fast_path._log.fast_path.taken == before + (value in ORDINARY_ALL_THE_SAME and name == "properties")
             many = [Message("orders", b"before"), message, Message("orders", b"after")]
-            assert answer(lane.put_many, many) == answer(long.put_many, many), value
-    assert log_bytes(tmp_path / "lane") == log_bytes(tmp_path / "long")
-    assert_clean(tmp_path / "lane")
+            assert answer(fast_path.put_many, many) == answer(long.put_many, many), value
+    assert log_bytes(tmp_path / "fast_path") == log_bytes(tmp_path / "long")
+    assert_clean(tmp_path / "fast_path")
 
 
-def test_ordinary_puts_take_the_lane(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
-    with open_store(tmp_path, clock, lane=True, allocate_step_size=SEGMENT_SIZE) as store:
-        lane = store._log.lane
+def test_ordinary_puts_take_the_fast_path(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
+    with open_store(tmp_path, clock, fast_path=True, allocate_step_size=SEGMENT_SIZE) as store:
+        fast_path = store._log.fast_path
         store.put(Message("orders", b"the first one makes the topic"))
-        assert lane.taken == 0
+        assert fast_path.taken == 0
         for number in range(20):
             store.put(Message("orders", b"body", tags="t", keys="k", queue_id=number % 4))
-        assert lane.taken == 20
+        assert fast_path.taken == 20
         store.put_many([Message("orders", b"body", keys=("a", "b"), properties={"a": "1"})] * 100)
-        assert lane.taken == 120
+        assert fast_path.taken == 120
         assert store.put_async(Message("orders", b"body")).result(60).queue_offset == 106
-        assert lane.taken == 121
+        assert fast_path.taken == 121
         assert [message.queue_offset for message in store.read("orders")] == list(range(107))
     assert_clean(tmp_path)
 
@@ -213,15 +213,15 @@ def test_a_queue_handle(
         *({"properties": {"a": "1"}, "flag": 5}, {"born_timestamp_ms": 7}, {"properties": {"WAIT": "false"}}, {}),
     ]
     with (
-        open_store(tmp_path / "handle", clock, lane=True, flush_mode=mode) as by_handle,
-        open_store(tmp_path / "put", clock, lane=True, flush_mode=mode) as by_put,
+        open_store(tmp_path / "handle", clock, fast_path=True, flush_mode=mode) as by_handle,
+        open_store(tmp_path / "put", clock, fast_path=True, flush_mode=mode) as by_put,
     ):
         queue = by_handle.queue("orders", 1)
         assert (queue.topic, queue.queue_id, repr(queue)) == ("orders", 1, "QueueHandle('orders', 1)")
         for number, part in enumerate(parts):
             body = f"body {number}".encode()
             assert queue.append(body, **part) == by_put.put(Message("orders", body, queue_id=1, **part))
-        assert by_handle._log.lane.taken == by_put._log.lane.taken == 6
+        assert by_handle._log.fast_path.taken == by_put._log.fast_path.taken == 6
         assert answer(queue.append, "text") == answer(by_put.put, Message("orders", "text", queue_id=1))  # type: ignore[arg-type]
         for topic, queue_id in (("", 0), ("a/b", 0), (5, 0), ("orders", -1), ("orders", None), ("orders", 1 << 31)):
             with pytest.raises((InvalidArgumentError, InvalidMessageError)):
@@ -236,10 +236,10 @@ def test_a_queue_handle(
 
 @pytest.mark.parametrize("why", ["closed", "forked"])
 def test_a_handle_that_may_not_be_used(why: str, tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
-    store = open_store(tmp_path, clock, lane=True)
+    store = open_store(tmp_path, clock, fast_path=True)
     for _ in range(3):
         store.put(Message("orders", b"before"))
-    assert store._log.lane.taken == 2
+    assert store._log.fast_path.taken == 2
     if why == "closed":
         store.close()
         with pytest.raises(StoreClosedError):
@@ -261,45 +261,45 @@ def test_a_closed_store_has_no_file_open(
     tmp_path: Path, clock: ManualClock, support: Callable[[str], ModuleType], assert_clean: AssertClean
 ) -> None:
     """Also while its handle is held."""
-    store = open_store(tmp_path / "store", clock, lane=True)
+    store = open_store(tmp_path / "store", clock, fast_path=True)
     store.put(Message("orders", b"body"))
     store.close()
     assert support("process").descriptors(tmp_path) == []
     assert_clean(tmp_path / "store")
 
 
-def test_obstacles_keep_puts_off_the_lane(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
-    with open_store(tmp_path, clock, lane=True) as store:
+def test_blockers_keep_puts_off_the_fast_path(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
+    with open_store(tmp_path, clock, fast_path=True) as store:
         log, message = store._log, Message("orders", b"body")
         for _ in range(3):
             store.put(message)
-        log.obstacles["a"], log.obstacles["b"] = 1, 2
+        log.blockers["a"], log.blockers["b"] = 1, 2
         for _ in range(3):
             store.put(message)
-        assert log.lane.taken == 2
-        del log.obstacles["a"]
+        assert log.fast_path.taken == 2
+        del log.blockers["a"]
         store.put(message)
-        del log.obstacles["b"]
-        assert log.lane.taken == 2
+        del log.blockers["b"]
+        assert log.fast_path.taken == 2
         store.put(message)
-        assert log.lane.taken == 3
+        assert log.fast_path.taken == 3
         log.refuse_all(OSError("the disk is gone"))
         with pytest.raises(StorePoisonedError):
             store.put(message)
         with pytest.raises(StorePoisonedError):
             store.put_many([message] * 3)
-        assert log.lane.taken == 3
+        assert log.fast_path.taken == 3
     with flightlog.open(tmp_path) as store:
         assert len(list(store.read("orders"))) == 8
     assert_clean(tmp_path)
 
 
 def test_topics_that_change(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
-    with open_store(tmp_path, clock, lane=True, auto_create_topics=False) as store:
+    with open_store(tmp_path, clock, fast_path=True, auto_create_topics=False) as store:
         store.create_topic("orders", 2)
         for _ in range(3):
             store.put(Message("orders", b"body", queue_id=1))
-        assert store._log.lane.taken == 2
+        assert store._log.fast_path.taken == 2
         with pytest.raises(QueueNotFoundError):
             store.put(Message("orders", b"body", queue_id=2))
         store.update_topic("orders", perm=flightlog.TopicPermission.READ)
@@ -308,7 +308,7 @@ def test_topics_that_change(tmp_path: Path, clock: ManualClock, assert_clean: As
         store.update_topic("orders", perm=flightlog.TopicPermission.READ | flightlog.TopicPermission.WRITE)
         assert store.put(Message("orders", b"body", queue_id=1)).queue_offset == 3
         assert store.put(Message("orders", b"body", queue_id=1)).queue_offset == 4
-        assert store._log.lane.taken == 3
+        assert store._log.fast_path.taken == 3
         store.delete_topic("orders")
         with pytest.raises(TopicNotFoundError):
             store.put(Message("orders", b"body", queue_id=1))

@@ -1,0 +1,161 @@
+/*
+ * The fast path: an ordinary put in one call. See pure_fast_path.py, its reference, and native/__init__.py, which says
+ * what is ordinary.
+ *
+ * The GIL is its lock. From the last look at the blockers to the commit point no Python code runs: all that could run
+ * some (an allocation that starts a garbage collection, an injected clock) comes before, and nothing after it can fail.
+ */
+#ifndef FLIGHTLOG_FAST_PATH_H
+#define FLIGHTLOG_FAST_PATH_H
+
+#include "arguments.h"
+
+/* ---- topics and queue offsets: fast_path_queues.c ---- */
+
+/* Queues with higher ids take the slow path: memory is asked for by the highest id. */
+#define FAST_PATH_QUEUES_MAX ((int64_t)1 << 16)
+
+struct fast_path_queue {
+    int64_t next_offset;
+    uint64_t epoch; /* next_offset counts only while this is the fast path's */
+    int is_changed; /* not yet in the dict of the commit log */
+};
+
+struct fast_path_topic {
+    PyObject *name;
+    PyObject *raw; /* bytes, which are these */
+    struct bytes bytes;
+    int64_t queue_count;
+    int64_t known; /* how many queues there are below */
+    struct fast_path_queue *queues;
+};
+
+struct fast_path_change {
+    PyObject *topic; /* the capsule */
+    int64_t queue_id;
+};
+
+struct fast_path_queues {
+    PyObject *offsets;  /* dict: (topic, queue id) -> next queue offset; true while no queue is changed */
+    PyObject *topics;   /* dict: name -> capsule of a fast_path_topic */
+    PyObject *last;     /* the capsule that the last put found, and under which name object */
+    PyObject *last_name;
+    uint64_t epoch;
+    struct fast_path_change *changes;
+    size_t change_count, change_room;
+};
+
+int fast_path_queues_init(struct fast_path_queues *queues, PyObject *offsets);
+void fast_path_queues_clear(struct fast_path_queues *queues);
+int fast_path_register_topic(struct fast_path_queues *queues, PyObject *name, PyObject *raw, int64_t queue_count);
+int fast_path_unregister_topic(struct fast_path_queues *queues, PyObject *name);
+/* Writes every changed offset into the dict. */
+int fast_path_write_back_offsets(struct fast_path_queues *queues);
+/* What is known of a topic, borrowed; NULL, without an error, if nothing is. Runs no Python code. */
+PyObject *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name);
+struct fast_path_topic *fast_path_topic_of(PyObject *capsule);
+/* 1: the offset of this queue is known; 0: no such queue; -1: an error. May run Python code. */
+int fast_path_load(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id);
+/* The queue if its offset is known, else NULL. Runs no Python code. */
+struct fast_path_queue *fast_path_loaded(const struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id);
+/* Room to note one change more. */
+int fast_path_reserve_change(struct fast_path_queues *queues);
+void fast_path_note_change(struct fast_path_queues *queues, PyObject *capsule, int64_t queue_id);
+
+/* ---- properties: fast_path_properties.c ---- */
+
+/* Longer ones take the slow path. */
+#define FAST_PATH_PROPERTIES_MAX 4096
+
+/* Bytes written to `out`, -1 if they are not ordinary. Runs no Python code and leaves no error. */
+int64_t fast_path_encode_properties(uint8_t out[FAST_PATH_PROPERTIES_MAX], PyObject *properties, PyObject *keys,
+                                    PyObject *tags,
+                               PyObject *uniq_key, PyObject *special_names);
+
+/* ---- the fast path itself: fast_path_put.c; its type is in module_fast_path.c ---- */
+
+/* Whether an object is a fast path of this kernel. */
+int is_fast_path(PyObject *object);
+
+struct kept_number {
+    PyObject *object;
+    int64_t number;
+};
+
+/* One that the caller has in his hand when he puts, and the one that he had before. */
+#define FAST_PATH_RESULTS_KEPT 2
+
+/* How many messages fast_path_put_all() takes. */
+#define FAST_PATH_ALL_MAX 1024
+struct fast_path_ready;
+
+struct fast_path {
+    PyObject_HEAD
+    /* the commit log's, while no blocker keeps the fast path away */
+    long long end;
+    long long last_store_timestamp_ms;
+    long long appended_records;
+    long long taken; /* how many of these came this way */
+    /* the segment that is open: records lie below `limit`, with room for a filler behind them */
+    Py_buffer segment;
+    int64_t base, limit;
+    /* the progress page */
+    Py_buffer page;
+    Py_ssize_t words[2]; /* places of those that follow the end; -1: none */
+
+    PyObject *blockers;
+    struct fast_path_queues queues;
+    PyTypeObject *message_type, *result_type;
+    allocfunc allocate_result;
+    PyObject *status, *store_host, *special_names, *clock;
+    struct bytes host; /* of store_host */
+    int64_t max_body_size;
+    PyObject *zero;
+
+    PyObject *ring; /* called at the next put while `is_armed` */
+    char is_armed;
+    PyObject *note; /* called with the milliseconds that every so manieth put took */
+    unsigned puts;
+
+    struct kept_number size, time; /* of the last put: the next one's are often the same */
+    /* of puts before, to be filled anew once their callers have dropped them */
+    PyObject *results[FAST_PATH_RESULTS_KEPT];
+    int next_result;
+    /* the same of fast_path_put_all(), by place in the call */
+    PyObject *results_of_all[FAST_PATH_RESULTS_KEPT][FAST_PATH_ALL_MAX];
+    int next_of_all;
+    struct fast_path_ready *ready; /* room for the messages of one fast_path_put_all(), and for their properties */
+    uint8_t *properties;
+    size_t ready_room, properties_room;
+};
+
+/* ---- results: fast_path_result.c ---- */
+
+/* The same object as last time if the number is the same; a new reference. */
+PyObject *fast_path_number(struct kept_number *kept, int64_t number);
+/* A tuple whose fields that are the same in all results are there, the others None until filled. May run Python code. */
+PyObject *fast_path_new_result(const struct fast_path *fast_path);
+/*
+ * An earlier result that nobody but the fast path holds any more, or NULL; borrowed. Most callers drop a result at
+ * once, or when they have the next one, and to make and to end one takes a fifth of a put. Runs no Python code.
+ */
+PyObject *fast_path_kept_result(const struct fast_path *fast_path);
+/*
+ * Have fast_path_kept_result() find it later. Its fields are numbers and texts: nothing runs at the end of the one
+ * before.
+ */
+void fast_path_keep_result(struct fast_path *fast_path, PyObject *result);
+/* Whether results that nobody holds can be filled anew. */
+int fast_path_may_refill(void);
+/* Takes over the references to the numbers. Runs no Python code, and cannot fail. */
+void fast_path_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]);
+
+/* A PutResult, or None if it is for the slow path. */
+PyObject *fast_path_put(struct fast_path *fast_path, PyObject *message);
+PyObject *fast_path_append(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);
+/* See native/__init__.py. */
+PyObject *fast_path_check_many(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);
+PyObject *fast_path_put_many(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);
+PyObject *fast_path_put_all(struct fast_path *fast_path, PyObject *messages);
+
+#endif

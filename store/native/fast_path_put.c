@@ -1,0 +1,208 @@
+/* The ordinary put: checks, encodes, commits, publishes, and makes the result. */
+#include "fast_path_steps.h"
+
+#include <time.h>
+
+#include "byteorder.h"
+
+#define TIMED_EVERY 16 /* one put in so many is timed */
+
+/* ---- time ---- */
+
+static int64_t clock_ns(clockid_t which) {
+    struct timespec now;
+    clock_gettime(which, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+int fast_path_now_ms(const struct fast_path *fast_path, int64_t *now) {
+    if (fast_path->clock == Py_None) {
+        *now = clock_ns(CLOCK_REALTIME) / 1000000;
+        return 0;
+    }
+    PyObject *answer = PyObject_CallFunctionObjArgs(fast_path->clock, NULL);
+    if (answer == NULL) return -1;
+    const int result = to_int64(answer, "the time", now);
+    Py_DECREF(answer);
+    return result;
+}
+
+/* ---- the commit ---- */
+
+/* Or it has been collected, and a finalizer calls it. */
+int fast_path_is_kept_away(const struct fast_path *fast_path) { return fast_path->blockers == NULL ||
+                                                               PyDict_Size(fast_path->blockers) != 0; }
+
+static void publish_word(const struct fast_path *fast_path, Py_ssize_t place, int64_t value) {
+    if (place >= 0) {
+        __atomic_store_n((uint64_t *)((char *)fast_path->page.buf + place), little64((uint64_t)value),
+                         __ATOMIC_RELEASE);
+    }
+}
+
+void fast_path_publish(const struct fast_path *fast_path) {
+    for (int i = 0; i < 2; i++) publish_word(fast_path, fast_path->words[i], fast_path->end);
+}
+
+int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, struct fast_path_queue *queue,
+                    int64_t time_ms,
+               PyObject *topic, PyObject *queue_id, PyObject *result) {
+    struct record *record = &prepared->record;
+    const int64_t start = fast_path->end;
+    if (time_ms < fast_path->last_store_timestamp_ms) time_ms = fast_path->last_store_timestamp_ms;
+    if (!prepared->has_born_timestamp) record->born_timestamp_ms = time_ms;
+    record->store_timestamp_ms = time_ms;
+    record->queue_offset = queue->next_offset;
+    record->physical_offset = start;
+
+    PyObject *const items[] = {PyLong_FromLongLong(record->queue_offset), PyLong_FromLongLong(start),
+                               fast_path_number(&fast_path->size, prepared->size), fast_path_number(&fast_path->time,
+                                                                                                    time_ms)};
+    if (items[0] == NULL || items[1] == NULL || items[2] == NULL || items[3] == NULL ||
+        fast_path_reserve_change(&fast_path->queues) < 0) {
+        for (int i = 0; i < 4; i++) Py_XDECREF(items[i]);
+        return -1;
+    }
+    fast_path_fill_result(result, topic, queue_id, items);
+
+    encode_record((uint8_t *)fast_path->segment.buf + (start - fast_path->base), prepared->size, record);
+    fast_path->last_store_timestamp_ms = time_ms;
+    fast_path->end = start + prepared->size; /* the commit point */
+    queue->next_offset++;
+    if (!queue->is_changed) {
+        queue->is_changed = 1;
+        fast_path_note_change(&fast_path->queues, prepared->topic, record->queue_id);
+    }
+    fast_path->appended_records++;
+    fast_path->taken++;
+    return 0;
+}
+
+/*
+ * Fills `result` and appends the record. 1: done; 0: not ordinary, nothing has happened; -1: an error, nothing has
+ * happened. Runs no Python code.
+ */
+static int commit(struct fast_path *fast_path, const struct fields *fields, int64_t time_ms, PyObject *result,
+                  int32_t *size) {
+    uint8_t properties[FAST_PATH_PROPERTIES_MAX];
+    struct prepared prepared;
+    if (fast_path_is_kept_away(fast_path) || !fast_path_prepare_record(fast_path, fields, properties,
+                                                                       &prepared)) return 0;
+    struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, prepared.topic, prepared.record.queue_id);
+    if (queue == NULL || fast_path->end < fast_path->base ||
+        fast_path->limit - fast_path->end < (int64_t)prepared.size + BLANK_SIZE) {
+        return 0;
+    }
+    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, fields->queue_id, result) < 0) return -1;
+    fast_path_publish(fast_path);
+    *size = prepared.size;
+    return 1;
+}
+
+void fast_path_ring(struct fast_path *fast_path) {
+    if (!fast_path->is_armed || fast_path->ring == NULL || fast_path->ring == Py_None) return;
+    fast_path->is_armed = 0;
+    PyObject *done = PyObject_CallFunctionObjArgs(fast_path->ring, NULL);
+    if (done == NULL && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
+        PyErr_Clear(); /* the bell was rung already */
+    } else if (done == NULL) {
+        PyErr_WriteUnraisable(fast_path->ring);
+    }
+    Py_XDECREF(done);
+}
+
+static void note_time(struct fast_path *fast_path, int64_t began_ns) {
+    PyObject *took_ms = PyFloat_FromDouble((double)(clock_ns(CLOCK_MONOTONIC) - began_ns) / 1e6);
+    PyObject *done = took_ms == NULL ? NULL : PyObject_CallFunctionObjArgs(fast_path->note, took_ms, NULL);
+    if (done == NULL) PyErr_WriteUnraisable(fast_path->note);
+    Py_XDECREF(took_ms);
+    Py_XDECREF(done);
+}
+
+int fast_path_load_queue(struct fast_path *fast_path, const struct fields *fields) {
+    int32_t queue_id;
+    PyObject *topic = fast_path_find_topic(&fast_path->queues, fields->topic);
+    if (topic == NULL || !fast_path_exact_int32(fields->queue_id, &queue_id)) return 0;
+    if (fast_path_loaded(&fast_path->queues, topic, queue_id) != NULL) return 1;
+    return fast_path_load(&fast_path->queues, topic, queue_id);
+}
+
+/* Where a put's fields come from: a message, read anew whenever Python code may have run, or the arguments given. */
+static int fields_of(const struct fast_path *fast_path, PyObject *message, const struct fields *given,
+                     struct fields *fields) {
+    if (message != NULL) return fast_path_read_fields(fast_path, message, fields);
+    *fields = *given;
+    return 1;
+}
+
+/* The same as fast_path_put_one() where no object is to be made but numbers: then no Python code runs, and nothing is looked at
+ * twice. 0 also for what fast_path_put_one() is to look at in full. */
+static int try_put(struct fast_path *fast_path, PyObject *message, const struct fields *given, PyObject **result,
+                   int32_t *size) {
+    PyObject *kept = fast_path_kept_result(fast_path);
+    struct fields fields;
+    if (kept == NULL || fast_path->clock != Py_None || !fields_of(fast_path, message, given, &fields)) return 0;
+    const int state = commit(fast_path, &fields, clock_ns(CLOCK_REALTIME) / 1000000, kept, size);
+    if (state == 1) {
+        Py_INCREF(kept);
+        *result = kept;
+    }
+    return state;
+}
+
+int fast_path_put_one(struct fast_path *fast_path, PyObject *message, const struct fields *given, PyObject **result,
+                      int32_t *size) {
+    int state = try_put(fast_path, message, given, result, size);
+    if (state == 0) {
+        struct fields fields;
+        if (fast_path_is_kept_away(fast_path) || !fields_of(fast_path, message, given, &fields)) return 0;
+        state = fast_path_load_queue(fast_path, &fields);
+        if (state <= 0) return state;
+        int64_t time_ms;
+        if (fast_path_now_ms(fast_path, &time_ms) < 0) return -1;
+        PyObject *made = fast_path_new_result(fast_path);
+        if (made == NULL) return -1;
+        state = fields_of(fast_path, message, given, &fields) ? commit(fast_path, &fields, time_ms, made, size) : 0;
+        if (state == 1) {
+            *result = made;
+            fast_path_keep_result(fast_path, made);
+        } else {
+            Py_DECREF(made);
+        }
+    }
+    if (state == 1) fast_path_ring(fast_path);
+    return state;
+}
+
+static PyObject *put_timed(struct fast_path *fast_path, PyObject *message, const struct fields *given) {
+    const int is_timed = ++fast_path->puts % TIMED_EVERY == 0 && fast_path->note != NULL && fast_path->note != Py_None;
+    const int64_t began_ns = is_timed ? clock_ns(CLOCK_MONOTONIC) : 0;
+    PyObject *result;
+    int32_t size;
+    const int state = fast_path_put_one(fast_path, message, given, &result, &size);
+    if (state < 0) return NULL;
+    if (state == 0) return Py_NewRef(Py_None);
+    if (is_timed) note_time(fast_path, began_ns);
+    return result;
+}
+
+PyObject *fast_path_put(struct fast_path *fast_path, PyObject *message) {
+    if (!Py_IS_TYPE(message, fast_path->message_type)) return Py_NewRef(Py_None);
+    return put_timed(fast_path, message, NULL);
+}
+
+PyObject *fast_path_append(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count) {
+    enum { TOPIC, QUEUE_ID, BODY, TAGS, KEYS, PROPERTIES, UNIQ_KEY, FLAG, BORN_TIMESTAMP, ARGUMENTS };
+    if (check_count("append", count, ARGUMENTS) < 0) return NULL;
+    PyObject *zero = PyLong_FromLong(0);
+    if (zero == NULL) return NULL;
+    const struct fields fields = {
+        .topic = arguments[TOPIC], .queue_id = arguments[QUEUE_ID], .body = arguments[BODY], .tags = arguments[TAGS],
+        .keys = arguments[KEYS], .properties = arguments[PROPERTIES], .uniq_key = arguments[UNIQ_KEY],
+        .flag = arguments[FLAG], .born_timestamp = arguments[BORN_TIMESTAMP], .reconsume_times = zero,
+        .prepared_offset = zero,
+    };
+    PyObject *result = put_timed(fast_path, NULL, &fields);
+    Py_DECREF(zero);
+    return result;
+}
