@@ -1,5 +1,5 @@
-"""This store as a writer, both twins of its kernel, beside the machine's limits; `bench_rivals.py` has its peers on the
-same messages."""
+"""This store as a writer, with the C kernel and the pure reference, beside the machine's limits; `bench_rivals.py` has
+its peers on the same messages."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@
 - `golden`, `golden_copy`: stores that Apache RocketMQ itself wrote, unpacked from FLIGHTLOG_GOLDEN.
 - `copy_store`: any store copied, holes kept.
 - `assert_clean`: how every test that wrote a store ends.
-- `kernel`: the test runs once over the C kernel and once over its pure twin.
+- `kernel`: the test runs once over the C kernel and once over its pure reference.
 - `support`: the modules in tests/support/; the programs there are run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
 - Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The stores that RocketMQ
@@ -258,7 +258,7 @@ def _copy_with_holes(source: str, target: str) -> None:
 
 @pytest.fixture(params=["c", "pure"])
 def kernel(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of the twin that does the work during this test: "c" or "pure"."""
+    """The name of the kernel that does the work during this test: "c" or "pure"."""
     from flightlog.store import native
 
     name: str = request.param

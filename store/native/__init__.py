@@ -1,4 +1,5 @@
-"""The few functions that touch every byte of the log: the C kernel where it can be loaded, its pure twin elsewhere.
+"""The few functions that touch every byte of the log: the C kernel where it can be loaded, its pure reference
+elsewhere.
 
 Call them through this module (`from . import native`, then `native.walk(...)`), so that `use` takes effect everywhere.
 Both do the same, byte for byte and row for row; only the words of an error may differ. `FLIGHTLOG_PURE=1` in the
@@ -98,11 +99,11 @@ __all__ = [
     "walk_places",
 ]
 
-MODULES: Final = {"c": "._kernel", "pure": ".twin"}
+MODULES: Final = {"c": "._kernel", "pure": ".pure"}
 
 
 class KernelUnavailableError(ImportError):
-    """The C kernel was asked for by name and cannot be loaded here; the pure twin can do all that it does."""
+    """The C kernel was asked for by name and cannot be loaded here; the pure reference can do all that it does."""
 
 
 NAME: str
@@ -220,8 +221,8 @@ append_lock, page, appended, visible, publish) -> FastPathProtocol
 
 The ordinary put in one call, see fast_path_protocol.py. The dicts are shared with the commit log. `status` and
 `store_host` stand in every result; `special_names` of properties are not the fast path's; `clock` answers ms, None: the
-machine's. The kernel publishes the end into two words of the buffer `page`, the twin through `publish`; a `visible` of
--1: into one.
+machine's. The kernel publishes the end into two words of the buffer `page`, the reference through `publish`; a
+`visible` of -1: into one.
 """
 
 list_rows: ListRows
@@ -334,8 +335,8 @@ def use(name: str) -> None:
 use(available()[0])
 
 if TYPE_CHECKING:
-    from .twin_fields import MessageFields, RecordFields
-    from .twin_put import OrdinaryPut
+    from .pure_fields import MessageFields, RecordFields
+    from .pure_put import OrdinaryPut
 else:
     OrdinaryPut = import_module(MODULES[NAME], __name__).OrdinaryPut
     """The base of a class of stores that take messages, the same for both once it is chosen. It has `put`, which asks

@@ -1,4 +1,4 @@
-"""What a fast path is: an ordinary put in one call. The kernel's type `FastPath` and the twin's do the same.
+"""What a fast path is: an ordinary put in one call. The kernel's type `FastPath` and the reference's do the same.
 
 A put is ordinary, and so the fast path's, if
 
@@ -17,9 +17,9 @@ CommitLog.append(), which write the same bytes, and raise where something is wro
 Invariants:
 - The fast path and the slow path never append at the same time: the slow path puts itself among the blockers first, and
   has the offsets handed over (`write_back_offsets`).
-- In the kernel the GIL makes a put one step: nobody sees half of one, no interrupt comes in between. The twin holds the
-  append lock, and while it writes, its intent stands among the blockers: what an interrupt leaves there keeps puts off
-  the fast path until the slow path has finished or undone it.
+- In the kernel the GIL makes a put one step: nobody sees half of one, no interrupt comes in between. The reference
+  holds the append lock, and while it writes, its intent stands among the blockers: what an interrupt leaves there keeps
+  puts off the fast path until the slow path has finished or undone it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ R = TypeVar("R")
 """A Message and a PutResult: their modules need this one."""
 
 APPEND = "append"
-"""The blocker of who appends on the slow path, or of a put of the twin. Its value is an intent, or None."""
+"""The blocker of who appends on the slow path, or of a put of the reference. Its value is an intent, or None."""
 
 
 class FastPathProtocol(Protocol[M, R]):

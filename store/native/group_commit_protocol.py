@@ -1,13 +1,14 @@
-"""Group commit: one sync serves all who wait for it. The kernel's type `GroupCommit` and the twin's do the same.
+"""Group commit: one sync serves all who wait for it. The kernel's type `GroupCommit` and the reference's do the same.
 
 Whoever comes first leads: it syncs everything appended so far, for all whose records are among it. When it is done it
 wakes one of those whom that did not serve, who leads next; those whom it did are woken one by one, because woken all at
 once they would only queue up for the interpreter, and so each be woken twice.
 
-The twin wakes the first who is served, and each wakes the next as soon as it runs. The kernel waits a little longer:
-the next is woken by whoever goes to sleep next, mostly the same thread with another put. It then finds the interpreter
-free, so that a put costs one switch of threads in place of two or more. Where nobody went to sleep while the next sync
-was under way, all are woken at once by its end, and by the next few; where no next sync is to come, at once.
+The reference wakes the first who is served, and each wakes the next as soon as it runs. The kernel waits a little
+longer: the next is woken by whoever goes to sleep next, mostly the same thread with another put. It then finds the
+interpreter free, so that a put costs one switch of threads in place of two or more. Where nobody went to sleep while
+the next sync was under way, all are woken at once by its end, and by the next few; where no next sync is to come, at
+once.
 
 Invariants:
 - Only one thread leads at a time.

@@ -1,10 +1,10 @@
 /*
- * The kernel as a Python module: arguments in, one of walk.h / encode.h / crc32.h, result out. twin.py is its
+ * The kernel as a Python module: arguments in, one of walk.h / encode.h / crc32.h, result out. pure.py is its
  * reference.
  *
  * Only the limited API of CPython 3.11 is used, so one build serves 3.11 and everything later. Mistakes are reported in
- * one order by both twins: first every integer (TypeError, OverflowError), then every buffer (TypeError, BufferError),
- * then the values (ValueError), and nothing is written before all of them are right.
+ * one order by kernel and reference: first every integer (TypeError, OverflowError), then every buffer (TypeError,
+ * BufferError), then the values (ValueError), and nothing is written before all of them are right.
  */
 #include "arguments.h"
 
@@ -236,7 +236,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};
 static struct PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "_kernel",
-    .m_doc = "The C kernel of flightlog; twin.py does the same in Python.",
+    .m_doc = "The C kernel of flightlog; pure.py does the same in Python.",
     .m_size = 0,
     .m_methods = methods,
     .m_slots = slots,

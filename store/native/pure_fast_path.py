@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..format.frame import MAGIC_V1, MAGIC_V2
 from .fast_path_protocol import APPEND
-from .twin_encode import HOST_BITS, PACK_HEAD, PACK_PROPERTIES_SIZE, PACK_TOPIC_SIZE, PROPERTIES_MAX_SIZE
-from .twin_frame import AFTER_STORE_HOST
+from .pure_encode import HOST_BITS, PACK_HEAD, PACK_PROPERTIES_SIZE, PACK_TOPIC_SIZE, PROPERTIES_MAX_SIZE
+from .pure_frame import AFTER_STORE_HOST
 
 if TYPE_CHECKING:
     import threading
@@ -366,7 +366,7 @@ class FastPath:
         self._constants = blockers, offsets, lock, clock, host, sys_flag, publish, result_type, status
 
     def write_back_offsets(self) -> None:
-        pass  # the twin counts in the dict itself
+        pass  # the reference counts in the dict itself
 
     def register_topic(self, topic: str, raw: bytes, queue_count: int, /) -> None:
         magic = MAGIC_V1 if len(raw) <= 127 else MAGIC_V2

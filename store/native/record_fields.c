@@ -334,7 +334,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, dealloc},
     {Py_tp_members, members},
     {Py_tp_getset, computed},
-    {Py_tp_doc, "The fields of a record; twin_fields.py does the same in Python."},
+    {Py_tp_doc, "The fields of a record; pure_fields.py does the same in Python."},
     {0, NULL},
 };
 
@@ -345,7 +345,7 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* A class with slots, as the twin's: so it says, and a class on top of it makes no others. */
+/* A class with slots, as the reference's: so it says, and a class on top of it makes no others. */
 static int name_slots(PyObject *type) {
     PyObject *const names = Py_BuildValue(
         "(ssssssssssssssssssss)", "size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset",

@@ -175,8 +175,8 @@ def test_interrupted_puts(
 def test_interrupted_puts_of_the_fast_path(
     name: str, mode: FlushMode, kernel: str, tmp_path: Path, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
-    """In the kernel a put is one step; the twin's has as many points as it has calls. What comes to the fast path's
-    limit takes the slow path in either."""
+    """In the kernel a put is one step; the reference's has as many points as it has calls. What comes to the fast
+    path's limit takes the slow path in either."""
     points = interrupt_everywhere(tmp_path / "store", mode, PUTS[name], interrupt_at)
     assert points > (0 if kernel == "c" else 10)
     assert_clean(tmp_path / "store")

@@ -19,7 +19,7 @@ from flightlog.store.format.light_queues import light_places
 from flightlog.store.format.properties import decode_properties
 from flightlog.store.format.record import is_safe_topic
 from flightlog.store.message import tags_code
-from flightlog.store.native import twin_listing
+from flightlog.store.native import pure_listing
 from flightlog.store.state.deleted_topics import DeletedTopics
 
 HOST = bytes(8)
@@ -120,7 +120,7 @@ def test_every_kind_mixed(records: list[Record], deleted_below: int) -> None:
     before = native.NAME
     for kernel, few in [(name, few) for name in native.available() for few in ([0, 99] if name == "pure" else [0])]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(twin_listing, "FEW_ROWS", few)
+            patch.setattr(pure_listing, "FEW_ROWS", few)
             native.use(kernel)
             try:
                 found = queue_entries(raw, rows, rules)

@@ -18,7 +18,7 @@ from flightlog.index.key.index_geometry import find_index_geometry
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import IndexFileGoneError
-from flightlog.store.native import twin_links
+from flightlog.store.native import pure_links
 
 GEOMETRY = IndexGeometry(7, 28)
 A_FILE = GEOMETRY.entries - 1
@@ -135,7 +135,7 @@ def test_records_without_a_store_time(
 ) -> None:
     """A file that begins at time 0 has no beginning to count from: as RocketMQ, each entry says 0 until the next
     one."""
-    monkeypatch.setattr(twin_links, "FEW_KEYS", few_keys)  # of the twin alone
+    monkeypatch.setattr(pure_links, "FEW_KEYS", few_keys)  # of the reference alone
     keys = [plain.Key(i, 100 * i, 0 if i < 4 else BEGIN_MS + 5000 * i) for i in range(40)]
     index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain.StillClock())
     index.load()

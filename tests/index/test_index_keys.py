@@ -17,9 +17,9 @@ from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.java_hash import java_hash
 from flightlog.store.format.properties import decode_properties
 from flightlog.store.format.property_names import split_keys
-from flightlog.store.native import twin_listing
-from flightlog.store.native.twin_hashes import hash_key, hash_text, hash_texts
-from flightlog.store.native.twin_listing import index_keys
+from flightlog.store.native import pure_listing
+from flightlog.store.native.pure_hashes import hash_key, hash_text, hash_texts
+from flightlog.store.native.pure_listing import index_keys
 
 HOST = bytes.fromhex("0a000001 0000d431")
 STORED_MS = 1_700_000_000_123
@@ -96,7 +96,7 @@ def check(records: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
         if kernel not in native.available():
             continue
         with monkeypatch.context() as patch:
-            patch.setattr(twin_listing, "FEW_ROWS", few)
+            patch.setattr(pure_listing, "FEW_ROWS", few)
             native.use(kernel)
             try:
                 assert as_list(key_entries(raw, rows)) == expected(rows, records)

@@ -17,7 +17,7 @@ from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
 from flightlog.store.disk.disk import Disk, RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
-from flightlog.store.native import twin_links
+from flightlog.store.native import pure_links
 
 SMALL = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000
@@ -30,12 +30,12 @@ def plain(support: Callable[[str], ModuleType]) -> ModuleType:
 
 @pytest.fixture(params=["c", "many", "few"])
 def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """By the kernel, and by its twin, which does short puts in plain Python and longer ones by numpy: here all of them
-    by one of the two."""
+    """By the kernel, and by its reference, which does short puts in plain Python and longer ones by numpy: here all of
+    them by one of the two."""
     name = "c" if request.param == "c" else "pure"
     if name not in native.available():
         pytest.skip("the C kernel is not built here")
-    monkeypatch.setattr(twin_links, "FEW_KEYS", 0 if request.param == "many" else 1000)
+    monkeypatch.setattr(pure_links, "FEW_KEYS", 0 if request.param == "many" else 1000)
     before = native.NAME
     native.use(name)
     yield

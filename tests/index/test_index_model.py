@@ -19,7 +19,7 @@ from flightlog.index.key.index_file import IndexGeometry, IndexState
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
 from flightlog.store.disk.disk import Disk
-from flightlog.store.native import twin_links
+from flightlog.store.native import pure_links
 
 STEPS = ("put", "put", "put", "flush", "kill", "close", "rewind", "truncate", "expire", "query")
 BEGIN_MS = 1_700_000_000_000
@@ -236,7 +236,7 @@ def test_as_a_plain_writer(
     folder = tmp_path_factory.mktemp("index")
     disk = power.PowerDisk(folder, keeps_notes=False)  # whose syncs take no time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(twin_links, "FEW_KEYS", few)
+        patch.setattr(pure_links, "FEW_KEYS", few)
         patch.setattr(native, "link_keys", import_module(native.MODULES[kernel], native.__name__).link_keys)
         patch.setattr(native, "set_heads", import_module(native.MODULES[kernel], native.__name__).set_heads)
         life = Life(disk, folder, plain, slots, entries, random.Random(seed))

@@ -61,7 +61,7 @@ def test_a_clock_that_raises_changes_nothing(tmp_path: Path, assert_clean: Asser
 
 def test_a_clock_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClean) -> None:
     """What runs in the middle of a put may change the message, and in the kernel put, too: it looks again after it.
-    The twin asks the clock under the append lock, as the slow path does, with what it has read of the message."""
+    The reference asks the clock under the append lock, as the slow path does, with what it has read of the message."""
 
     class Putting:
         armed = 0
@@ -90,8 +90,8 @@ def test_a_clock_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
 
 
 def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClean) -> None:
-    """A garbage collection may come with any allocation, and its finalizers may use the store. Not with the twin, which
-    may be holding the append lock, as the slow path does."""
+    """A garbage collection may come with any allocation, and its finalizers may use the store. Not with the reference,
+    which may be holding the append lock, as the slow path does."""
 
     class Trash:
         def __init__(self) -> None:

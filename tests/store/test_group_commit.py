@@ -326,15 +326,15 @@ def test_what_it_cannot_take_is_refused(kernel: str, arguments: Any, error: type
     assert not group_commit.waiting and group_commit.wait_for(0, print, None)
 
 
-# -- the twin's bells
+# -- the reference's bells
 
 
-def twin() -> pure_group_commit.GroupCommit:
+def pure() -> pure_group_commit.GroupCommit:
     return pure_group_commit.GroupCommit(0)
 
 
 def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> None:
-    group_commit = twin()
+    group_commit = pure()
     line = [pure_group_commit._Waiter(1) for _ in range(4)]
     line[1].has_left = True
     group_commit._waiters.update(dict.fromkeys(line, True))
@@ -350,7 +350,7 @@ def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> Non
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil, is_late: bool) -> None:
-    group_commit = twin()
+    group_commit = pure()
     may_end, is_leading = threading.Event(), threading.Event()
 
     def sync() -> None:

@@ -1,4 +1,4 @@
-"""The kernel and its pure twin do what the format says: CRC, encoding, walking. Every test here runs over both."""
+"""The kernel and its pure reference do what the format says: CRC, encoding, walking. Every test here runs over both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
-from flightlog.store.native.twin_bulk import walk_bulk
+from flightlog.store.native.pure_bulk import walk_bulk
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -283,7 +283,8 @@ def patched(raw: bytes, at: int, value: int, size: int = 4) -> bytes:
 
 @pytest.mark.parametrize("before", [0, 1, 23, 24, 25, ENOUGH_FOR_BULK])
 def test_every_reason_to_stop(before: int) -> None:
-    """The frame behind `before` good records decides; both ways of the twin, one by one and in bulk, come to it."""
+    """The frame behind `before` good records decides; both ways of the reference, one by one and in bulk, come to
+    it."""
     head = bytes(log(before))
     here = len(head)
     v1 = encoded(physical_offset=here, body=b"b" * 20)
@@ -337,7 +338,7 @@ def test_every_reason_to_stop(before: int) -> None:
 
 
 def test_bulk_takes_records_of_every_kind() -> None:
-    """What the twin's quick way would refuse, the slow one would pass: nobody else would notice."""
+    """What the reference's quick way would refuse, the slow one would pass: nobody else would notice."""
     kinds: list[dict[str, Any]] = [{}, {"magic": MAGIC_V2}, {"sys_flag": 0x10, "born_host": BORN_V6}, V6]
     data = bytearray()
     for i in range(100):

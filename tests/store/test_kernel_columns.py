@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
-from flightlog.store.native import twin
+from flightlog.store.native import pure
 
 SEED = int(os.environ.get("FLIGHTLOG_COLUMNS_SEED", "20260101"))
 HOST, HOST_V6 = bytes(range(8)), bytes(range(20))
@@ -35,7 +35,7 @@ def log_of(source: random.Random, count: int) -> tuple[bytes, Integers, Integers
     out, places = bytearray(), []
     for _ in range(count):
         flags, buffer = source.choice([0, 0x10, 0x20, 0x30]), bytearray(3000)
-        size = twin.encode_record(
+        size = pure.encode_record(
             *(buffer, 0, source.choice([MAGIC_V1, MAGIC_V2]), 1, 2, source.getrandbits(60), len(out), flags, 5),
             *(HOST_V6 if flags & 0x10 else HOST, 6, HOST_V6 if flags & 0x20 else HOST, 7, -8),
             *(source.randbytes(source.choice([0, 1, 90, 2000])), source.randbytes(source.choice([0, 9, 127]))),
@@ -53,7 +53,7 @@ def log_of(source: random.Random, count: int) -> tuple[bytes, Integers, Integers
 def test_gather_copies_ranges_in_the_order_asked_for() -> None:
     source = random.Random(SEED)
     data = source.randbytes(25_000)
-    for mean in (3, 300, 8000):  # the twin takes other ways for small ranges and for large ones
+    for mean in (3, 300, 8000):  # the reference takes other ways for small ranges and for large ones
         starts = np.array([source.randrange(9000) for _ in range(500)])
         sizes = np.array([source.randrange(2 * mean) for _ in range(500)])
         out = np.empty(sizes.sum(), np.uint8)
@@ -236,7 +236,7 @@ def test_columns_are_encoded_as_their_rows_one_by_one(count: int, magic: int, sy
         body_at, text_at = int(rows["body_starts"][i]), int(rows["properties_starts"][i])
         body = rows["body"][body_at : body_at + int(rows["body_sizes"][i])]
         text = rows["properties"][text_at : text_at + int(rows["properties_sizes"][i])]
-        at += twin.encode_record(
+        at += pure.encode_record(
             *(expected, at, magic, queue_id, flag, queue_offset, 1000 + at - 13, sys_flag, born_ms, born, 77, stored),
             *(0, 0, body, b"topic", text),
         )
@@ -344,7 +344,7 @@ def outcome(call: Any, out: NDArray[np.uint8]) -> tuple[Any, bytes]:
     return found, out.tobytes()
 
 
-def test_twins_agree_on_wild_numbers(c: ModuleType) -> None:
+def test_kernel_and_reference_agree_on_wild_numbers(c: ModuleType) -> None:
     print(f"FLIGHTLOG_COLUMNS_SEED={SEED}")
     source = random.Random(SEED)
     for _ in range(600):
@@ -371,7 +371,7 @@ def test_twins_agree_on_wild_numbers(c: ModuleType) -> None:
             (lambda module, out: encode(module, out, 0, rows), 20_000),
         ]
         for call, size in calls:
-            found = [outcome(partial(call, module), np.full(size, 0xA5, np.uint8)) for module in (c, twin)]
+            found = [outcome(partial(call, module), np.full(size, 0xA5, np.uint8)) for module in (c, pure)]
             assert found[0] == found[1]
 
 

@@ -1,4 +1,5 @@
-"""What the kernel and its twin do with bytes, arguments and neighbours that mean harm; and that both do the same."""
+"""What the kernel and its reference do with bytes, arguments and neighbours that mean harm; and that both do the
+same."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from hypothesis import strategies as st
 
 from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_BLANK, MAGIC_V1, MAGIC_V2, WalkEnd
-from flightlog.store.native import twin
+from flightlog.store.native import pure
 
 ONE_BY_ONE = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MUTATIONS = 20_000
@@ -57,7 +58,7 @@ def logs(source: random.Random) -> tuple[bytes, list[int]]:
             "queue_offset": source.getrandbits(63),
             "prepared_transaction_offset": -source.getrandbits(60),
         }
-        size = twin.encode_record(buffer, *{**PLAIN, **changes}.values())
+        size = pure.encode_record(buffer, *{**PLAIN, **changes}.values())
         places.append(len(out))
         out += buffer[:size]
     if source.random() < 0.3:
@@ -82,7 +83,7 @@ def agree(c: ModuleType, data: bytes, start: int, stop: int, base: int, check: b
     # An array of its own: the bytes end where the allocation does, so that a sanitizer sees any step beyond.
     own = np.frombuffer(data, np.uint8).copy()
     tables = [np.full(capacity * FRAME_DTYPE.itemsize, 0xA5, np.uint8) for _ in range(2)]
-    found = [module.walk(own, start, stop, base, check, rows) for module, rows in zip((c, twin), tables, strict=True)]
+    found = [module.walk(own, start, stop, base, check, rows) for module, rows in zip((c, pure), tables, strict=True)]
     raw, (count, position, end) = tables[0].tobytes(), found[0]
     assert (raw, found[0]) == (tables[1].tobytes(), found[1]), (data.hex(), start, stop, base, check, capacity)
     assert end in list(WalkEnd)
@@ -124,7 +125,7 @@ def mutated(source: random.Random, log: tuple[bytes, list[int]], other: bytes) -
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_twins_agree_on_mutated_logs(seed: int, c: ModuleType) -> None:
+def test_kernel_and_reference_agree_on_mutated_logs(seed: int, c: ModuleType) -> None:
     source = random.Random(seed)
     whole = [logs(source) for _ in range(40)]
     for _ in range(MUTATIONS // 4):
@@ -141,7 +142,7 @@ MAGICS = st.sampled_from([MAGIC_V1, MAGIC_V2, MAGIC_BLANK, 0])
 
 @ONE_BY_ONE
 @given(noise=st.binary(max_size=300), magic=MAGICS, size=st.integers(0, 310), seed=st.integers(0, 1 << 32), hits=HITS)
-def test_twins_agree_on_what_hypothesis_thinks_of(
+def test_kernel_and_reference_agree_on_what_hypothesis_thinks_of(
     c: ModuleType, noise: bytes, magic: int, size: int, seed: int, hits: list[tuple[int, int]]
 ) -> None:
     headed = size.to_bytes(4, "big") + magic.to_bytes(4, "big", signed=True) + noise
@@ -168,9 +169,11 @@ def test_twins_agree_on_what_hypothesis_thinks_of(
     ),
     room=st.sampled_from([0, 1, 91, 118, 119, 300, 70_000]),
 )
-def test_twins_encode_the_same_or_refuse_alike(c: ModuleType, changes: dict[str, Any], room: int) -> None:
+def test_kernel_and_reference_encode_the_same_or_refuse_alike(
+    c: ModuleType, changes: dict[str, Any], room: int
+) -> None:
     results = []
-    for module in (c, twin):
+    for module in (c, pure):
         buffer = np.full(room, 0xEE, np.uint8)
         before, found = buffer.tobytes(), None
         try:

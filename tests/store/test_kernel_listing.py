@@ -1,4 +1,5 @@
-"""Listing a walk's rows and linking keys: both twins do the same, whatever stands in the records and the columns.
+"""Listing a walk's rows and linking keys: kernel and reference do the same, whatever stands in the records and the
+columns.
 
 What is right stands elsewhere: tests/index holds entries and keys to the rules in plain words and to RocketMQ's files.
 """
@@ -18,7 +19,7 @@ from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.java_hash import java_hash
 from flightlog.store.format.listing import QUEUE_DTYPE, UNIT_SIZE
-from flightlog.store.native import twin, twin_links, twin_listing
+from flightlog.store.native import pure, pure_links, pure_listing
 
 HOST = bytes.fromhex("0a000001 0000d431")
 INT64_MAX = (1 << 63) - 1
@@ -63,7 +64,7 @@ RECORD = st.tuples(
 
 @pytest.fixture(params=["c", "one by one", "by the gross"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A kernel; the twin has two ways to do what it does."""
+    """A kernel; the reference has two ways to do what it does."""
     if request.param == "c":
         if "c" not in native.available():
             pytest.skip("the C kernel is not built here")
@@ -71,9 +72,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
 
         return _kernel
     few = 0 if request.param == "by the gross" else 1 << 40
-    monkeypatch.setattr(twin_listing, "FEW_ROWS", few)
-    monkeypatch.setattr(twin_links, "FEW_KEYS", few)
-    return twin
+    monkeypatch.setattr(pure_listing, "FEW_ROWS", few)
+    monkeypatch.setattr(pure_links, "FEW_KEYS", few)
+    return pure
 
 
 def log_of(records: list[tuple[bytes, int, int, int, bytes]]) -> tuple[bytes, Any]:
@@ -82,14 +83,14 @@ def log_of(records: list[tuple[bytes, int, int, int, bytes]]) -> tuple[bytes, An
         buffer = bytearray(200 + len(topic) + len(properties))
         hosts = [HOST if not sys_flag & bit else HOST + bytes(12) for bit in (0x10, 0x20)]
         magic, offset = MAGIC_V1 if len(topic) < 128 else MAGIC_V2, 7 + len(raw)
-        size = twin.encode_record(
+        size = pure.encode_record(
             *(buffer, 0, magic, queue_id, 0, queue_offset, offset, sys_flag, 0, hosts[0], 1_700_000_000_123 + offset),
             *(hosts[1], 0, 0),
             *(b"body", topic, properties),
         )
         raw += buffer[:size]
     rows: Any = np.empty(len(records), FRAME_DTYPE)
-    assert twin.walk(raw, 0, len(raw), 7, False, rows)[0] == len(records)
+    assert pure.walk(raw, 0, len(raw), 7, False, rows)[0] == len(records)
     return bytes(raw), rows
 
 
@@ -126,9 +127,9 @@ def listed(kernel: Any, raw: bytes, rows: Any, room: int) -> tuple[Any, ...]:
 def test_every_way_lists_the_same(records: list[Any], room: int) -> None:
     raw, rows = log_of(records)
     expected = None
-    for few, kernel in ((0, twin), (1 << 40, twin), *((0, native_kernel()) for _ in native.available()[1:])):
+    for few, kernel in ((0, pure), (1 << 40, pure), *((0, native_kernel()) for _ in native.available()[1:])):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(twin_listing, "FEW_ROWS", few)
+            patch.setattr(pure_listing, "FEW_ROWS", few)
             found = listed(kernel, raw, rows, room)
         assert expected in (None, found)
         expected = found
@@ -161,7 +162,7 @@ def test_many_queues_of_many_topics(way: Any) -> None:
         assert here == [i for i in range(3000) if (topics[i], ids[i]) == (topics[first_row], queue_id)]
         assert (first_offset, is_run) == (here[0], int(here == list(range(here[0], here[0] + count))))
         stop += count
-    units = out["units"].view(twin_listing.UNIT_DTYPE)
+    units = out["units"].view(pure_listing.UNIT_DTYPE)
     assert (units["physical_offset"] == rows["physical_offset"][numbers]).all()
     assert (units["size"] == rows["size"][numbers]).all()
 
@@ -196,11 +197,11 @@ def test_every_way_links_the_same(data: st.DataObject, slot_count: int, first: i
         else np.arange(slot_count, dtype=np.int32)
     )
     expected = None
-    for few, kernel in ((0, twin), (1 << 40, twin), *((0, native_kernel()) for _ in native.available()[1:])):
+    for few, kernel in ((0, pure), (1 << 40, pure), *((0, native_kernel()) for _ in native.available()[1:])):
         slots, stamps = before.copy(), np.zeros(slot_count // 1024 + 2, np.int32)
         entries, in_slot = np.zeros(20 * count, np.uint8), np.zeros(count, np.int32)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(twin_links, "FEW_KEYS", few)
+            patch.setattr(pure_links, "FEW_KEYS", few)
             empty = kernel.link_keys(first, begin_ms, slots, *columns, entries, in_slot)
         assert (slots == before).all()
         kernel.set_heads(first, 10, in_slot, slots, stamps)

@@ -19,7 +19,7 @@ from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.host import decode_host
 from flightlog.store.format.record import stored_message
-from flightlog.store.native import twin
+from flightlog.store.native import pure
 from flightlog.store.stored_message import StoredMessage
 
 SEED = int(os.environ.get("FLIGHTLOG_MESSAGES_SEED", "20260101"))
@@ -39,7 +39,7 @@ class Log:
             flags, buffer = source.choice([0, 0x10, 0x20, 0x30]), bytearray(3000)
             born = source.choice(HOSTS)[: 20 if flags & 0x10 else 8]
             store = source.choice(HOSTS)[: 20 if flags & 0x20 else 8]
-            size = twin.encode_record(
+            size = pure.encode_record(
                 *(buffer, 0, source.choice([MAGIC_V1, MAGIC_V2]), QUEUE_ID, -5, FIRST + place, BASE + len(out)),
                 *(flags | changes.get("flags", 0), 5, born, 6),
                 *(store, 7, -8, source.randbytes(source.choice([0, 1, 90, 2000]))),
@@ -71,7 +71,7 @@ class Log:
 
     def expected(self) -> list[StoredMessage]:
         rows: Any = np.zeros(len(self.queue_offsets), FRAME_DTYPE)
-        assert twin.walk(self.data, 0, len(self.data), BASE, True, rows)[0] == len(rows)
+        assert pure.walk(self.data, 0, len(self.data), BASE, True, rows)[0] == len(rows)
         return [stored_message(self.data, row) for row in rows.tolist()]
 
 
@@ -95,7 +95,7 @@ def test_properties_that_messages_share_are_still_their_own() -> None:
     texts += [b"a\x01" + b"v" * 700 + b"\x02", b"a\x01b", b"a\x01b\x02a\x01c\x02"]
     source = random.Random(SEED)
     log = Log(source, 300, properties=texts)
-    expected = [twin.decode_properties(message.properties_raw) for message in log.messages()]
+    expected = [pure.decode_properties(message.properties_raw) for message in log.messages()]
     assert len({tuple(properties) for properties in expected}) > 5
     for order in (range(300), source.sample(range(300), 300)):
         found = log.messages()
@@ -270,7 +270,7 @@ def c() -> ModuleType:
 WILD = (0, 1, -1, 7, 8, 90, 91, 92, 127, 128, 255, 0x7FFF, 0x7FFFFFFF, -0x80000000, MAGIC_V1, MAGIC_V2)
 
 
-def test_twins_agree_on_wild_bytes(c: ModuleType) -> None:
+def test_kernel_and_reference_agree_on_wild_bytes(c: ModuleType) -> None:
     print(f"FLIGHTLOG_MESSAGES_SEED={SEED}")
     source = random.Random(SEED)
     counts: list[int] = []
@@ -288,11 +288,11 @@ def test_twins_agree_on_wild_bytes(c: ModuleType) -> None:
             "buffer": np.frombuffer(data, np.uint8).copy(),
             "units": np.frombuffer(units, np.uint8).copy(),
         }
-        found, expected = log.messages(c, **own), log.messages(twin, **own)
+        found, expected = log.messages(c, **own), log.messages(pure, **own)
         assert found == expected and list(map(repr, found)) == list(map(repr, expected))
         room = source.choice([None, LIMIT, len(log.data) // 2])
-        (rows, bodies), (twin_rows, twin_bodies) = (log.rows(module, room=room, **own) for module in (c, twin))
-        assert rows.tobytes() == twin_rows.tobytes() and bodies == twin_bodies
+        (rows, bodies), (pure_rows, pure_bodies) = (log.rows(module, room=room, **own) for module in (c, pure))
+        assert rows.tobytes() == pure_rows.tobytes() and bodies == pure_bodies
         assert len(rows) == len(found) or room not in (None, LIMIT)
         counts.append(len(found) - len(log.queue_offsets))
     assert 0 in counts and min(counts) < 0, "some were whole and some were not"
@@ -313,18 +313,18 @@ PARTS = (
 )
 
 
-def test_twins_agree_on_wild_properties(c: ModuleType) -> None:
+def test_kernel_and_reference_agree_on_wild_properties(c: ModuleType) -> None:
     source, sizes = random.Random(SEED), set()
     for _ in range(5000):
         raw = b"".join(source.choices(PARTS, k=source.randrange(12)))
         found = c.decode_properties(np.frombuffer(raw, np.uint8).copy())
-        assert found == twin.decode_properties(raw), raw
-        assert list(found.items()) == list(twin.decode_properties(raw).items())
+        assert found == pure.decode_properties(raw), raw
+        assert list(found.items()) == list(pure.decode_properties(raw).items())
         sizes.add(len(found))
     assert sizes >= {0, 1, 2}
 
 
-def test_twins_agree_on_wild_records(c: ModuleType) -> None:
+def test_kernel_and_reference_agree_on_wild_records(c: ModuleType) -> None:
     source, refused = random.Random(SEED), 0
     for _ in range(2000):
         rest = bytearray(Log(source, 1).expected()[0]._rest)
@@ -333,7 +333,7 @@ def test_twins_agree_on_wild_records(c: ModuleType) -> None:
             rest[at : at + 4] = (source.choice(WILD) & 0xFFFFFFFF).to_bytes(4, "big")
         if source.random() < 0.2:
             del rest[source.randrange(len(rest)) :]
-        results = [fields_of(module, bytes(rest)) for module in (c, twin)]
+        results = [fields_of(module, bytes(rest)) for module in (c, pure)]
         assert results[0] == results[1], rest.hex()
         refused += results[0] is None
     assert 50 < refused < 1950

@@ -1,4 +1,4 @@
-"""Pages of a mapping are made present, let go and synced, by both twins, and no byte changes."""
+"""Pages of a mapping are made present, let go and synced, by kernel and reference, and no byte changes."""
 
 from __future__ import annotations
 

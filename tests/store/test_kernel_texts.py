@@ -1,4 +1,5 @@
-"""The kernel's property texts and queue offsets: what it makes of columns, what it refuses; and both twins agree."""
+"""The kernel's property texts and queue offsets: what it makes of columns, what it refuses; and kernel and reference
+agree."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from flightlog.store import native
-from flightlog.store.native import twin
+from flightlog.store.native import pure
 
 SEED = int(os.environ.get("FLIGHTLOG_COLUMNS_SEED", "20260101"))
 INT64_MAX = (1 << 63) - 1
@@ -184,7 +185,7 @@ def c() -> ModuleType:
     return _kernel
 
 
-def test_twins_agree_on_wild_texts(c: ModuleType) -> None:
+def test_kernel_and_reference_agree_on_wild_texts(c: ModuleType) -> None:
     print(f"FLIGHTLOG_COLUMNS_SEED={SEED}")
     source = random.Random(SEED)
     refused = 0
@@ -201,7 +202,7 @@ def test_twins_agree_on_wild_texts(c: ModuleType) -> None:
                 (source.randbytes(source.choice([0, 1, 9])), np.frombuffer(data, np.uint8), starts, sizes)
             )
         found: list[Any] = []
-        for module in (c, twin):
+        for module in (c, pure):
             try:
                 found.append(texts_of(*properties, rows=rows, module=module))
             except ValueError:

@@ -1,4 +1,4 @@
-"""The kernel and its pure twin let other threads run while they work."""
+"""The kernel and its pure reference let other threads run while they work."""
 
 from __future__ import annotations
 

@@ -214,7 +214,7 @@ def test_a_store_that_is_dropped_goes_at_once_and_one_in_a_cycle_is_collected(ba
         assert reference() is None
 
 
-def test_both_twins_promise_the_same() -> None:
+def test_kernel_and_reference_promise_the_same() -> None:
     documents = [import_module(native.MODULES[name], native.__name__).OrdinaryPut.put for name in native.available()]
     assert len({inspect.getdoc(put) for put in documents}) == 1
     parameters = [list(inspect.signature(put).parameters.values())[1:] for put in documents]

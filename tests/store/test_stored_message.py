@@ -31,7 +31,7 @@ Read = Callable[[], StoredMessage]
 
 @pytest.fixture(params=native.available())
 def messages(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """store/stored_message.py on the base that the C kernel has for it, and on the pure twin's."""
+    """store/stored_message.py on the base that the C kernel has for it, and on the pure reference's."""
     base = import_module(native.MODULES[request.param], native.__name__).RecordFields
     if native.RecordFields is base:
         return stored_message

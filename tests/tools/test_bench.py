@@ -39,7 +39,7 @@ def test_a_case_runs_and_leaves_what_can_be_used_again(case: Case, tmp_path: Pat
     before = native.NAME
     for _ in range(2):
         assert small.measure(tmp_path).seconds > 0
-    assert before == native.NAME, "the twin that was at work is at work again"
+    assert before == native.NAME, "the kernel that was at work is at work again"
     assert {path.name.split("-")[0] for path in tmp_path.iterdir()} <= {"read", "killed", "sealed"}
 
 

@@ -134,7 +134,7 @@ def append(
     plot: Plot = None,
     compare: Compare = None,
 ) -> None:
-    """How fast messages are taken without a sync, over both twins of the kernel."""
+    """How fast messages are taken without a sync, with the C kernel and with the pure reference."""
     raise typer.Exit(
         run_versus(
             VersusOptions(

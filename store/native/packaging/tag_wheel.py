@@ -4,7 +4,7 @@ setuptools tags every project that *declares* an extension as a binary one. Ours
 
     what the build machine offers        the wheel
     a compiler                           cp311-abi3-PLATFORM, with the kernel
-    no compiler                          py3-none-any, the pure twin alone
+    no compiler                          py3-none-any, the pure reference alone
     a free-threaded Python (up to 3.14)  py3-none-any: it cannot load abi3
 """
 

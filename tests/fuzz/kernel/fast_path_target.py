@@ -1,10 +1,11 @@
-"""What an input of the fuzz target `fast_path` does: a life of a fast path among hostile calls, beside one of the twin.
+"""What an input of the fuzz target `fast_path` does: a life of a fast path among hostile calls, beside one of the
+reference.
 
 The input is cut into values from its front, zeros once it is used up: the memory that the fast path gets, the topics it
 learns, and what is done with it, step by step. Messages are of any values whatever; ends, limits and blockers too.
 
-What must hold: whatever the fast path takes, the twin takes as well, and both say and write the same. What it does not
-take leaves no trace. Nothing but a clock makes it raise. Each of its buffers is memory of its own, so that
+What must hold: whatever the fast path takes, the reference takes as well, and both say and write the same. What it does
+not take leaves no trace. Nothing but a clock makes it raise. Each of its buffers is memory of its own, so that
 AddressSanitizer sees the first byte beyond.
 """
 
@@ -18,7 +19,7 @@ from zlib import crc32
 from flightlog import Message, PutResult, PutStatus
 from flightlog.store.format.host import encode_host
 from flightlog.store.format.properties import FAST_PATH_NEVER_TAKES
-from flightlog.store.native.pure_fast_path import FastPath as Twin
+from flightlog.store.native.pure_fast_path import FastPath as Reference
 
 PAGE_SIZE: Final = 64
 APPENDED: Final = 4
@@ -89,7 +90,7 @@ class Source:
 
 
 class Both:
-    """The kernel's fast path and the twin's, over memory of their own."""
+    """The kernel's fast path and the reference's, over memory of their own."""
 
     def __init__(self, kernel: Any, message_type: type[Message], source: Source) -> None:
         self._source, self.now_ms, self.message_type = source, 1_700_000_000_000, message_type
@@ -113,7 +114,7 @@ class Both:
                 ),
                 *(limit, lambda: self.now_ms, threading.Lock(), self.pages[i], APPENDED, visible, publisher),
             )
-            for i, make in enumerate((kernel.FastPath, Twin))
+            for i, make in enumerate((kernel.FastPath, Reference))
             for publisher in [publish_into(self.pages[i], visible)]
         ]
         self.base = int(source.one_of(PLACES))

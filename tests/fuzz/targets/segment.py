@@ -1,4 +1,4 @@
-"""A segment of the log: walked by both twins, and everything that is made of its records.
+"""A segment of the log: walked by kernel and reference, and everything that is made of its records.
 
 Every record whose lengths add up is given a right CRC and a right place first, else hardly any input would come past
 the walk.
@@ -36,7 +36,7 @@ LIMIT = 1 << 20
 def one(data: bytes) -> None:
     raw = sound.mended(data, BASE)
     walks = [_walk(raw, name) for name in native.available()]
-    assert all(walk == walks[0] for walk in walks), "both twins say the same"
+    assert all(walk == walks[0] for walk in walks), "kernel and reference say the same"
     rows, position, end = walks[0]
     scanned = list(_scan(raw))
     assert b"".join(scanned) == rows or end == 2, "in pieces it is the same"

@@ -105,7 +105,7 @@ def _puts(size: int) -> tuple[WriterFigure, ...]:
                 f"columns, {name}, append only, against memcpy into fresh pages",
                 *(0.9, columns, (Load(FRESH_PAGES, False, size, BATCH),), True),
             ),
-            WriterFigure("pure", f"the pure twin, put, {name}, against RocketMQ", 1, pure, rocketmq),
+            WriterFigure("pure", f"the pure reference, put, {name}, against RocketMQ", 1, pure, rocketmq),
         ]
     return tuple(found)
 

@@ -30,7 +30,7 @@ class Measured(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A workload at one body size, over one twin of the kernel."""
+    """A workload at one body size, over the C kernel or the pure reference."""
 
     name: str
     body_size: int
@@ -62,7 +62,7 @@ class Case:
 
     @contextmanager
     def prepared(self, folder: Path) -> Iterator[Work]:
-        """The work, with the case's twin of the kernel at work until the context ends."""
+        """The work, with the case's kernel at work until the context ends."""
         before = native.NAME
         native.use(self.kernel or before)
         try:

@@ -58,7 +58,7 @@ def make_cases(
     subject: str | None = None,
     messages: int | None = None,
 ) -> list[Case]:
-    """The cases of a run: at each body size the references, then every workload over every twin; or those of one
+    """The cases of a run: at each body size the references, then every workload over each kernel; or those of one
     subject and its reference. `messages`: so many a round in place of what is usual."""
     kernels = tuple(kernels or native.available())
     sync_count = SYNC_COUNT // (QUICK_PART if quick else 1)

@@ -1,8 +1,8 @@
 """How fast Spark reads a store: all columns into a sink that drops them.
 
-Spark runs in a process of its own for each twin of the kernel, because its workers take theirs from the environment
-that Spark was started in. That process is this module as a program: for each line on stdin, the path of a store, it
-scans the store once and answers with a line.
+Spark runs in a process of its own for the C kernel and the pure reference each, because its workers take theirs from
+the environment that Spark was started in. That process is this module as a program: for each line on stdin, the path of
+a store, it scans the store once and answers with a line.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def is_possible() -> bool:
 
 
 class SparkProcess:
-    """Spark over one twin of the kernel, in a process that lives until the context ends."""
+    """Spark over the C kernel or the pure reference, in a process that lives until the context ends."""
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel

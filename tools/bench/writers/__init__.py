@@ -48,7 +48,7 @@ Open = Callable[[str, Path, Load, int], Session]
 
 
 def own_writers() -> tuple[str, ...]:
-    """This store over each twin of its kernel that is there."""
+    """This store over the C kernel, if it is there, and the pure reference."""
     return tuple(name for name, kernel in ((OWN, "c"), (PURE, "pure")) if kernel in native.available())
 
 

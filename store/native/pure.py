@@ -1,23 +1,23 @@
-"""The pure twin of the C kernel, and its reference: what both do is defined here, and one test suite runs over both."""
+"""The pure reference of the C kernel: what both do is defined here, and one test suite runs over both."""
 
 from __future__ import annotations
 
 import zlib
 from typing import TYPE_CHECKING
 
+from .pure_arguments import readable
+from .pure_columns import encode_columns, gather, number_rows, walk_places
+from .pure_encode import encode_record
 from .pure_fast_path import FastPath
+from .pure_fields import MessageFields, RecordFields
 from .pure_group_commit import GroupCommit
-from .twin_arguments import readable
-from .twin_columns import encode_columns, gather, number_rows, walk_places
-from .twin_encode import encode_record
-from .twin_fields import MessageFields, RecordFields
-from .twin_links import link_keys, set_heads
-from .twin_listing import list_rows
-from .twin_messages import decode_properties, entry_rows, messages
-from .twin_pages import populate, release_pages, sync_pages
-from .twin_put import OrdinaryPut
-from .twin_texts import property_texts
-from .twin_walk import walk
+from .pure_links import link_keys, set_heads
+from .pure_listing import list_rows
+from .pure_messages import decode_properties, entry_rows, messages
+from .pure_pages import populate, release_pages, sync_pages
+from .pure_put import OrdinaryPut
+from .pure_texts import property_texts
+from .pure_walk import walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -5,7 +5,7 @@ values stand in the same columns of all of them, as in what one program writes w
     K E Y S 01 k e y - 0 0 0 2 02 T A G S 01 x 02     the others' are compared column by column, and those that
     K E Y S 01 k e y - 0 0 0 3 02 T A G S 01 y 02     differ in a column that is no value's are left to others
 
-What comes out is what twin_listing.py finds record by record.
+What comes out is what pure_listing.py finds record by record.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ..format import property_names as names
 from ..format.frame import Rows
-from .twin_hashes import Bytes, Hashes
+from .pure_hashes import Bytes, Hashes
 
 FEWEST_ALIKE: Final = 128
 """Records of one layout from which it is quicker to look at columns: numpy's calls cost about as much as looking at so

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..format.frame import FRAME_DTYPE, WalkEnd
-from .twin_arguments import integer, readable, writable
-from .twin_bulk import walk_bulk
-from .twin_frame import HEAD, examine
+from .pure_arguments import integer, readable, writable
+from .pure_bulk import walk_bulk
+from .pure_frame import HEAD, examine
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -1,6 +1,6 @@
 """What queues and the key index are to say of the records of a walk, in Python: one by one, and from some dozens on by
-the gross; then properties that are laid out alike together (twin_layouts.py), the others as one text
-(twin_properties.py)."""
+the gross; then properties that are laid out alike together (pure_layouts.py), the others as one text
+(pure_properties.py)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..format import property_names as props
 from ..format.frame import FRAME_DTYPE, Rows
 from ..format.listing import QUEUE_DTYPE, UNIT_SIZE
 from ..format.sys_flag import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE, TRANSACTION_ROLLBACK
-from .twin_arguments import readable, writable
-from .twin_hashes import Bytes, Hashes, hash_key, hash_keys, hash_texts, tag_hash
-from .twin_hashes import topic_hash as hash_topic
-from .twin_layouts import different_sizes, find_alike, texts_at
-from .twin_messages import decode_properties
-from .twin_properties import LIGHT_OFFSETS_NAME, TAGS_NAME, Places, Properties
+from .pure_arguments import readable, writable
+from .pure_hashes import Bytes, Hashes, hash_key, hash_keys, hash_texts, tag_hash
+from .pure_hashes import topic_hash as hash_topic
+from .pure_layouts import different_sizes, find_alike, texts_at
+from .pure_messages import decode_properties
+from .pure_properties import LIGHT_OFFSETS_NAME, TAGS_NAME, Places, Properties
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

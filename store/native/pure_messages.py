@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..format.frame import FRAME_DTYPE, MAGIC_V2
-from .twin_arguments import integer, readable, writable
-from .twin_bulk import leading
-from .twin_columns import gather, share, walk_places
-from .twin_frame import (
+from .pure_arguments import integer, readable, writable
+from .pure_bulk import leading
+from .pure_columns import gather, share, walk_places
+from .pure_frame import (
     AFTER_BORN_HOST,
     AFTER_STORE_HOST,
     BORN_HOST_V6,
@@ -27,7 +27,7 @@ from .twin_frame import (
     UP_TO_BORN_HOST,
     examine,
 )
-from .twin_walk import BULK_FROM, walk
+from .pure_walk import BULK_FROM, walk
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -180,7 +180,7 @@ def column(rows: NDArray[Any], name: str) -> NDArray[np.int64]:
 
 
 def record_fields(rest: bytes) -> tuple[Any, ...] | None:
-    """The fields in the order of `twin_fields.NAMES`; None unless it is a whole record but for its body."""
+    """The fields in the order of `pure_fields.NAMES`; None unless it is a whole record but for its body."""
     if not min(FIXED_SIZE.values()) <= len(rest) <= REST_MAX_SIZE:
         return None
     head = UP_TO_BORN_HOST.unpack_from(rest)

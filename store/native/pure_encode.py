@@ -13,7 +13,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Final
 
 from ..format.frame import MAGIC_V1, MAGIC_V2
-from .twin_arguments import integer, readable, writable
+from .pure_arguments import integer, readable, writable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

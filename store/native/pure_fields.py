@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from ..format import property_names as props
 from ..format.property_names import split_keys
-from .twin_frame import BORN_HOST_V6, HOST_V6_EXTRA, HOSTS_AT
-from .twin_messages import decode_properties, record_fields, set_field
+from .pure_frame import BORN_HOST_V6, HOST_V6_EXTRA, HOSTS_AT
+from .pure_messages import decode_properties, record_fields, set_field
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .twin_arguments import integer, readable, writable
-from .twin_listing import check_no_overlap
+from .pure_arguments import integer, readable, writable
+from .pure_listing import check_no_overlap
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from .twin_arguments import readable, writable
-from .twin_columns import gather, share
+from .pure_arguments import readable, writable
+from .pure_columns import gather, share
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

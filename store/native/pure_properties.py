@@ -3,7 +3,7 @@
     … 02 K E Y S 01 a 20 b 02 T A G S 01 x 02 │ 02 U N I Q _ K E Y 01 …
       └ a pair begins behind every 02, and a record's first pair as if behind one
 
-What comes out is what twin_listing.py finds record by record.
+What comes out is what pure_listing.py finds record by record.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..format import property_names as props
 from ..format.frame import Rows
-from .twin_hashes import Bytes, places
+from .pure_hashes import Bytes, places
 
 PAIR_END, SEPARATOR = ord(props.VALUE_END), ord(props.KEY_SEPARATOR)
 

@@ -1,5 +1,5 @@
-"""The pure twin's short cuts for records that are alike find what is found record by record, whatever breaks likeness
-in the middle of them."""
+"""The pure reference's short cuts for records that are alike find what is found record by record, whatever breaks
+likeness in the middle of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.listing import QUEUE_DTYPE, UNIT_SIZE
-from flightlog.store.native import twin, twin_bulk, twin_layouts, twin_listing, twin_walk
+from flightlog.store.native import pure, pure_bulk, pure_layouts, pure_listing, pure_walk
 
 HOST = bytes.fromhex("0a000001 0000d431")
 APART = b"SCHEDULE_TOPIC_XXXX"
@@ -47,7 +47,7 @@ def some_log(dice: random.Random) -> tuple[bytearray, list[int]]:
             if dice.random() < oddness / 3:
                 flags = dice.choice((0, 8, 12, 0x20))
             buffer, hosts = bytearray(700), [HOST + bytes(12 if flags & bit else 0) for bit in (0x10, 0x20)]
-            size = twin.encode_record(
+            size = pure.encode_record(
                 *(buffer, 0, MAGIC_V1 if len(topic) < 128 else MAGIC_V2, dice.randrange(3), 0, len(places), len(out)),
                 *(flags, 0, hosts[0], 1_700_000_000_000 + number, hosts[1], 0, 0),
                 *(body, topic, bytes(raw)),
@@ -59,28 +59,28 @@ def some_log(dice: random.Random) -> tuple[bytearray, list[int]]:
 
 def walked(raw: bytearray, room: int) -> tuple[Any, bytes]:
     rows: Any = np.full(room * FRAME_DTYPE.itemsize, 0xA5, np.uint8)
-    return twin.walk(raw, 0, len(raw), 0, True, rows), rows.tobytes()
+    return pure.walk(raw, 0, len(raw), 0, True, rows), rows.tobytes()
 
 
 def listed(raw: bytearray, rows: Any, room: int) -> tuple[Any, ...]:
     count = len(rows)
     out = [np.full(size, 0xA5, np.uint8) for size in (UNIT_SIZE * count, 4 * count, QUEUE_DTYPE.itemsize * count)]
     out += [np.full(size * room, 0xA5, np.uint8) for size in (4, 8, 8)]
-    return (twin.list_rows(raw, rows, APART, *out), *(each.tobytes() for each in out))
+    return (pure.list_rows(raw, rows, APART, *out), *(each.tobytes() for each in out))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_alike_or_not_the_same_is_listed(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     raw, places = some_log(random.Random(seed))
     rows: Any = np.empty(len(places), FRAME_DTYPE)
-    assert twin.walk(raw, 0, len(raw), 0, True, rows)[0] == len(places)
+    assert pure.walk(raw, 0, len(raw), 0, True, rows)[0] == len(places)
     for room in (0, 50, 5 * len(places)):
-        monkeypatch.setattr(twin_listing, "FEW_ROWS", 1 << 40)
+        monkeypatch.setattr(pure_listing, "FEW_ROWS", 1 << 40)
         expected = listed(raw, rows, room)
-        monkeypatch.setattr(twin_listing, "FEW_ROWS", 0)
+        monkeypatch.setattr(pure_listing, "FEW_ROWS", 0)
         for fewest, layouts in ((1, 1), (1, 100), (60, 4), (1 << 40, 4)):
-            monkeypatch.setattr(twin_layouts, "FEWEST_ALIKE", fewest)
-            monkeypatch.setattr(twin_layouts, "LAYOUTS_OF_A_SIZE", layouts)
+            monkeypatch.setattr(pure_layouts, "FEWEST_ALIKE", fewest)
+            monkeypatch.setattr(pure_layouts, "LAYOUTS_OF_A_SIZE", layouts)
             assert listed(raw, rows, room) == expected, (fewest, layouts)
 
 
@@ -91,13 +91,13 @@ def test_records_alike_are_found_to_be() -> None:
         buffer = bytearray(300)
         text = f"UNIQ_KEY\x01id-{number:04}\x02KEYS\x01a-{number % 7} b\x02TAGS\x01{'xyz'[number % 3]}\x02"
         raw += buffer[
-            : twin.encode_record(
+            : pure.encode_record(
                 *(buffer, 0, MAGIC_V1, 0, 0, number, len(raw), 0, 0, HOST, 0, HOST, 0, 0, b"", b"t"),
                 b"TAGS\x01other\x02" if number in (5, 77) else text.encode(),
             )
         ]
-    assert twin.walk(raw, 0, len(raw), 0, True, rows)[0] == 600
-    alike, left = twin_layouts.find_alike(np.frombuffer(raw, np.uint8), rows)
+    assert pure.walk(raw, 0, len(raw), 0, True, rows)[0] == 600
+    alike, left = pure_layouts.find_alike(np.frombuffer(raw, np.uint8), rows)
     assert [len(some.row_numbers) for some in alike] == [598]
     assert len(alike[0].keys) == 3
     assert left.tolist() == [5, 77]
@@ -115,13 +115,13 @@ def test_runs_of_one_size_end_where_they_do(seed: int, monkeypatch: pytest.Monke
         logs.append(damaged)
     for log in logs:
         for room in (len(places), dice.randrange(len(places) + 1)):
-            monkeypatch.setattr(twin_walk, "BULK_FROM", 1 << 40)
+            monkeypatch.setattr(pure_walk, "BULK_FROM", 1 << 40)
             expected = walked(log, room)
-            monkeypatch.setattr(twin_walk, "BULK_FROM", 1)
+            monkeypatch.setattr(pure_walk, "BULK_FROM", 1)
             for run, short in ((1, 0), (2, 1), (64, 16), (1, 1 << 40)):
-                monkeypatch.setattr(twin_bulk, "RUN", run)
-                monkeypatch.setattr(twin_bulk, "SHORT_RUN", short)
-                monkeypatch.setattr(twin_bulk, "ONE_BY_ONE", dice.choice((1, 7, 512)))
+                monkeypatch.setattr(pure_bulk, "RUN", run)
+                monkeypatch.setattr(pure_bulk, "SHORT_RUN", short)
+                monkeypatch.setattr(pure_bulk, "ONE_BY_ONE", dice.choice((1, 7, 512)))
                 found = walked(log, room)
                 assert found[0] == expected[0]
                 filled = found[0][0] * FRAME_DTYPE.itemsize

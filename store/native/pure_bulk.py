@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..format.frame import MAGIC_V1, MAGIC_V2
-from .twin_frame import BORN_HOST_V6, FIXED_SIZE, HOST_V6_EXTRA, HOSTS_AT, STORE_HOST_V6
+from .pure_frame import BORN_HOST_V6, FIXED_SIZE, HOST_V6_EXTRA, HOSTS_AT, STORE_HOST_V6
 
 SIZE: Final = struct.Struct(">i")
 LEAST_SIZE: Final = FIXED_SIZE[MAGIC_V1]

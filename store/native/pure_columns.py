@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ..format.frame import FRAME_DTYPE, WalkEnd
-from .twin_arguments import integer, readable, writable
-from .twin_bulk import AFTER_SIZE_FIELDS, AFTER_STORE_HOST_FIELDS, walk_places_bulk
-from .twin_encode import (
+from .pure_arguments import integer, readable, writable
+from .pure_bulk import AFTER_SIZE_FIELDS, AFTER_STORE_HOST_FIELDS, walk_places_bulk
+from .pure_encode import (
     BORN_HOST_V6,
     FIXED,
     HOST_BITS,
@@ -25,7 +25,7 @@ from .twin_encode import (
     RECORD_MAX_SIZE,
     TOPIC_MAX_SIZE,
 )
-from .twin_frame import HEAD, examine
+from .pure_frame import HEAD, examine
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
