@@ -67,7 +67,7 @@ class Store(Subscribing, MessageStore):
         consumed = ConsumedStore(
             *(name, self, self._arrivals, self._offsets, self._owners),
             poison=lambda: commit_log.poison,
-            poison_bells=commit_log.poison_bells,
+            poison_wake_ups=commit_log.poison_wake_ups,
         )
         consumption.add_store(consumed)
         self._readers[consumption] = consumed

@@ -125,7 +125,7 @@ class Consumption:
             if before is not None:
                 self._take_out(before)
             self._stores = {**self._stores, store.name: store}
-            store.poison_bells.append(self._service.hint.give)
+            store.poison_wake_ups.append(self._service.hint.give)
             for consumers in self._groups.values():
                 consumers.group.add_source(store)
                 consumers.group.rebalance()
@@ -153,7 +153,7 @@ class Consumption:
             for seat in consumers.seats:
                 self._save_local(seat.progress)
         self._stores = {name: kept for name, kept in self._stores.items() if kept is not store}
-        store.poison_bells.remove(self._service.hint.give)
+        store.poison_wake_ups.remove(self._service.hint.give)
         self._unsaved.discard(store.store.path)
         _save(store)
 

@@ -4,8 +4,8 @@ Deadlines are times of the clock that people set, because delivery times are. In
 - A task runs no later than the earliest time that it or anybody else (`expect`) named since its last run began.
 - When the clock was set, backwards or forwards, every task runs at once and names its time anew: what it is due by may
   have moved.
-- Nothing is looked at again and again: without a deadline the thread sleeps until it is rung. With one it looks at the
-  clock at least every MAX_WAIT_S, because nobody rings when the clock is set.
+- Nothing is looked at again and again: without a deadline the thread sleeps until it is notified. With one it looks at
+  the clock at least every MAX_WAIT_S, because nobody notifies when the clock is set.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Task(Protocol):
 class Deadlines:
     """Tasks and when they are due. `expect` from any thread, the rest from one."""
 
-    def __init__(self, clock: Clock, ring: Callable[[], None]) -> None:
-        self._clock, self._ring = clock, ring
+    def __init__(self, clock: Clock, notify: Callable[[], None]) -> None:
+        self._clock, self._notify = clock, notify
         self._lock = threading.Lock()
         self._due_ms: dict[Task, int] = {}
         """The time that counts, of each task that has one; the heap keeps older ones too."""
@@ -59,10 +59,10 @@ class Deadlines:
     def expect(self, task: Task, due_ms: int) -> None:
         """Run the task by this time."""
         if self._name(task, due_ms):
-            self._ring()
+            self._notify()
 
     def run_due(self) -> float | None:
-        """Run every task that is due, once each; returns after how many seconds to come again, None: when rung.
+        """Run every task that is due, once each; returns after how many seconds to come again, None: when notified.
 
         Raises StorePoisonedError, after which nothing can be delivered. A task that fails in another way is run again
         after RETRY_MS, as RocketMQ does.

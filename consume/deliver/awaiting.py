@@ -1,7 +1,7 @@
 """A subscription in asyncio: `async for message in store.subscribe(...)`.
 
-Who waits is a coroutine and a bell, no thread; a put wakes it. A coroutine that is cancelled while it waits has taken
-no message, and leaves no bell behind.
+Who waits is a coroutine and a wake-up, no thread; a put wakes it. A coroutine that is cancelled while it waits has
+taken no message, and leaves no wake-up behind.
 
 asyncio is imported by who uses it: it takes longer to import than all of this package.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import asyncio
 
 
-class LoopBell:
+class LoopWakeUp:
     """Rung from any thread, it ends the wait of a coroutine of the loop that runs where it is made."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class LoopBell:
         self._loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self._is_rung = asyncio.Event()
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         if self._is_rung.is_set():  # who was woken looks only after it is cleared
             return
         try:
@@ -37,8 +37,8 @@ class LoopBell:
             if not self._loop.is_closed():
                 raise
 
-    async def heard(self, timeout_s: float) -> None:
-        """Return, and silence the bell, once it is rung, or after `timeout_s`."""
+    async def wait(self, timeout_s: float) -> None:
+        """Return, and silence the wake-up, once it is notified, or after `timeout_s`."""
         import asyncio
 
         try:
@@ -79,8 +79,8 @@ class AsyncMessages(ABC):
         if found := self.poll():
             return found[0]
         deadline_s = self._deadline_s(wait_s)
-        bell = LoopBell()
-        with self._waiting.with_bell(bell) as waiter:
+        wake_up = LoopWakeUp()
+        with self._waiting.with_wake_up(wake_up) as waiter:
             while not self.is_over:
                 waiter.expect()
                 if found := self.poll():
@@ -88,7 +88,7 @@ class AsyncMessages(ABC):
                 left_s = self._wait_s(deadline_s)
                 if left_s is None:
                     return None
-                await bell.heard(left_s)
+                await wake_up.wait(left_s)
         return None
 
     def __aiter__(self) -> Self:

@@ -141,4 +141,4 @@ class OrderedSubscription(Subscription):
                 self._locks.unlock(self.group, queue, self._owner)
         if is_awaited:
             self._ask_for_round(self.group)
-        self._waiting.ring()
+        self._waiting.notify()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from ...engine.message_store import MessageStore
-from ...engine.services.bell import Bell
+from ...engine.services.wake_up import WakeUp
 from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError, UsageError
@@ -101,13 +101,13 @@ class Subscription(AsyncMessages):
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
             self._turns[queue] = None
-        self._waiting.ring()
+        self._waiting.notify()
 
     def let_go(self, queue: MessageQueue) -> bool:
         """Hand out no more of it. What is at work is handed out again by the next owner."""
         with self._lock:
             self._drop(queue)
-        self._waiting.ring()  # where its store is poisoned, whoever waits is told
+        self._waiting.notify()  # where its store is poisoned, whoever waits is told
         return True
 
     def _drop(self, queue: MessageQueue) -> None:
@@ -131,7 +131,7 @@ class Subscription(AsyncMessages):
                 self.progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
         if has_room_again:
-            self._waiting.ring()
+            self._waiting.notify()
         return counts
 
     def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int:
@@ -144,7 +144,7 @@ class Subscription(AsyncMessages):
                 message.is_handed_out = False
                 self._later.add(due_s, message)
         if again:
-            self._waiting.ring()  # who waits has to wake for them
+            self._waiting.notify()  # who waits has to wake for them
         return len(again)
 
     def forget(self, store: str, topic: str) -> None:
@@ -152,7 +152,7 @@ class Subscription(AsyncMessages):
         with self._lock:
             for queue in [queue for queue in self._has if (queue.broker_name, queue.topic) == (store, topic)]:
                 self._begin_anew(queue, 0)
-        self._waiting.ring()
+        self._waiting.notify()
 
     @property
     def is_abandoned(self) -> bool:
@@ -166,7 +166,7 @@ class Subscription(AsyncMessages):
             self._is_out = True
             for queue in list(self._has):
                 self._drop(queue)
-        self._waiting.ring()  # who has asked just now comes back
+        self._waiting.notify()  # who has asked just now comes back
 
     def _sit_down_again(self) -> None:
         with self._lock:
@@ -204,8 +204,8 @@ class Subscription(AsyncMessages):
         if batch or self.is_over:
             return batch
         deadline_s = self._deadline_s(wait_s)
-        bell = Bell()
-        with self._waiting.with_bell(bell) as waiter:
+        wake_up = WakeUp()
+        with self._waiting.with_wake_up(wake_up) as waiter:
             while True:
                 waiter.expect()
                 batch = self.poll(count)
@@ -214,7 +214,7 @@ class Subscription(AsyncMessages):
                 left_s = self._wait_s(deadline_s)
                 if left_s is None:
                     return []
-                bell.wait(left_s)
+                wake_up.wait(left_s)
 
     def _deadline_s(self, wait_s: float | None) -> float | None:
         if wait_s is not None:
@@ -222,7 +222,7 @@ class Subscription(AsyncMessages):
         return None if wait_s is None else self._clock.monotonic_s() + wait_s
 
     def _wait_s(self, deadline_s: float | None) -> float | None:
-        """How long to wait for a bell; None: the time is over."""
+        """How long to wait for a wake-up; None: the time is over."""
         if self._before_wait(self.group):
             return 0.0
         now_s = self._clock.monotonic_s()
@@ -243,7 +243,7 @@ class Subscription(AsyncMessages):
             batch = [] if self.is_over else self._choose(count)
             is_more = bool(self._ready)
         if is_more:
-            self._waiting.ring()
+            self._waiting.notify()
         return batch
 
     def _choose(self, count: int) -> list[ReceivedMessage]:
@@ -346,7 +346,7 @@ class Subscription(AsyncMessages):
         check_queues(queues)
         with self._lock:
             self._paused -= set(queues or self._paused)
-        self._waiting.ring()
+        self._waiting.notify()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements.
@@ -361,7 +361,7 @@ class Subscription(AsyncMessages):
             if queue not in self._has:
                 raise UsageError(f"{queue}: not one of the {len(self._has)} queues that {self.name!r} has now")
             self._begin_anew(queue, min(max(queue_offset, first), end))
-        self._waiting.ring()
+        self._waiting.notify()
 
     def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
         self._drop(queue)
@@ -400,7 +400,7 @@ class Subscription(AsyncMessages):
         """Hand out nothing more; whoever waits gets the end. Until `close` the queues stay here, and what is at work
         can be acknowledged."""
         self._is_stopped = True
-        self._waiting.ring()
+        self._waiting.notify()
 
     def close(self) -> None:
         """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or
@@ -411,7 +411,7 @@ class Subscription(AsyncMessages):
                 self._drop(queue)
             self.is_alive = False
         self._leave(self)
-        self._waiting.ring()
+        self._waiting.notify()
 
     def __enter__(self) -> Subscription:
         return self

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
-from ...engine.services.bell import Ringable
+from ...engine.services.wake_up import Notifiable
 from ...store.message_queue import MessageQueue
 from ..group.consumed_store import ConsumedStore, StoresNow
 
@@ -26,21 +26,21 @@ class _QueuesOfStore:
 class Waiter:
     """One of them."""
 
-    def __init__(self, stores: StoresNow, queues: Container[MessageQueue], bell: Ringable) -> None:
-        self._stores, self._queues, self._bell = stores, queues, bell
+    def __init__(self, stores: StoresNow, queues: Container[MessageQueue], wake_up: Notifiable) -> None:
+        self._stores, self._queues, self._wake_up = stores, queues, wake_up
         self._asked: set[ConsumedStore] = set()
 
     def expect(self) -> None:
-        """Have the bell rung when something new can be read in these queues. Look what there is after this call, then
-        wait."""
+        """Have the wake-up notified when something new can be read in these queues. Look what there is after this call,
+        then wait."""
         for store in self._stores().values():
             if store.is_usable:
                 self._asked.add(store)
-                store.arrivals.expect(self._bell, _QueuesOfStore(store.name, self._queues))
+                store.arrivals.expect(self._wake_up, _QueuesOfStore(store.name, self._queues))
 
     def forget(self) -> None:
         for store in self._asked:
-            store.arrivals.forget(self._bell)
+            store.arrivals.forget(self._wake_up)
 
 
 class Waiting:
@@ -49,26 +49,26 @@ class Waiting:
     def __init__(self, stores: StoresNow, queues: Container[MessageQueue]) -> None:
         self._stores, self._queues = stores, queues
         self._lock = threading.Lock()
-        self._bells: set[Ringable] = set()
+        self._wake_ups: set[Notifiable] = set()
 
     @contextmanager
-    def with_bell(self, bell: Ringable) -> Iterator[Waiter]:
+    def with_wake_up(self, wake_up: Notifiable) -> Iterator[Waiter]:
         """Somebody waits, in the block."""
-        waiter = Waiter(self._stores, self._queues, bell)
+        waiter = Waiter(self._stores, self._queues, wake_up)
         with self._lock:
-            self._bells.add(bell)
+            self._wake_ups.add(wake_up)
         try:
             yield waiter
         finally:
             waiter.forget()
             with self._lock:
-                self._bells.discard(bell)
+                self._wake_ups.discard(wake_up)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Have everybody look again."""
-        if not self._bells:  # who comes now looks after this
+        if not self._wake_ups:  # who comes now looks after this
             return
         with self._lock:
-            bells = list(self._bells)
-        for bell in bells:
-            bell.ring()
+            wake_ups = list(self._wake_ups)
+        for wake_up in wake_ups:
+            wake_up.notify()

@@ -34,7 +34,7 @@ class ConsumedStore:
     """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
     poison: Callable[[], BaseException | None]
     """What has ended puts there, if anything has."""
-    poison_bells: list[Callable[[], object]]
+    poison_wake_ups: list[Callable[[], object]]
     """Called when something does."""
 
     @property

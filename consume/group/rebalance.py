@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...engine.services.bell import Bell
 from ...engine.services.service_thread import ServiceThread
+from ...engine.services.wake_up import WakeUp
 from ...store.disk.clock import Clock, SystemClock
 from .group import Group, Round, Subscription
 
@@ -30,14 +30,14 @@ class _Chore:
 class Hint:
     """That every group should have its next round at once. It knows nobody: who holds it keeps no service alive."""
 
-    def __init__(self, bell: Bell) -> None:
-        self._bell = bell
+    def __init__(self, wake_up: WakeUp) -> None:
+        self._wake_up = wake_up
         self.is_given = False
 
     def give(self) -> None:
         """Takes no lock: to be called from anywhere, also by what a garbage collection calls, or with any lock held."""
         self.is_given = True
-        self._bell.ring()
+        self._wake_up.notify()
 
 
 class RebalanceService:
@@ -49,8 +49,8 @@ class RebalanceService:
         self._due_s: dict[Group, float] = {}
         self._noticed: set[Group] = set()
         self._chores: list[_Chore] = []
-        self._bell = Bell()
-        self.hint = Hint(self._bell)
+        self._wake_up = WakeUp()
+        self.hint = Hint(self._wake_up)
         self._thread = self._new_thread()
 
     def group(self, name: str, subscription: Subscription, *, is_broadcasting: bool = False) -> Group:
@@ -62,7 +62,7 @@ class RebalanceService:
         made = Group(name, subscription, notify, is_broadcasting=is_broadcasting)
         with self._lock:
             self._due_s[made] = self._clock.monotonic_s()
-        self._bell.ring()
+        self._wake_up.notify()
         return made
 
     def also_every(self, interval_s: float, work: Callable[[], None]) -> None:
@@ -79,7 +79,7 @@ class RebalanceService:
         """Have the next round of this group come at once."""
         with self._lock:
             self._noticed.add(group)
-        self._bell.ring()
+        self._wake_up.notify()
 
     def run_due(self) -> dict[Group, Round]:
         """One round of each group that is due, and what it did."""
@@ -109,7 +109,7 @@ class RebalanceService:
     # -- the thread
 
     def _new_thread(self) -> ServiceThread:
-        return ServiceThread("flightlog-rebalance", self._work, self._bell.ring)
+        return ServiceThread("flightlog-rebalance", self._work, self._wake_up.notify)
 
     def start(self) -> None:
         """Unless it runs."""
@@ -129,8 +129,8 @@ class RebalanceService:
         while not thread.is_stopping:
             self.run_due()
             self._do_chores()
-            if not thread.is_stopping:  # else the bell may be there for the next one
-                self._bell.wait(self.next_due_s())
+            if not thread.is_stopping:  # else the wake-up may be there for the next one
+                self._wake_up.wait(self.next_due_s())
 
     def _do_chores(self) -> None:
         for chore in self._chores:

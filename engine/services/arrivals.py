@@ -1,13 +1,13 @@
 """Waking those who wait for messages.
 
 Invariants:
-- Who was `expected` and then found nothing to read is rung once a message that came since can be read in a queue that
-  is wanted, or in one that had none before, or the store is poisoned or ends; perhaps also without one.
+- Who was `expected` and then found nothing to read is notified once a message that came since can be read in a queue
+  that is wanted, or in one that had none before, or the store is poisoned or ends; perhaps also without one.
 - While nobody waits, a put does what it always does: one look at a flag.
 
-A put rings at most once between two rounds of the flush service. Once somebody waits, it rings the thread here in place
-of that service: it passes the word on, brings the queues up to the log, and rings those whose queues got messages.
-Under sync flush it joins the sync first: what is not durable cannot be read.
+A put notifies at most once between two rounds of the flush service. Once somebody waits, it notifies the thread here in
+place of that service: it passes the word on, brings the queues up to the log, and notifies those whose queues got
+messages. Under sync flush it joins the sync first: what is not durable cannot be read.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from collections.abc import Container, Mapping
 
 from ...store.log.commit_log import CommitLog
 from ...store.queue_offsets import QueueKey
-from .bell import Bell, Ringable
 from .flush_service import FlushService
 from .service_thread import ServiceThread
 from .upkeep import Upkeep
+from .wake_up import Notifiable, WakeUp
 
 
 class Arrivals:
@@ -29,36 +29,36 @@ class Arrivals:
     def __init__(self, commit_log: CommitLog, service: FlushService, upkeep: Upkeep) -> None:
         self._log, self._service, self._upkeep = commit_log, service, upkeep
         self._lock = threading.Lock()
-        self._waiting: dict[Ringable, Container[QueueKey] | None] = {}
+        self._waiting: dict[Notifiable, Container[QueueKey] | None] = {}
         """And the queues that each wants; None: all."""
         self._arrived: set[QueueKey] = set()
         """Queues that got messages while somebody waited."""
         self._has_new_queue = False
         """Whether one of them had none before: perhaps nobody knows of it yet."""
-        self._work = Bell()
-        commit_log.poison_bells.append(self._work.ring)
-        self.thread = ServiceThread("flightlog-arrivals", self._serve, self._work.ring)
+        self._work = WakeUp()
+        commit_log.poison_wake_ups.append(self._work.notify)
+        self.thread = ServiceThread("flightlog-arrivals", self._serve, self._work.notify)
 
-    def expect(self, bell: Ringable, wanted: Container[QueueKey] | None = None) -> None:
-        """Ring this bell, once, when something new can be read. Look what there is after this call, then wait.
+    def expect(self, wake_up: Notifiable, wanted: Container[QueueKey] | None = None) -> None:
+        """Notify this wake-up, once, when something new can be read. Look what there is after this call, then wait.
 
         `wanted` is asked from other threads, and may change meanwhile.
         """
         with self._lock:
-            self._waiting[bell] = wanted
+            self._waiting[wake_up] = wanted
         if self.thread.is_stopping:
-            bell.ring()
+            wake_up.notify()
             return
         self.thread.start()
-        self._service.also_wake = self._work.ring
-        self._upkeep.expect_puts(self._work.ring_once)
+        self._service.also_wake = self._work.notify
+        self._upkeep.expect_puts(self._work.notify_once)
         if self._log.end > self._log.visible:  # a put that rang nobody, and cannot be read yet
-            self._work.ring()
+            self._work.notify()
 
-    def forget(self, bell: Ringable) -> None:
+    def forget(self, wake_up: Notifiable) -> None:
         """Who expected something waits no longer."""
         with self._lock:
-            self._waiting.pop(bell, None)
+            self._waiting.pop(wake_up, None)
 
     def note(self, starts: Mapping[QueueKey, int]) -> None:
         """Called by each dispatch with the first queue offset of each queue that got entries; see Dispatcher."""
@@ -68,14 +68,14 @@ class Arrivals:
                 self._has_new_queue = self._has_new_queue or 0 in starts.values()
 
     def stop(self) -> None:
-        """Return once the thread has ended; everybody is rung. If a KeyboardInterrupt ends it, call it again."""
+        """Return once the thread has ended; everybody is notified. If a KeyboardInterrupt ends it, call it again."""
         self.thread.stop()
         self._ring_all()
 
     def _serve(self) -> None:
         while self._work.wait() and not self.thread.is_stopping:
-            if self._waiting:  # some of them will wait on; and before the dispatch, so that no put rings nobody
-                self._upkeep.expect_puts(self._work.ring_once)
+            if self._waiting:  # some of them will wait on; and before the dispatch, so that no put notifies nobody
+                self._upkeep.expect_puts(self._work.notify_once)
             self._service.note_append()
             if self._service.is_sync:
                 self._service.flush_beside()
@@ -87,18 +87,18 @@ class Arrivals:
             arrived, self._arrived = self._arrived, set()
             is_for_all = self._has_new_queue or self._log.poison is not None
             self._has_new_queue = False
-            rung = [
-                bell
-                for bell, wanted in self._waiting.items()
+            notified = [
+                wake_up
+                for wake_up, wanted in self._waiting.items()
                 if is_for_all or wanted is None or any(map(wanted.__contains__, arrived))
             ]
-            for bell in rung:
-                del self._waiting[bell]
-        for bell in rung:
-            bell.ring()
+            for wake_up in notified:
+                del self._waiting[wake_up]
+        for wake_up in notified:
+            wake_up.notify()
 
     def _ring_all(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
-        for bell in waiting:
-            bell.ring()
+        for wake_up in waiting:
+            wake_up.notify()

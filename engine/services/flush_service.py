@@ -30,9 +30,9 @@ from typing import Protocol
 from ...store.disk.clock import Clock
 from ...store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError, TooManyFilesError
 from ...store.settings import FlushMode, StoreSettings
-from .bell import Bell
 from .flush_rule import FlushRule
 from .service_thread import ServiceThread
+from .wake_up import WakeUp
 
 log = logging.getLogger("flightlog.flush")
 
@@ -61,8 +61,8 @@ class Flushable(Protocol):
 
     def poison(self, cause: BaseException) -> None: ...
 
-    def expect_puts(self, ring: Callable[[], object] | None) -> None:
-        """Have the next put that takes the fast path call this, and none after it; without a bell: the one of
+    def expect_puts(self, notify: Callable[[], object] | None) -> None:
+        """Have the next put that takes the fast path call this, and none after it; without a wake-up: the one of
         before."""
 
 
@@ -90,13 +90,13 @@ class FlushService:
             self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
         self.also_wake: Callable[[], object] | None = None
         """Whom else appends are to tell, once somebody waits for messages; see engine/services/arrivals.py."""
-        self._work = Bell()
+        self._work = WakeUp()
         """Rung by appends; waited for while no round is coming."""
-        self._hurry = Bell()
+        self._hurry = WakeUp()
         """Rung, together with the other one, by what cannot wait for the round that is coming."""
         self._is_hurried = self._lacks_room = False
-        self._thread = ServiceThread("flightlog-flush", self._serve, self._ring)
-        store.expect_puts(self._work.ring_once)
+        self._thread = ServiceThread("flightlog-flush", self._serve, self._notify)
+        store.expect_puts(self._work.notify_once)
 
     def start(self) -> None:
         self._thread.start()
@@ -109,15 +109,15 @@ class FlushService:
 
     def note_append(self) -> None:
         """The same for this service alone."""
-        if not self._work.is_rung:
-            self._work.ring()
+        if not self._work.is_notified:
+            self._work.notify()
 
     def sync_soon(self) -> None:
         """Something was appended that is to be synced without delay, and nobody waits for it."""
         if self.also_wake is not None:
             self.also_wake()
         self._is_hurried = True
-        self._ring()
+        self._notify()
 
     def flush_beside(self) -> None:
         """Make the log durable in the caller's thread; a failure is the store's, as if it were a round's."""
@@ -138,9 +138,9 @@ class FlushService:
     def thread(self) -> ServiceThread:
         return self._thread
 
-    def _ring(self) -> None:
-        self._hurry.ring()
-        self._work.ring()
+    def _notify(self) -> None:
+        self._hurry.notify()
+        self._work.notify()
 
     def _serve(self) -> None:
         due_s = self._clean_due_s  # when the next round comes

@@ -33,9 +33,9 @@ from ...store.errors import StoreClosedError
 from ...store.get_result import GetResult, GetStatus
 from ...store.queue_offsets import QueueKey
 from .arrivals import Arrivals
-from .bell import Bell
 from .completing import complete
 from .service_thread import ServiceThread
+from .wake_up import WakeUp
 
 log = logging.getLogger("flightlog.pulls")
 
@@ -93,8 +93,8 @@ class HeldPulls:
         """A heap of the ticks there."""
         self._arrived: set[QueueKey] = set()
         """Queues that got entries, and are waited for."""
-        self._bell = Bell()
-        self.thread = ServiceThread("flightlog-pulls", self._serve, self._bell.ring)
+        self._wake_up = WakeUp()
+        self.thread = ServiceThread("flightlog-pulls", self._serve, self._wake_up.notify)
 
     def pull(self, ask: Ask, wait_s: float) -> Future[GetResult]:
         """See MessageStore.pull."""
@@ -109,7 +109,7 @@ class HeldPulls:
         tick = math.ceil((self._clock.monotonic_s() + wait_s) / TICK_S)
         held = HeldPull(behind(found, ask), found, tick, self._take)
         self._hold(held)
-        self._arrivals.expect(self._bell, self._held)
+        self._arrivals.expect(self._wake_up, self._held)
         if self._visible() != visible:  # what came since rang nobody, perhaps
             self._catch_up()
             self._answer_one(held, {})
@@ -152,7 +152,7 @@ class HeldPulls:
             self._held.setdefault(held.ask.key, set()).add(held)
             is_first = len(ending) == 1 and self._ticks[0] == held.tick
         if is_first:
-            self._bell.ring()
+            self._wake_up.notify()
 
     def _take(self, held: HeldPull) -> bool:
         """Hold it no longer; whoever gets True here completes it."""
@@ -176,11 +176,11 @@ class HeldPulls:
         try:
             while not self.thread.is_stopping:
                 if self._held:
-                    self._arrivals.expect(self._bell, self._held)
+                    self._arrivals.expect(self._wake_up, self._held)
                     self._catch_up()
                 self._answer_arrived()
                 self._answer_ending()
-                self._bell.wait(self._wait_s())
+                self._wake_up.wait(self._wait_s())
         finally:
             self.thread.is_stopping = True
             self._end_all()

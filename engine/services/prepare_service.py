@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable
 
 from ...store.log.commit_log import CommitLog
-from .bell import Bell
 from .service_thread import ServiceThread
+from .wake_up import WakeUp
 
 log = logging.getLogger("flightlog.store")
 
@@ -30,18 +30,18 @@ class PrepareService:
 
     def __init__(self, commit_log: CommitLog, dispatch: Callable[[], object]) -> None:
         self._log, self._dispatch = commit_log, dispatch
-        self._work = Bell()
-        self._asked: deque[Bell] = deque()
+        self._work = WakeUp()
+        self._asked: deque[WakeUp] = deque()
         """Who waits until what is due is prepared; the thread alone takes them out."""
         self._asking = threading.Lock()
-        """Held from a request's entry until it has rung, and while a round begins: no ring of it is left for another
-        round, which would judge anew how fast the log grows."""
-        self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.ring)
+        """Held from a request's entry until it has notified, and while a round begins: no notify of it is left for
+        another round, which would judge anew how fast the log grows."""
+        self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.notify)
 
     def start(self) -> None:
         if self._log.preparation.is_wanted:
             self.thread.start()
-            self._log.preparation.wake = self._work.ring
+            self._log.preparation.wake = self._work.notify
 
     def stop(self) -> None:
         """Return once the thread has ended. If a KeyboardInterrupt ends the wait, call it again."""
@@ -49,10 +49,10 @@ class PrepareService:
 
     def settled(self, timeout_s: float) -> bool:
         """Whether all that is due now is prepared within that time. For a bench, which measures from there on."""
-        done = Bell()
+        done = WakeUp()
         with self._asking:
             self._asked.append(done)
-            self._work.ring()
+            self._work.notify()
         return done.wait(timeout_s)
 
     def _serve(self) -> None:
@@ -69,7 +69,7 @@ class PrepareService:
                 if asked:  # nobody puts, as they know who ask
                     self._rest()
                 for _ in range(asked):
-                    self._asked.popleft().ring()
+                    self._asked.popleft().notify()
         except Exception:
             self._log.preparation.wake = None
             path = self._log.reader.folder.parent
@@ -88,5 +88,5 @@ class PrepareService:
 
     def _rest(self) -> None:
         """Prepare for a burst, until it comes."""
-        while not self.thread.is_stopping and not self._work.is_rung and self._log.prepare_for_burst():
+        while not self.thread.is_stopping and not self._work.is_notified and self._log.prepare_for_burst():
             pass

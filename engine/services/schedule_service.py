@@ -1,8 +1,8 @@
 """The thread of an open store that delivers messages whose time has come.
 
 It is started by the first message that is parked, or at the opening if messages wait already: a store without any has
-no thread for it. It sleeps until the next delivery is due (schedule/deadlines.py) and is rung by whoever parks what is
-due before. At close it stops first, before anything that it puts through.
+no thread for it. It sleeps until the next delivery is due (schedule/deadlines.py) and is notified by whoever parks what
+is due before. At close it stops first, before anything that it puts through.
 
 Where schedulers plug in, before `begin`:
 
@@ -23,8 +23,8 @@ from ...store.disk.clock import Clock
 from ...store.errors import DiskError, StorePoisonedError
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
-from .bell import Bell
 from .service_thread import ServiceThread
+from .wake_up import WakeUp
 
 log = logging.getLogger("flightlog.schedule")
 
@@ -50,11 +50,11 @@ class ScheduleService:
         self._save_due_s: float | None = None
         self._failing: set[Saver] = set()
         """Those that could not write, and said so."""
-        self._bell = Bell()
-        self.deadlines = Deadlines(clock, self._bell.ring)
+        self._wake_up = WakeUp()
+        self.deadlines = Deadlines(clock, self._wake_up.notify)
         self.on_parked: dict[str, OnParked] = {}
         self.savers: list[Saver] = []
-        self.thread = ServiceThread("flightlog-schedule", self._serve, self._bell.ring)
+        self.thread = ServiceThread("flightlog-schedule", self._serve, self._wake_up.notify)
 
     def start(self) -> None:
         """Have the thread running, if anything is delivered at all. Raises ThreadStartError if the system has none."""
@@ -94,7 +94,7 @@ class ScheduleService:
             except StorePoisonedError as e:
                 log.warning("nothing is delivered any more: %s", e, extra={"cause": repr(e)})
                 return
-            self._bell.wait(self._save_when_due(wait_s))
+            self._wake_up.wait(self._save_when_due(wait_s))
 
     def _save_when_due(self, wait_s: float | None) -> float | None:
         """Save if it is time; how long the thread may sleep at most."""

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 
 from ...store.disk.thread_start import thread_start_errors
-from .bell import Bell
+from .wake_up import WakeUp
 
 STOP_POLL_S = 0.1
 
@@ -26,7 +26,7 @@ class ServiceThread:
         self._name, self._work, self._wake = name, work, wake
         self._claim = threading.Lock()
         """Taken by the thread that does the work, and kept."""
-        self._ended = Bell()
+        self._ended = WakeUp()
         self._was_started = False
         self._thread: threading.Thread | None = None
         self._at_end: Callable[[], None] | None = None
@@ -43,7 +43,7 @@ class ServiceThread:
             return
         # Thread.start is Python code that an interrupt leaves half done, with an error of its own. So a thread does it
         # that no interrupt can reach; to start that one is a single call into C.
-        is_done, failures = Bell(), list[BaseException]()
+        is_done, failures = WakeUp(), list[BaseException]()
 
         def start_thread() -> None:
             try:
@@ -51,7 +51,7 @@ class ServiceThread:
             except BaseException as e:
                 failures.append(e)
             finally:
-                is_done.ring()
+                is_done.notify()
 
         with thread_start_errors(self._name):
             _thread.start_new_thread(start_thread, ())
@@ -99,4 +99,4 @@ class ServiceThread:
                 if self._at_end is not None:
                     self._at_end()
             finally:
-                self._ended.ring()
+                self._ended.notify()

@@ -97,11 +97,11 @@ class Upkeep:
         """Refuse puts from now on."""
         self._log.refuse_all(cause)
 
-    def expect_puts(self, ring: Callable[[], object] | None) -> None:
-        """Have the next put that takes the fast path call this, and none after it; None: the bell of before."""
+    def expect_puts(self, notify: Callable[[], object] | None) -> None:
+        """Have the next put that takes the fast path call this, and none after it; None: the wake-up of before."""
         fast_path = self._log.fast_path
-        if ring is not None:
-            fast_path.ring = ring
+        if notify is not None:
+            fast_path.notify = notify
         fast_path.is_armed = True
 
     def log_is_dirty(self, least_pages: int) -> bool:

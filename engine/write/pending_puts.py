@@ -28,9 +28,9 @@ from ...store.disk.clock import Clock
 from ...store.errors import DiskError, FlightlogError, StorePoisonedError
 from ...store.log.commit_log import CommitLog
 from ...store.results import PutResult, PutStatus
-from ..services.bell import Bell
 from ..services.completing import complete
 from ..services.service_thread import ServiceThread
+from ..services.wake_up import WakeUp
 
 log = logging.getLogger("flightlog.flush")
 
@@ -53,16 +53,16 @@ class PendingPuts:
     ) -> None:
         self._log, self._clock, self._timeout_s, self._poison = commit_log, clock, timeout_s, poison
         self._line: deque[_Pending] = deque()
-        self._to_sync = Bell()
-        self._news = Bell()
+        self._to_sync = WakeUp()
+        self._news = WakeUp()
         """Rung when something was synced or failed, and when the line is empty no more."""
         self._is_idle = False
         """Whether flightlog-pending waits for the line to get something, without a deadline."""
         self._is_finishing = False
         self._failure: BaseException | None = None
         """What ended flightlog-sync, if it was not `finish`: no sync succeeds any more."""
-        self._syncer = ServiceThread("flightlog-sync", self._sync, self._to_sync.ring)
-        self._completer = ServiceThread("flightlog-pending", self._complete, self._news.ring)
+        self._syncer = ServiceThread("flightlog-sync", self._sync, self._to_sync.notify)
+        self._completer = ServiceThread("flightlog-pending", self._complete, self._news.notify)
 
     @property
     def threads(self) -> tuple[ServiceThread, ServiceThread]:
@@ -84,9 +84,9 @@ class PendingPuts:
         end = result.physical_offset + result.size
         pending = _Pending(future, result, end, self._clock.monotonic_s() + self._timeout_s)
         self._line.append(pending)
-        self._to_sync.ring()
+        self._to_sync.notify()
         if self._is_idle:
-            self._news.ring()
+            self._news.notify()
         return self._wait_for(pending) if self._is_finishing else future
 
     def finish(self) -> None:
@@ -116,7 +116,7 @@ class PendingPuts:
                 self._poison(e)
                 self._failure = e
             finally:
-                self._news.ring()
+                self._news.notify()
 
     def _complete(self) -> None:
         is_last = False
@@ -131,7 +131,7 @@ class PendingPuts:
         if deadline_s is not None:
             self._news.wait(max(0.0, deadline_s - self._clock.monotonic_s()))
             return
-        self._is_idle = True  # before the last look at the line: who adds rings if this is set
+        self._is_idle = True  # before the last look at the line: who adds notifies if this is set
         if not self._line:
             self._news.wait()
         self._is_idle = False

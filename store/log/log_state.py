@@ -96,7 +96,7 @@ class LogState(ABC):
         )
         self.fast_path.end, self.fast_path.last_store_timestamp_ms = end, last_store_timestamp_ms
         self._is_poison_told = False
-        self.poison_bells: list[Callable[[], object]] = []
+        self.poison_wake_ups: list[Callable[[], object]] = []
         """Called once something has ended puts and syncs, from wherever that was found: they must take no lock."""
 
     @property
@@ -190,8 +190,8 @@ class LogState(ABC):
         poison = self.poison
         if poison is not None and not self._is_poison_told:
             self._is_poison_told = True
-            for ring in tuple(self.poison_bells):
-                ring()
+            for notify in tuple(self.poison_wake_ups):
+                notify()
             tell_poison(self._folder.parent, poison, self.flushed, self.end)
 
     def _check_appendable(self) -> None:

@@ -112,7 +112,7 @@ struct fast_path {
     int64_t max_body_size;
     PyObject *zero;
 
-    PyObject *ring; /* called at the next put while `is_armed` */
+    PyObject *notify; /* called at the next put while `is_armed` */
     char is_armed;
     PyObject *note; /* called with the milliseconds that every so manieth put took */
     unsigned puts;

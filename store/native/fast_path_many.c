@@ -200,7 +200,7 @@ static void ring_beside_error(struct fast_path *fast_path) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
     fast_path_publish(fast_path);
-    fast_path_ring(fast_path);
+    fast_path_notify(fast_path);
     PyErr_Restore(type, value, trace);
 }
 
@@ -228,7 +228,7 @@ PyObject *fast_path_put_all(struct fast_path *fast_path, PyObject *messages) {
         const int64_t before = fast_path->end;
         if (write_all(fast_path, count, time_ms, results, list) == 0) {
             fast_path_publish(fast_path);
-            fast_path_ring(fast_path);
+            fast_path_notify(fast_path);
             return list;
         }
         state = FAILED;

@@ -48,8 +48,8 @@ class FastPathProtocol(Protocol[M, R]):
     appended_records: int
     """Since the log was opened, by the fast path or the slow path."""
     is_armed: bool
-    """Whether the next put is to call `ring`; that put clears it."""
-    ring: Callable[[], object] | None
+    """Whether the next put is to call `notify`; that put clears it."""
+    notify: Callable[[], object] | None
     """May raise RuntimeError if it was called before."""
     note: Callable[[float], object] | None
     """Told how many ms a put took, one in so many."""

@@ -99,14 +99,14 @@ static int commit(struct fast_path *fast_path, const struct fields *fields, int6
     return 1;
 }
 
-void fast_path_ring(struct fast_path *fast_path) {
-    if (!fast_path->is_armed || fast_path->ring == NULL || fast_path->ring == Py_None) return;
+void fast_path_notify(struct fast_path *fast_path) {
+    if (!fast_path->is_armed || fast_path->notify == NULL || fast_path->notify == Py_None) return;
     fast_path->is_armed = 0;
-    PyObject *done = PyObject_CallFunctionObjArgs(fast_path->ring, NULL);
+    PyObject *done = PyObject_CallFunctionObjArgs(fast_path->notify, NULL);
     if (done == NULL && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-        PyErr_Clear(); /* the bell was rung already */
+        PyErr_Clear(); /* it was notified already */
     } else if (done == NULL) {
-        PyErr_WriteUnraisable(fast_path->ring);
+        PyErr_WriteUnraisable(fast_path->notify);
     }
     Py_XDECREF(done);
 }
@@ -170,7 +170,7 @@ int fast_path_put_one(struct fast_path *fast_path, PyObject *message, const stru
             Py_DECREF(made);
         }
     }
-    if (state == 1) fast_path_ring(fast_path);
+    if (state == 1) fast_path_notify(fast_path);
     return state;
 }
 

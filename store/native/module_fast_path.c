@@ -25,7 +25,7 @@ static int fast_path_clear(struct fast_path *self) {
     Py_CLEAR(self->store_host);
     Py_CLEAR(self->special_names);
     Py_CLEAR(self->clock);
-    Py_CLEAR(self->ring);
+    Py_CLEAR(self->notify);
     Py_CLEAR(self->note);
     Py_CLEAR(self->size.object);
     Py_CLEAR(self->time.object);
@@ -47,7 +47,7 @@ static int fast_path_traverse(struct fast_path *self, visitproc visit, void *arg
     Py_VISIT(self->status);
     Py_VISIT(self->special_names);
     Py_VISIT(self->clock);
-    Py_VISIT(self->ring);
+    Py_VISIT(self->notify);
     Py_VISIT(self->note);
     for (int i = 0; i < FAST_PATH_RESULTS_KEPT; i++) {
         Py_VISIT(self->results[i]);
@@ -215,7 +215,7 @@ static PyMemberDef fast_path_members[] = {
     {"appended_records", T_LONGLONG, offsetof(struct fast_path, appended_records), 0, NULL},
     {"taken", T_LONGLONG, offsetof(struct fast_path, taken), READONLY, NULL},
     {"is_armed", T_BOOL, offsetof(struct fast_path, is_armed), 0, NULL},
-    {"ring", T_OBJECT, offsetof(struct fast_path, ring), 0, NULL},
+    {"notify", T_OBJECT, offsetof(struct fast_path, notify), 0, NULL},
     {"note", T_OBJECT, offsetof(struct fast_path, note), 0, NULL},
     {NULL, 0, 0, 0, NULL},
 };

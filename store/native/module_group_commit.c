@@ -177,20 +177,20 @@ static int sleep_until_rung(struct group_commit *group_commit, int64_t goal, uin
     if (next != NULL) PyThread_release_lock(next->bell);
     const PyLockStatus status = PyThread_acquire_lock_timed(waiter->bell, left_us, 1);
     PyEval_RestoreThread(thread);
-    int is_rung = 1, is_signalled = 0;
+    int is_notified = 1, is_signalled = 0;
     if (status != PY_LOCK_ACQUIRED) {
         if (waiter->is_listed) {
             leave(group_commit, waiter);
-            is_rung = 0;
+            is_notified = 0;
             is_signalled = PyErr_CheckSignals() < 0;
         } else {
             PyThread_acquire_lock(waiter->bell, WAIT_LOCK); /* who has taken it out of the line rings it now */
         }
     }
-    const int is_to_lead = is_rung && waiter->is_heir;
+    const int is_to_lead = is_notified && waiter->is_heir;
     waiter->next = group_commit->idle;
     group_commit->idle = waiter;
-    if (is_rung && !is_to_lead) group_commit->owed++;
+    if (is_notified && !is_to_lead) group_commit->owed++;
     return is_signalled ? -1 : is_to_lead;
 }
 

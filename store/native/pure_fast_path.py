@@ -87,7 +87,7 @@ class FastPath:
         self._base = self._limit = 0
         self.end = self.last_store_timestamp_ms = self.taken = self._taken_elsewhere = 0
         self.is_armed = True
-        self.ring: Callable[[], object] | None = None
+        self.notify: Callable[[], object] | None = None
         self.note: Callable[[float], object] | None = None
 
     @property
@@ -146,7 +146,7 @@ class FastPath:
             publish(stop)
             del blockers[APPEND]
         if self.is_armed:
-            self._ring()
+            self._notify()
         if began_ns and self.note is not None:
             self.note((monotonic_ns() - began_ns) / 1e6)
         return new_tuple(result_type, (status, topic, queue_id, queue_offset, start, size, now_ms, host))
@@ -264,13 +264,13 @@ class FastPath:
             )
         )
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self.is_armed = False
-        if self.ring is not None:
-            try:  # noqa: SIM105 (an interrupt could come inside contextlib.suppress, before the ring)
-                self.ring()
+        if self.notify is not None:
+            try:  # noqa: SIM105 (an interrupt could come inside contextlib.suppress, before the notify)
+                self.notify()
             except RuntimeError:
-                pass  # rung already
+                pass  # notified already
 
     # -- many
 
@@ -348,7 +348,7 @@ class FastPath:
             publish(at)
             del blockers[APPEND]
         if self.is_armed:
-            self._ring()
+            self._notify()
         return made
 
     # -- what the commit log does

@@ -16,7 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings, Subscription
-from flightlog.consume.deliver.awaiting import LoopBell
+from flightlog.consume.deliver.awaiting import LoopWakeUp
 from flightlog.consume.deliver.process_queue import FlowLimits
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ def put(store: Store, count: int, first: int = 0) -> None:
         store.put(Message("orders", b"%d" % number, queue_id=None))
 
 
-def bells(store: Store, subscription: Subscription) -> int:
+def wake_ups(store: Store, subscription: Subscription) -> int:
     """How many wait, by what wakes them."""
-    return len(store._arrivals._waiting) + len(subscription._waiting._bells)
+    return len(store._arrivals._waiting) + len(subscription._waiting._wake_ups)
 
 
 async def turns(count: int) -> None:
@@ -44,7 +44,7 @@ async def turns(count: int) -> None:
 
 async def until_waiting(store: Store, subscription: Subscription, count: int) -> None:
     async with asyncio.timeout(LIMIT_S):
-        while bells(store, subscription) < 2 * count:
+        while wake_ups(store, subscription) < 2 * count:
             await asyncio.sleep(0)
 
 
@@ -111,7 +111,7 @@ def test_hundreds_wait_without_a_thread_and_without_looking(opened: Opened, monk
         put(store, 300)
         received = await asyncio.gather(first, *others)
         assert Counter(int(message.body) for message in received if message) == Counter(range(300))
-        assert not bells(store, subscription)
+        assert not wake_ups(store, subscription)
 
     asyncio.run(asyncio.wait_for(consume(), LIMIT_S))
 
@@ -127,7 +127,7 @@ def test_who_is_cancelled_has_taken_nothing_and_leaves_nothing_behind(opened: Op
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        assert not bells(store, subscription)
+        assert not wake_ups(store, subscription)
         put(store, 1)
         message = await subscription.receive_async()
         assert message is not None and message.body == b"0" and message.ack()
@@ -159,7 +159,7 @@ def test_cancelled_at_any_moment_no_message_is_lost(opened: Opened) -> None:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            assert not bells(store, subscription)
+            assert not wake_ups(store, subscription)
             await putting
         last = asyncio.ensure_future(work())
         async with asyncio.timeout(LIMIT_S):
@@ -261,11 +261,11 @@ def test_in_order(opened: Opened) -> None:
         assert [offset for each, offset in worked_off if each == queue_id] == [*range(10)]
 
 
-def test_a_bell_of_a_loop_that_is_over_is_rung_in_vain() -> None:
-    async def make() -> LoopBell:
-        return LoopBell()
+def test_a_wake_up_of_a_loop_that_is_over_is_notified_in_vain() -> None:
+    async def make() -> LoopWakeUp:
+        return LoopWakeUp()
 
-    asyncio.run(make()).ring()
+    asyncio.run(make()).notify()
 
 
 def test_the_example_of_the_document_runs(

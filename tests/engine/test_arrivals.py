@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.engine.services.bell import Bell
+from flightlog.engine.services.wake_up import WakeUp
 
 if TYPE_CHECKING:
     from tests.conftest import AssertClean
@@ -25,40 +25,42 @@ def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Pat
     with flightlog.open(tmp_path, StoreSettings.small(flush_mode=mode)) as store:
         store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(3)])
         store.get("t", 0, 0)
-        first, second, both, anything = Bell(), Bell(), Bell(), Bell()
+        first, second, both, anything = WakeUp(), WakeUp(), WakeUp(), WakeUp()
         store._arrivals.expect(first, {("t", 0)})
         store._arrivals.expect(second, {("t", 1), ("u", 0)})
         store._arrivals.expect(both, {("t", 0), ("t", 1)})
         store._arrivals.expect(anything)
         store.put(Message("t", b"", queue_id=2))
-        assert anything.wait(LIMIT_S) and not (first.is_rung or second.is_rung or both.is_rung)
+        assert anything.wait(LIMIT_S) and not (first.is_notified or second.is_notified or both.is_notified)
         store.put(Message("t", b"", queue_id=0))
-        assert first.wait(LIMIT_S) and both.wait(LIMIT_S) and not second.is_rung
+        assert first.wait(LIMIT_S) and both.wait(LIMIT_S) and not second.is_notified
         store.put(Message("t", b"", queue_id=1))  # though nobody has asked again
-        assert second.wait(LIMIT_S) and not (first.is_rung or both.is_rung or anything.is_rung), "each is rung once"
+        assert second.wait(LIMIT_S) and not (first.is_notified or both.is_notified or anything.is_notified), (
+            "each is notified once"
+        )
     assert_clean(tmp_path)
 
 
 def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
-        bells = [Bell(), Bell()]
-        for bell in bells:
-            store._arrivals.expect(bell, set())
+        wake_ups = [WakeUp(), WakeUp()]
+        for wake_up in wake_ups:
+            store._arrivals.expect(wake_up, set())
         store.put(Message("new", b""))
-        assert all(bell.wait(LIMIT_S) for bell in bells), "perhaps it is to be theirs"
-        store._arrivals.expect(bells[0], set())
-        store._arrivals.forget(bells[0])
-        store._arrivals.expect(bells[1], set())
-    assert bells[1].is_rung and not bells[0].is_rung, "the end of the store is for all who still wait"
+        assert all(wake_up.wait(LIMIT_S) for wake_up in wake_ups), "perhaps it is to be theirs"
+        store._arrivals.expect(wake_ups[0], set())
+        store._arrivals.forget(wake_ups[0])
+        store._arrivals.expect(wake_ups[1], set())
+    assert wake_ups[1].is_notified and not wake_ups[0].is_notified, "the end of the store is for all who still wait"
     assert_clean(tmp_path)
 
 
 def test_a_poisoned_store_rings_everybody(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
-        bell = Bell()
-        store._arrivals.expect(bell, set())
+        wake_up = WakeUp()
+        store._arrivals.expect(wake_up, set())
         store._upkeep.poison(OSError("a disk that failed"))
-        assert bell.wait(LIMIT_S)
+        assert wake_up.wait(LIMIT_S)
     with flightlog.open(tmp_path, StoreSettings.small()):
         pass  # recovered
     assert_clean(tmp_path)
@@ -68,16 +70,16 @@ def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path, assert_clean:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(2)])
         store.get("t", 0, 0)
-        wanted, bell, other = {("t", 0)}, Bell(), Bell()
-        store._arrivals.expect(bell, wanted)
+        wanted, wake_up, other = {("t", 0)}, WakeUp(), WakeUp()
+        store._arrivals.expect(wake_up, wanted)
         wanted.add(("t", 1))
         store.put(Message("t", b"", queue_id=1))
-        assert bell.wait(LIMIT_S)
-        store._arrivals.expect(bell, wanted)
+        assert wake_up.wait(LIMIT_S)
+        store._arrivals.expect(wake_up, wanted)
         store._arrivals.expect(other, {("t", 0)})
         wanted.clear()
         store.put(Message("t", b"", queue_id=0))
-        assert other.wait(LIMIT_S) and not bell.is_rung
+        assert other.wait(LIMIT_S) and not wake_up.is_notified
     assert_clean(tmp_path)
 
 
@@ -85,17 +87,17 @@ def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path, assert_clean:
 def test_many_who_wait_for_their_own_queue_miss_nothing(
     mode: FlushMode, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    """Each looks after it asked to be rung, and then waits without a limit; others read at the same time."""
+    """Each looks after it asked to be notified, and then waits without a limit; others read at the same time."""
     queues, count = 5, 120
     found: dict[int, int] = {}
 
     def wait_for_all(queue_id: int) -> None:
-        bell, offset = Bell(), 1
+        wake_up, offset = WakeUp(), 1
         while offset <= count:
-            store._arrivals.expect(bell, {("t", queue_id)})
+            store._arrivals.expect(wake_up, {("t", queue_id)})
             answer = store.get("t", queue_id, offset)
             offset += len(answer.messages)
-            if not answer.messages and not bell.wait(LIMIT_S):
+            if not answer.messages and not wake_up.wait(LIMIT_S):
                 return
         found[queue_id] = offset
 
@@ -123,10 +125,10 @@ def test_a_put_that_cannot_be_read_yet_rings_those_who_wait_after_it(
         disk.hold("sync", "commitlog/", times=1)
         store.put(Message("t", b"1", wait_store_ok=False))
         assert disk.held.acquire(timeout=LIMIT_S)
-        bell = Bell()
-        store._arrivals.expect(bell, {("t", 0)})
-        assert not store.get("t", 0, 1).messages and not bell.is_rung
+        wake_up = WakeUp()
+        store._arrivals.expect(wake_up, {("t", 0)})
+        assert not store.get("t", 0, 1).messages and not wake_up.is_notified
         disk.release()
-        assert bell.wait(LIMIT_S / 2)
+        assert wake_up.wait(LIMIT_S / 2)
         assert [message.body for message in store.get("t", 0, 1).messages] == [b"1"]
     assert_clean(tmp_path)

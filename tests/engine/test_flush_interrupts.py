@@ -16,7 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
-from flightlog.engine.services.bell import Bell
+from flightlog.engine.services.wake_up import WakeUp
 
 if TYPE_CHECKING:
     from tests.conftest import Scale
@@ -121,7 +121,7 @@ def test_a_close_that_is_interrupted_in_its_wait_for_a_sync(
 
         def interrupt_the_wait(number: int, frame: FrameType | None) -> None:
             # Nowhere else: before it, more than the close would end; in a callback of the garbage collector, nothing.
-            if frame is not None and frame.f_code is Bell.wait.__code__:
+            if frame is not None and frame.f_code is WakeUp.wait.__code__:
                 came.set()
                 raise KeyboardInterrupt
 

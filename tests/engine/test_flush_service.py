@@ -198,6 +198,6 @@ def test_there_is_no_other_thread(
 
 
 def test_intervals_of_the_settings_are_milliseconds() -> None:
-    store = cast("Any", SimpleNamespace(expect_puts=lambda ring: None))
+    store = cast("Any", SimpleNamespace(expect_puts=lambda notify: None))
     service = FlushService(StoreSettings(flush_interval_ms=250, clean_interval_ms=1500), CountingClock(), store)
     assert (service._interval_s, service._clean_interval_s) == (0.25, 1.5)

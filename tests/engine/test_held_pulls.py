@@ -17,7 +17,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, GetResult, GetStatus, Message, StoreSettings
 from flightlog.engine.services.arrivals import Arrivals
-from flightlog.engine.services.bell import Bell
+from flightlog.engine.services.wake_up import WakeUp
 from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageError
 from flightlog.store.queue_offsets import QueueKey
 
@@ -156,11 +156,11 @@ def test_close_answers_everybody(tmp_path: Path, assert_clean: AssertClean) -> N
 def test_a_callback_may_close_the_store(tmp_path: Path, assert_clean: AssertClean) -> None:
     store = flightlog.open(tmp_path, StoreSettings.small())
     first, rest = store.pull("t", 0, 0), [store.pull("t", 0, 0, wait_s=LONG_S) for _ in range(5)]
-    closed = Bell()
+    closed = WakeUp()
 
     def close(answer: Future[GetResult]) -> None:
         store.close()
-        closed.ring()
+        closed.notify()
 
     first.add_done_callback(close)
     store.put(Message("t", b"0"))
@@ -227,15 +227,15 @@ def test_a_message_between_the_look_and_the_wait_is_not_missed(
 ) -> None:
     expect, is_due = Arrivals.expect, [True]
 
-    def expect_late(self: Arrivals, bell: Bell, wanted: Container[QueueKey] | None = None) -> None:
+    def expect_late(self: Arrivals, wake_up: WakeUp, wanted: Container[QueueKey] | None = None) -> None:
         if is_after:
-            expect(self, bell, wanted)
+            expect(self, wake_up, wanted)
         if is_due and is_due.pop():
             store.put(Message("t", b"between"))
             if reads:  # and so dispatches
                 assert store.get("t", 0, 0).messages
         if not is_after:
-            expect(self, bell, wanted)
+            expect(self, wake_up, wanted)
 
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         warm = store.pull("another", 0, 0, wait_s=LONG_S)
@@ -252,7 +252,7 @@ def test_no_message_is_missed_under_load(mode: FlushMode, tmp_path: Path, assert
     queues, writers, count = 6, 3, 400
     got: dict[int, list[bytes]] = {queue_id: [] for queue_id in range(queues)}
     failures: list[object] = []
-    is_done = Bell()
+    is_done = WakeUp()
 
     def go_on(queue_id: int, offset: int) -> None:
         store.pull("t", queue_id, offset, wait_s=LONG_S).add_done_callback(lambda answer: take(queue_id, answer))
@@ -266,7 +266,7 @@ def test_no_message_is_missed_under_load(mode: FlushMode, tmp_path: Path, assert
             failures.append((queue_id, found))
         got[queue_id] += [message.body for message in found.messages]
         if failures or sum(map(len, got.values())) == writers * count:
-            is_done.ring()
+            is_done.notify()
         # Not from here: what is there already would be answered by a call in a call in a call.
         threading.Thread(target=go_on_unless_closed, args=(queue_id, found.next_queue_offset)).start()
 

@@ -28,13 +28,13 @@ class Noted:
 
 
 @pytest.fixture
-def rings() -> list[bool]:
+def notified() -> list[bool]:
     return []
 
 
 @pytest.fixture
-def deadlines(clock: SteppedClock, rings: list[bool]) -> Deadlines:
-    return Deadlines(clock, lambda: rings.append(True))
+def deadlines(clock: SteppedClock, notified: list[bool]) -> Deadlines:
+    return Deadlines(clock, lambda: notified.append(True))
 
 
 def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadlines: Deadlines) -> None:
@@ -52,19 +52,19 @@ def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadline
 
 
 def test_the_earliest_time_that_anybody_named_counts(
-    clock: SteppedClock, deadlines: Deadlines, rings: list[bool]
+    clock: SteppedClock, deadlines: Deadlines, notified: list[bool]
 ) -> None:
     start = clock.at_ms
     task, other = Noted(start + 5000), Noted(start + 3000)
     deadlines.add(task)
     deadlines.add(other)
     deadlines.run_due()
-    rings.clear()
+    notified.clear()
     deadlines.expect(task, start + 9000)
     deadlines.expect(task, start + 4000)
-    assert rings == [], "the next deadline is the same as before"
+    assert notified == [], "the next deadline is the same as before"
     deadlines.expect(task, start + 1000)
-    assert rings == [True]
+    assert notified == [True]
     clock.advance(1000)
     deadlines.run_due()
     assert task.ran == [start, start + 1000]

@@ -346,18 +346,18 @@ def test_a_topic_that_is_learnt_twice_counts_on() -> None:
     assert found == [0, 2, 3, 4]
 
 
-def test_the_bell_rings_once() -> None:
+def test_a_wake_up_is_notified_once() -> None:
     stage = Stage(4000, 4000)
     stage.register_topic("orders")
     silence = threading.Lock()
     silence.acquire()
-    stage.fast_path.ring = silence.release
+    stage.fast_path.notify = silence.release
     for _ in range(3):
         assert stage.fast_path.put(Message("orders", b"")) is not None
     assert not stage.fast_path.is_armed
     assert not silence.locked()
     stage.fast_path.is_armed = True
-    assert stage.fast_path.put(Message("orders", b"")) is not None  # rung already: no error of the put
+    assert stage.fast_path.put(Message("orders", b"")) is not None  # notified already: no error of the put
     assert not stage.fast_path.is_armed
 
 
@@ -388,19 +388,19 @@ def test_wrong_arguments() -> None:
 def test_it_holds_and_lets_go() -> None:
     """What it was given lives as long as it does, and not longer; in a cycle, too."""
 
-    class Ring:
+    class Notify:
         def __call__(self) -> None: ...
 
     stage = Stage(1000, 1000)
     stage.register_topic("orders")
-    ring = Ring()
-    stage.fast_path.ring = ring
+    notify = Notify()
+    stage.fast_path.notify = notify
     stage.blockers["fast_path"] = stage.fast_path
     topic = "a topic of its own"
     stage.register_topic(topic)
     references = sys.getrefcount(topic)
-    reference = weakref.ref(ring)
-    del ring
+    reference = weakref.ref(notify)
+    del notify
     gc.collect()
     assert reference() is not None
     del stage
