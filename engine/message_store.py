@@ -50,7 +50,6 @@ from ..store.timer_errors import UnknownTimerError
 from .delay.level_schedules import begin_levels
 from .delay.timer_schedules import TimerSchedules
 from .dispatch.live_keys import LiveKeys
-from .ending import Service, close_at_exit, ending
 from .open.boot import boot
 from .open.recovery import RecoveryReport
 from .read.finding import Finder
@@ -66,6 +65,7 @@ from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
 from .services.schedule_service import ScheduleService
 from .services.upkeep import Upkeep
+from .shutdown import Service, close_at_exit, ending
 from .statistics import StoreStatistics, live_statistics
 from .topics.topic_calls import TopicWriting
 from .verify.findings import VerifyReport

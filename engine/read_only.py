@@ -43,10 +43,10 @@ from ..store.topic import Topic
 from .delay.waiting_levels import waiting_levels
 from .dispatch.dispatching import dispatch_range, dispatch_rules
 from .open.deleting import note_foreign_deletions
-from .open.evidence import Evidence, LastWriter, read_abort, read_evidence, refuse_links
 from .open.lost import lost_places, missing_start, start_text
 from .open.recovery import RecoveryReport, recover_queues
-from .open.survey import Damage, Survey, survey
+from .open.shutdown_state import LastWriter, ShutdownState, read_abort, read_shutdown_state, refuse_links
+from .open.tail_scan import Damage, TailScan, scan_tail
 from .open.view_keys import ViewKeys
 from .read.finding import Finder
 from .read.get_limits import GetLimits
@@ -87,7 +87,7 @@ class ReadOnlyStore(ReadableStore):
         for look in range(MORE_LOOKS, -1, -1):
             try:
                 self._look()
-                if not self._evidence.is_stale(disk) and not self._has_deleted():
+                if not self._shutdown_state.is_stale(disk) and not self._has_deleted():
                     break
             except FileNotFoundError:
                 # A writer removes what is old; RocketMQ, segments that it has prepared and does not need.
@@ -105,11 +105,11 @@ class ReadOnlyStore(ReadableStore):
     def _look(self) -> None:
         """Read everything that a view rests on."""
         disk, path = self._disk, self.path
-        self._evidence: Evidence = read_evidence(disk, path, tolerant=True, folders=self._folders)
-        asks_seals = self._settings.check_blocks and self._evidence.is_ours
+        self._shutdown_state: ShutdownState = read_shutdown_state(disk, path, tolerant=True, folders=self._folders)
+        asks_seals = self._settings.check_blocks and self._shutdown_state.is_ours
         self._reader = LogReader(
             disk,
-            self._evidence.files,
+            self._shutdown_state.files,
             check_crc_property=self._settings.check_crc_property,
             first_broken=BlockChecks(disk, path).first_broken if asks_seals else None,
         )
@@ -120,9 +120,9 @@ class ReadOnlyStore(ReadableStore):
         self._rules = dispatch_rules(self._settings, self._deleted)
         self._table = self._load_table()
         self._table.drop_deleted(self._deleted)
-        self._survey, self.report = self._recover()
+        self._tail_scan, self.report = self._recover()
         self._queues_begin_at = self._reader.min_offset
-        found = self._survey
+        found = self._tail_scan
         limits, known = GetLimits.of(self._settings), self._deleted
 
         def was_deleted(topic: str) -> bool:
@@ -131,13 +131,13 @@ class ReadOnlyStore(ReadableStore):
         self._queues = QueueReader(self._reader, self._table, limits, lambda: found.end, was_deleted)
         self._finder = Finder(self._reader, self._table, lambda: found.end, was_deleted)
         self._view_keys = ViewKeys(
-            disk, path, self._reader, self._evidence, self.report.first_missed, lambda: found.end
+            disk, path, self._reader, self._shutdown_state, self.report.first_missed, lambda: found.end
         )
         self._keys = KeyQuery(self._reader, self._view_keys, self._deleted)
 
     def _note_foreign_deletions(self) -> str | None:
         try:
-            note_foreign_deletions(self._deleted, self._disk, self.path, self._evidence)
+            note_foreign_deletions(self._deleted, self._disk, self.path, self._shutdown_state)
         except ConfigFileError as e:
             return str(e)
         return None
@@ -150,24 +150,24 @@ class ReadOnlyStore(ReadableStore):
         entries = find_file_entries(self._disk, self.path) or DEFAULT_QUEUE_FILE_ENTRIES
         while True:
             table = QueueTable(self._disk, self.path, entries, in_memory=True)
-            table.load(thorough=not (self._evidence.is_ours and self._evidence.is_clean))
+            table.load(thorough=not (self._shutdown_state.is_ours and self._shutdown_state.is_clean))
             again = find_file_entries(self._disk, self.path)
             if not table.unreadable or again is None or again == entries:
                 return table
             entries = again  # a live writer has made the first queue file since
 
-    def _recover(self) -> tuple[Survey, RecoveryReport]:
+    def _recover(self) -> tuple[TailScan, RecoveryReport]:
         found, report = recover_queues(
-            self._reader, self._table, self._evidence, self._rules, self._limit(), for_writing=False
+            self._reader, self._table, self._shutdown_state, self._rules, self._limit(), for_writing=False
         )
         if self._table.is_in_rocksdb:
             report.damage.append(f"{self.path}: {IN_ROCKSDB}")
-        report.damage += self._evidence.files.notes + self._table.unreadable
+        report.damage += self._shutdown_state.files.notes + self._table.unreadable
         if self._deleted_problem is not None:
             report.damage.append(self._deleted_problem)
         lost_start = missing_start(self._disk, self.path, self._reader)
         if lost_start is not None:
-            report.damage.append(start_text(lost_start, self._evidence))
+            report.damage.append(start_text(lost_start, self._shutdown_state))
         if found.torn is not None:
             report.damage.append(
                 f"{found.torn.path}: torn tail at physical offset {found.torn.physical_offset}: {found.torn.found}; "
@@ -177,12 +177,12 @@ class ReadOnlyStore(ReadableStore):
 
     def _limit(self) -> int | None:
         """How far a writer that may be alive lets us see; None at rest."""
-        evidence = self._evidence
-        if evidence.is_served:
-            return evidence.readable_below
+        shutdown_state = self._shutdown_state
+        if shutdown_state.is_served:
+            return shutdown_state.readable_below
         if self._table.is_in_rocksdb:
             return None  # no queue says how far the broker is: every whole record of the log is read
-        if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and is_held(self.path):
+        if shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED and is_held(self.path):
             # Whoever has just opened it may be bringing lagging queues up to what was shown while nobody had it open.
             return max(self._highest_proven_end(), self._shown_below)
         return None
@@ -205,18 +205,18 @@ class ReadOnlyStore(ReadableStore):
         if self._is_same_session() and not self._has_deleted():
             # A segment may be removed in the middle of it: then everything is looked at anew.
             with suppress(FileNotFoundError):
-                self._follow(self._evidence.readable_below)
+                self._follow(self._shutdown_state.readable_below)
                 self._let_go_of_what_is_due()
                 return
         self._let_go_of_what_is_due()
-        evidence = read_evidence(self._disk, self.path, tolerant=True, folders=self._folders)
-        is_at_rest = evidence.is_ours and not evidence.is_served and not self._has_deleted()
-        if evidence == self._evidence and is_at_rest:
+        shutdown_state = read_shutdown_state(self._disk, self.path, tolerant=True, folders=self._folders)
+        is_at_rest = shutdown_state.is_ours and not shutdown_state.is_served and not self._has_deleted()
+        if shutdown_state == self._shutdown_state and is_at_rest:
             return  # nobody has opened the store since
-        reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._survey.end)
+        reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._tail_scan.end)
         self._table.close()
-        self._evidence, self._reader, self._table = reopened._evidence, reopened._reader, reopened._table
-        self._survey, self.report, self._rules = reopened._survey, reopened.report, reopened._rules
+        self._shutdown_state, self._reader, self._table = reopened._shutdown_state, reopened._reader, reopened._table
+        self._tail_scan, self.report, self._rules = reopened._tail_scan, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
         reopened._queues.replaces(self._queues)
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
@@ -230,11 +230,11 @@ class ReadOnlyStore(ReadableStore):
         return topics
 
     def _readable_end(self) -> int:
-        return self._survey.end
+        return self._tail_scan.end
 
     def _is_same_session(self) -> bool:
         """Whether the flightlog writer of the last look still has the store open; notes its progress."""
-        known, progress = self._evidence, read_progress(self._disk, self.path)
+        known, progress = self._shutdown_state, read_progress(self._disk, self.path)
         if not known.is_served or known.progress is None or progress is None:
             return False
         is_same = (
@@ -244,7 +244,7 @@ class ReadOnlyStore(ReadableStore):
             and is_served(self.path)
         )
         if is_same:
-            self._evidence = replace(known, progress=progress)
+            self._shutdown_state = replace(known, progress=progress)
         return is_same
 
     def _let_go_of_what_is_due(self) -> None:
@@ -270,7 +270,7 @@ class ReadOnlyStore(ReadableStore):
         self._hold.move(reader.min_offset if held is None else min(held, reader.min_offset))
 
     def _follow(self, visible: int) -> None:
-        start = self._survey.end
+        start = self._tail_scan.end
         if visible <= start:
             return
         files = list_log_files(self._disk, self._folders, tolerant=True)
@@ -280,14 +280,14 @@ class ReadOnlyStore(ReadableStore):
             known.get(base) or Segment(self._disk, files.path(base), base, self._reader.segment_size)
             for base in files.bases
         ]
-        found = survey(self._reader, self._evidence, start, visible, for_writing=False)
+        found = scan_tail(self._reader, self._shutdown_state, start, visible, for_writing=False)
         count = DispatchCount(self._reader.min_offset)
         for extent_start, extent_stop in found.extents:
             dispatch_range(self._reader, self._table, self._rules, extent_start, extent_stop, count)
         if count.gaps:  # what lay between was removed before it was seen: these queues begin behind it
             self._queues_begin_at = -1
-        self._survey.end = found.end
-        self._survey.damage += found.damage
+        self._tail_scan.end = found.end
+        self._tail_scan.damage += found.damage
         self.report.end = found.end
         self.report.records_scanned += found.records
 
@@ -298,7 +298,7 @@ class ReadOnlyStore(ReadableStore):
     @property
     def end_physical_offset(self) -> int:
         """One past the last byte that this view may read."""
-        return self._survey.end
+        return self._tail_scan.end
 
     @property
     def segments(self) -> list[Segment]:
@@ -313,7 +313,7 @@ class ReadOnlyStore(ReadableStore):
     def lost_places(self) -> list[Damage]:
         """What of the log no walk over it comes by, for readers of whole ranges; see engine/open/lost.py."""
         self._check_usable()
-        return lost_places(self._reader, self._evidence, self._survey)
+        return lost_places(self._reader, self._shutdown_state, self._tail_scan)
 
     @property
     def queue_table(self) -> QueueTable:
@@ -331,9 +331,9 @@ class ReadOnlyStore(ReadableStore):
         return self._deleted
 
     @property
-    def evidence(self) -> Evidence:
+    def shutdown_state(self) -> ShutdownState:
         """Who wrote last, and what the small files say."""
-        return self._evidence
+        return self._shutdown_state
 
     def verify(self) -> VerifyReport:
         """Check every byte that this view may read; see engine/verify/verifying.py. A bad sector is a finding, and the
@@ -341,13 +341,13 @@ class ReadOnlyStore(ReadableStore):
         self._check_usable()
         try:
             return verify_store(
-                self._disk, self.path, self._reader, self._table, self._evidence, self._rules, self._survey
+                self._disk, self.path, self._reader, self._table, self._shutdown_state, self._rules, self._tail_scan
             )
         except DiskError as e:
             if not is_bad_sector(e) or isinstance(self._disk, BadSectors):
                 raise
         with ReadOnlyStore(
-            self.path, BadSectors.around(self._disk), self._settings, shown_below=self._survey.end
+            self.path, BadSectors.around(self._disk), self._settings, shown_below=self._tail_scan.end
         ) as around:
             return around.verify()
 
@@ -356,7 +356,7 @@ class ReadOnlyStore(ReadableStore):
         self._check_usable()
         reader, table = self._reader, self._table
         delays = waiting_levels(self._disk, self.path, self._settings, reader, table, SystemClock())
-        return view_statistics(self._disk, self.path, reader, table, self._evidence, self._survey.end, delays)
+        return view_statistics(self._disk, self.path, reader, table, self._shutdown_state, self._tail_scan.end, delays)
 
     def _check_usable(self) -> None:
         if self._closed:

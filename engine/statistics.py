@@ -26,7 +26,7 @@ from ..store.state.progress import FLIGHTLOG_FOLDER
 from .delay.timer_schedules import TimerState
 from .dispatch.dispatcher import Dispatcher
 from .open.cutting import CUT_PREFIX
-from .open.evidence import Evidence
+from .open.shutdown_state import ShutdownState
 from .read.reading import queue_bounds
 from .services.upkeep import Upkeep
 
@@ -181,12 +181,12 @@ def view_statistics(
     path: Path,
     reader: LogReader,
     table: QueueTable,
-    evidence: Evidence,
+    shutdown_state: ShutdownState,
     end: int,
     delays: tuple[LevelState, ...],
 ) -> StoreStatistics:
     """Of a read-only view: lags as the progress page has them, if flightlog wrote last. Raises DiskError."""
-    progress = evidence.progress if evidence.is_ours else None
+    progress = shutdown_state.progress if shutdown_state.is_ours else None
     lag = LagStatistics(None, None, None, 0, None)
     if progress is not None:
         lag = LagStatistics(

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..engine.open.evidence import Evidence, LastWriter
 from ..engine.open.rocksdb_config import rocksdb_config_text
+from ..engine.open.shutdown_state import LastWriter, ShutdownState
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..engine.statistics import StoreStatistics
 from ..index.key.index_file import FIRST_ENTRY, IndexGeometry
@@ -78,7 +78,7 @@ class StoreInfo:
     """A store as it was when it was looked at."""
 
     path: Path
-    evidence: Evidence
+    shutdown_state: ShutdownState
     is_held: bool
     """Whether a process of this machine holds the store's lock now."""
     min_physical_offset: int
@@ -105,10 +105,11 @@ class StoreInfo:
     @property
     def writer_text(self) -> str:
         """Who wrote last, and how that ended or goes on."""
-        evidence = self.evidence
-        match evidence.last_writer:
+        shutdown_state = self.shutdown_state
+        match shutdown_state.last_writer:
             case LastWriter.FLIGHTLOG_KILLED if self.is_held:
-                return f"flightlog, process {evidence.progress.pid if evidence.progress else '?'}, open for writing now"
+                pid = shutdown_state.progress.pid if shutdown_state.progress else "?"
+                return f"flightlog, process {pid}, open for writing now"
             case LastWriter.FLIGHTLOG_KILLED:
                 return "flightlog, which did not close it (killed?); the next open for writing recovers it"
             case LastWriter.FLIGHTLOG_CLOSED:
@@ -151,7 +152,7 @@ def inspect(path: Path) -> StoreInfo:
         in_rocksdb = rocksdb_config_text(disk, path)
         return StoreInfo(
             path=path,
-            evidence=view.evidence,
+            shutdown_state=view.shutdown_state,
             is_held=is_held(path),
             min_physical_offset=view.min_physical_offset,
             end_physical_offset=end,

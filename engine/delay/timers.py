@@ -13,7 +13,7 @@ from ...store.errors import CorruptQueueError, CorruptRecordError
 from ...store.get_result import GetStatus
 from ...store.log.commit_log import CommitLog
 from ...store.stored_message import StoredMessage
-from ..open.evidence import LastWriter
+from ..open.shutdown_state import LastWriter
 from ..read.get_limits import GetLimits
 from ..read.reading import QueueReader, queue_bounds
 

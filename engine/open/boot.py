@@ -1,10 +1,11 @@
 """Opening a store for writing: the order of things, and why.
 
     1   the lock         before anything is looked at: a second process that recovers a live store destroys it
-    2   evidence         who wrote last; refuse what flightlog cannot write beside, and what a newer flightlog wrote
+    2   shutdown state         who wrote last; refuse what flightlog cannot write beside, and what a newer flightlog
+                               wrote
     3   geometry         adopt what exists, or what the store was made with; a contradicting setting is refused before
                          anything is changed, unless the store is empty
-    4   survey           find the log's end; a corrupt middle is refused before anything is changed
+    4   tail scan           find the log's end; a corrupt middle is refused before anything is changed
     5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
     6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
     7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
@@ -76,12 +77,12 @@ from ..dispatch.key_scan import KeptKeys
 from ..topics.topics import TopicTable
 from .cutting import cut_tail, remove_empty
 from .deleting import note_foreign_deletions
-from .evidence import ABORT_FILE, Evidence, LastWriter, abort_content, read_evidence, refuse_links
 from .key_recovery import open_index, recover_keys
 from .log_sync import LogSync
 from .lost import missing_start, start_text
 from .recovery import RecoveryReport, recover_queues
 from .rocksdb_config import rocksdb_configs
+from .shutdown_state import ABORT_FILE, LastWriter, ShutdownState, abort_content, read_shutdown_state, refuse_links
 
 log = logging.getLogger("flightlog.recovery")
 
@@ -162,19 +163,19 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     folders = LogFolders.of(path, settings)
     for folder in folders.writable:
         disk.make_folder(folder)
-    evidence = read_evidence(disk, path, tolerant=False, folders=folders)
+    shutdown_state = read_shutdown_state(disk, path, tolerant=False, folders=folders)
     refuse_newer_format(disk, path)
     _refuse_unsupported(path, disk)
     maps_appends = _maps_appends(path, disk, folders)
-    geometry = Geometry(disk, path, is_empty=not evidence.files.bases)
-    files = _adopt_segments(evidence.files, settings, geometry)
+    geometry = Geometry(disk, path, is_empty=not shutdown_state.files.bases)
+    files = _adopt_segments(shutdown_state.files, settings, geometry)
     sizes = _adopt_queue_entries(path, disk, settings, geometry), _adopt_extensions(path, disk, settings, geometry)
     table = QueueTable(disk, path, sizes[0], in_memory=False, extension_file_size=sizes[1])
-    table.load(thorough=not (evidence.is_ours and evidence.is_clean))
-    _refuse_a_lost_log(path, evidence, table)
+    table.load(thorough=not (shutdown_state.is_ours and shutdown_state.is_clean))
+    _refuse_a_lost_log(path, shutdown_state, table)
     deleted_file = DeletedTopicsFile(disk, path)
     deleted = deleted_file.read()
-    note_foreign_deletions(deleted, disk, path, evidence)
+    note_foreign_deletions(deleted, disk, path, shutdown_state)
     table.drop_deleted(deleted)
     rules = dispatch_rules(settings, deleted)
     index = open_index(disk, path, settings, clock, geometry)
@@ -183,44 +184,44 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     log_sync = LogSync(disk, reader)
     try:
         lost_start = missing_start(disk, path, reader)
-        if lost_start is not None and evidence.is_ours:
+        if lost_start is not None and shutdown_state.is_ours:
             raise MissingSegmentsError(
                 reader.folder, reader.min_offset, lost_start.physical_offset, log_start_path(path)
             )
         keys = KeptKeys()
         found, report = recover_queues(
-            *(reader, table, evidence, rules, None),
+            *(reader, table, shutdown_state, rules, None),
             for_writing=True,
             keys=None if index is None else keys,
-            at_end=partial(log_sync.begin, evidence.durable_below) if evidence.is_ours else None,
+            at_end=partial(log_sync.begin, shutdown_state.durable_below) if shutdown_state.is_ours else None,
         )
         if lost_start is not None:
-            report.damage.append(start_text(lost_start, evidence))
+            report.damage.append(start_text(lost_start, shutdown_state))
         deleted.settle(reader.min_offset, found.end)
         topics.load(
             (key for key, _ in table.items()),
             deleted.pending,
             batch_topics=table.batch_topics(),
-            grows=evidence.last_writer is LastWriter.FLIGHTLOG_KILLED,
+            grows=shutdown_state.last_writer is LastWriter.FLIGHTLOG_KILLED,
         )
         deleted.pending = []
         deleted_file.write(deleted)  # before anything is appended where it may speak of
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
-        drop_stale_open_seal(disk, path, reader.segments, found.end, is_ours=evidence.is_ours)
-        if found.torn is not None or evidence.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
+        drop_stale_open_seal(disk, path, reader.segments, found.end, is_ours=shutdown_state.is_ours)
+        if found.torn is not None or shutdown_state.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
             report.cut = cut_tail(disk, path, reader, found.end)
-        remove_empty(disk, evidence.files)
-        if not evidence.is_ours:  # whoever it was knows nothing of seals
+        remove_empty(disk, shutdown_state.files)
+        if not shutdown_state.is_ours:  # whoever it was knows nothing of seals
             report.cut += drop_stale_seals(disk, path, reader, found.end)
         if report.cut:
             extra = {"path": str(path), "physical_offset": found.end, "cut": report.cut}
             log.warning("%s: %s", path, "; ".join(report.cut), extra=extra)
         log_sync.follow(partial(table.sync, table.unsynced.take()))
         if index is not None:
-            recover_keys(reader, index, evidence, report, keys)
-        log_sync.sync(min(evidence.durable_below, found.end), found.end, folders)
+            recover_keys(reader, index, shutdown_state, report, keys)
+        log_sync.sync(min(shutdown_state.durable_below, found.end), found.end, folders)
         if read_log_start(disk, path) != reader.min_offset:
             write_log_start(disk, path, reader.min_offset)
         kept = {segment.base: segment.path.parent for segment in reader.segments}
@@ -234,12 +235,12 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     write_format_version(disk, path)
     report.tell(path, log)
     epoch = secrets.randbits(62)
-    _write_abort(disk, path, epoch, evidence)
-    if evidence.checkpoint is None:  # RocketMQ expects the file from its first second on
+    _write_abort(disk, path, epoch, shutdown_state)
+    if shutdown_state.checkpoint is None:  # RocketMQ expects the file from its first second on
         write_checkpoint(disk, path, Checkpoint())
-    checkpoint = evidence.checkpoint or Checkpoint()
+    checkpoint = shutdown_state.checkpoint or Checkpoint()
     page = ProgressPage(disk, path, is_mapped=maps_appends)
-    progress = _begin_progress(page, table, index, evidence, files.segment_size or 0, found.end, newest_ms, epoch)
+    progress = _begin_progress(page, table, index, shutdown_state, files.segment_size or 0, found.end, newest_ms, epoch)
     lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
@@ -265,13 +266,14 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
             raise UnsupportedStoreError(path, feature)
 
 
-def _refuse_a_lost_log(path: Path, evidence: Evidence, table: QueueTable) -> None:
+def _refuse_a_lost_log(path: Path, shutdown_state: ShutdownState, table: QueueTable) -> None:
     """Never begin a log over what is left of another one: its queues would go on as if nothing were missing.
 
     Not where the progress page says that no byte of the log was ever durable: a power cut may have left entries alone.
     """
-    progress = evidence.progress
-    if evidence.files.bases or evidence.is_ours:  # how long our own log must be is asked of the progress page
+    progress = shutdown_state.progress
+    # how long our own log must be is asked of the progress page
+    if shutdown_state.files.bases or shutdown_state.is_ours:
         return
     if progress is not None and progress.flushed > 0:
         left = f"a progress page that speaks of {progress.flushed} bytes of log"
@@ -279,7 +281,7 @@ def _refuse_a_lost_log(path: Path, evidence: Evidence, table: QueueTable) -> Non
         left = f"{len(there)} queues that hold messages (topic {there[0][0]!r}, queue {there[0][1]})"
     else:
         return
-    folders = ", ".join(map(str, evidence.files.folders.all))
+    folders = ", ".join(map(str, shutdown_state.files.folders.all))
     raise DamagedStoreError(
         f"{path}: found {left}, and no segment of the log that they belong to in {folders}. Restore the segments from "
         "a copy, or name the folders that hold them (commit_log_folders). To begin anew on purpose, move everything "
@@ -314,8 +316,8 @@ def _sync_state_folders(path: Path, disk: Disk) -> None:
             disk.sync_folder(folder)
 
 
-def _write_abort(disk: Disk, path: Path, epoch: int, evidence: Evidence) -> None:
-    known = evidence.progress if evidence.is_ours else None
+def _write_abort(disk: Disk, path: Path, epoch: int, shutdown_state: ShutdownState) -> None:
+    known = shutdown_state.progress if shutdown_state.is_ours else None
     content = abort_content(os.getpid(), epoch, None if known is None else known.epoch)
     file = disk.open(path / ABORT_FILE, writable=True, create=True)
     try:
@@ -347,14 +349,16 @@ def _begin_progress(
     page: ProgressPage,
     table: QueueTable,
     index: KeyIndex | None,
-    evidence: Evidence,
+    shutdown_state: ShutdownState,
     segment_size: int,
     end: int,
     newest_ms: int,
     epoch: int,
 ) -> ProgressPage:
     queues = table.items()
-    indexed, state, count = (end, index.state, len(index.files)) if index is not None else _indexed_before(evidence)
+    indexed, state, count = (
+        (end, index.state, len(index.files)) if index is not None else _indexed_before(shutdown_state)
+    )
     page.begin(
         Progress(
             epoch=epoch,
@@ -381,9 +385,9 @@ def _begin_progress(
     return page
 
 
-def _indexed_before(evidence: Evidence) -> tuple[int, IndexState, int]:
+def _indexed_before(shutdown_state: ShutdownState) -> tuple[int, IndexState, int]:
     """What a session without a key index hands on to the next one that has it."""
-    progress = evidence.progress
-    if progress is None or not evidence.is_ours:
+    progress = shutdown_state.progress
+    if progress is None or not shutdown_state.is_ours:
         return 0, IndexState(), 0
     return progress.index_flushed, IndexState(progress.index_file, progress.index_entries), progress.index_count

@@ -21,12 +21,12 @@ from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ...store.disk.disk import Disk
 from ...store.state.deleted_topics import DeletedTopics
 from ..topics.topics import read_topics
-from .evidence import Evidence, LastWriter
+from .shutdown_state import LastWriter, ShutdownState
 
 OTHER_QUEUE_FOLDERS = ("batchconsumequeue", "consumequeue_ext")
 
 
-def note_foreign_deletions(deleted: DeletedTopics, disk: Disk, root: Path, evidence: Evidence) -> None:
+def note_foreign_deletions(deleted: DeletedTopics, disk: Disk, root: Path, shutdown_state: ShutdownState) -> None:
     """Take what RocketMQ deleted for deleted.
 
     A broker that deletes a topic takes it out of `config/topics.json` and removes its queues; a topic that is in
@@ -34,7 +34,7 @@ def note_foreign_deletions(deleted: DeletedTopics, disk: Disk, root: Path, evide
     were lost), where there is no topics.json (no broker served the store), and after a kill (a new topic may have been
     lost in both places).
     """
-    if evidence.last_writer is not LastWriter.ROCKETMQ_CLOSED:
+    if shutdown_state.last_writer is not LastWriter.ROCKETMQ_CLOSED:
         return
     topics = read_topics(disk, root)
     with_queues = {entry.name for entry in disk.list(root / CONSUME_QUEUE_FOLDER) if entry.is_folder}

@@ -1,6 +1,6 @@
 """What the end of the log says of queues and keys, noted while its records are checked: so it is read once.
 
-A survey must have come to its end before anything is changed. What it came by until then is kept here.
+A tail scan must have come to its end before anything is changed. What it came by until then is kept here.
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ from ...store.state.geometry import Geometry
 from ...store.state.progress import Progress
 from ..dispatch.key_scan import KeptKeys, first_keyed
 from ..read.finding import message_at
-from .evidence import Evidence
 from .recovery import RecoveryReport
+from .shutdown_state import ShutdownState
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,13 @@ class KeyPlan:
 
 
 def plan_keys(
-    reader: LogReader, index: IndexFolder, evidence: Evidence, end: int, first_missed: int | None, *, is_live: bool
+    reader: LogReader,
+    index: IndexFolder,
+    shutdown_state: ShutdownState,
+    end: int,
+    first_missed: int | None,
+    *,
+    is_live: bool,
 ) -> KeyPlan:
     """Look at the index; change nothing. The log ends at `end`.
 
@@ -64,15 +70,15 @@ def plan_keys(
     another program may be writing just now.
     """
     anew = reader.min_offset
-    progress = evidence.progress
+    progress = shutdown_state.progress
     if index.unreadable:
         return KeyPlan(IndexState(), anew, str(index.unreadable[0]))
-    if evidence.is_ours and progress is not None:
+    if shutdown_state.is_ours and progress is not None:
         return _plan_ours(reader, index, progress)
     known_below = index.last_physical_offset
     if first_missed is not None and known_below is not None and first_missed < known_below:
         return KeyPlan(IndexState(), anew, f"a queue missed the record at {first_missed}, and so may the index")
-    return _plan_foreign(reader, index, evidence, end, is_live=is_live)
+    return _plan_foreign(reader, index, shutdown_state, end, is_live=is_live)
 
 
 def _plan_ours(reader: LogReader, index: IndexFolder, progress: Progress) -> KeyPlan:
@@ -92,10 +98,12 @@ def _plan_ours(reader: LogReader, index: IndexFolder, progress: Progress) -> Key
     return KeyPlan(state, max(progress.index_flushed, reader.min_offset), "everything before was in synced index files")
 
 
-def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end: int, *, is_live: bool) -> KeyPlan:
+def _plan_foreign(
+    reader: LogReader, index: IndexFolder, shutdown_state: ShutdownState, end: int, *, is_live: bool
+) -> KeyPlan:
     state, resume, searched, known_below = IndexState(), reader.min_offset, -1, 0
     reason = "everything before is in the index files" if index.files else "there is no index file"
-    broken = {} if is_live or evidence.is_clean else _broken_files(index, evidence)
+    broken = {} if is_live or shutdown_state.is_clean else _broken_files(index, shutdown_state)
     for file in index.files:
         header = file.header()
         if not header.has_entries:
@@ -120,9 +128,9 @@ def _plan_foreign(reader: LogReader, index: IndexFolder, evidence: Evidence, end
     return KeyPlan(state, resume, reason)
 
 
-def _broken_files(index: IndexFolder, evidence: Evidence) -> dict[Path, str]:
+def _broken_files(index: IndexFolder, shutdown_state: ShutdownState) -> dict[Path, str]:
     """The files that RocketMQ had not flushed when it died, and that are not whole, with a problem of each."""
-    flushed_ms = evidence.checkpoint.index_timestamp_ms if evidence.checkpoint is not None else 0
+    flushed_ms = shutdown_state.checkpoint.index_timestamp_ms if shutdown_state.checkpoint is not None else 0
     return {
         check.path: check.problems[0]
         for check in check_index(index, INT64_MAX)
@@ -156,13 +164,13 @@ def _hashes(reader: LogReader, physical_offset: int, end: int) -> set[int] | Non
 
 
 def recover_keys(
-    reader: LogReader, index: KeyIndex, evidence: Evidence, report: RecoveryReport, known: KeptKeys
+    reader: LogReader, index: KeyIndex, shutdown_state: ShutdownState, report: RecoveryReport, known: KeptKeys
 ) -> None:
     """Bring the index on disk up to the log's end, durably, and say in the report what was done. `known` has the keys
     that the recovery of the queues came by. Raises DiskError."""
-    plan = plan_keys(reader, index, evidence, report.end, report.first_missed, is_live=False)
+    plan = plan_keys(reader, index, shutdown_state, report.end, report.first_missed, is_live=False)
     resume, reason = plan.resume, plan.reason
-    if not _take_back(reader, index, evidence, plan, report.end):
+    if not _take_back(reader, index, shutdown_state, plan, report.end):
         resume, reason = reader.min_offset, "an index file could not be brought back to what was synced"
         index.clear()
     put = 0
@@ -174,9 +182,9 @@ def recover_keys(
     report.keys_scanned_from, report.keys_put, report.keys_reason = resume, put, reason
 
 
-def _take_back(reader: LogReader, index: KeyIndex, evidence: Evidence, plan: KeyPlan, end: int) -> bool:
+def _take_back(reader: LogReader, index: KeyIndex, shutdown_state: ShutdownState, plan: KeyPlan, end: int) -> bool:
     """Make the index what the plan keeps; False if that cannot be."""
-    if evidence.is_ours and evidence.is_clean and plan.resume >= end and index.state == plan.state:
+    if shutdown_state.is_ours and shutdown_state.is_clean and plan.resume >= end and index.state == plan.state:
         return True  # as it was closed: not a slot needs to be looked at
     return index.rewind(plan.state, _last_timestamp_ms(reader, index, plan.state)) and index.truncate(plan.resume)
 

@@ -12,25 +12,26 @@ from pathlib import Path
 from ...store.disk.disk import Disk
 from ...store.log.log_reader import LogReader
 from ...store.state.log_start import read_log_start
-from .evidence import Evidence
-from .survey import LOG_IS_SHORT, Damage, Survey
+from .shutdown_state import ShutdownState
+from .tail_scan import LOG_IS_SHORT, Damage, TailScan
 
 NO_FILE = "no segment file"
 
 
-def lost_places(reader: LogReader, evidence: Evidence, found: Survey) -> list[Damage]:
+def lost_places(reader: LogReader, shutdown_state: ShutdownState, found: TailScan) -> list[Damage]:
     """The places below what is known to have been there, in the order of the log."""
-    files, segments = evidence.files, reader.segments
+    files, segments = shutdown_state.files, reader.segments
     places = [
         Damage(files.path(base), base, f"a segment file of {size} bytes, not {files.segment_size}", None)
         for base, size in files.left_out.items()
-        if not evidence.is_ours or base < evidence.durable_below  # above it is what was made ahead of the log
+        # above it is what was made ahead of the log
+        if not shutdown_state.is_ours or base < shutdown_state.durable_below
     ]
     for before, after in pairwise(segments):
         gap = range(before.end, after.base)
         if gap and before.end < found.end and not any(place.physical_offset in gap for place in places):
             places.append(Damage(files.path(before.end), before.end, NO_FILE, after.base))
-    if found.end < evidence.durable_below:
+    if found.end < shutdown_state.durable_below:
         path = segments[-1].path if segments else reader.folder
         places.append(Damage(path, found.end, LOG_IS_SHORT if found.torn is None else found.torn.found, None))
     return sorted(places, key=lambda place: place.physical_offset)
@@ -48,7 +49,9 @@ def missing_start(disk: Disk, root: Path, reader: LogReader) -> Damage | None:
     return Damage(reader.folder, expected, text, found)
 
 
-def start_text(place: Damage, evidence: Evidence) -> str:
+def start_text(place: Damage, shutdown_state: ShutdownState) -> str:
     """What a report says of a missing start."""
-    by_others = "" if evidence.is_ours else "; another program has written the store since, and may have removed it"
+    by_others = (
+        "" if shutdown_state.is_ours else "; another program has written the store since, and may have removed it"
+    )
     return f"{place.path}: physical offset {place.physical_offset}: {place.found}{by_others}"

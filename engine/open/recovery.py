@@ -32,9 +32,9 @@ from ...store.segments.segment import Segment
 from ...store.state.progress import Progress
 from ..dispatch.dispatching import dispatch_range, forget_beyond, is_entry_of, lagging_from
 from ..dispatch.key_scan import KeptKeys
-from .evidence import Evidence, LastWriter
 from .kept_entries import KeptEntries
-from .survey import Survey, survey
+from .shutdown_state import LastWriter, ShutdownState
+from .tail_scan import TailScan, scan_tail
 
 TOLD = ("scanned_from", "reason", "records_scanned", "entries_dispatched", "keys_scanned_from", "keys_put")
 """What of a report becomes fields of its line in the log."""
@@ -102,27 +102,27 @@ class RecoveryReport:
 def recover_queues(
     reader: LogReader,
     table: QueueTable,
-    evidence: Evidence,
+    shutdown_state: ShutdownState,
     rules: DispatchRules,
     limit: int | None,
     *,
     for_writing: bool,
     keys: KeptKeys | None = None,
     at_end: Callable[[int], None] | None = None,
-) -> tuple[Survey, RecoveryReport]:
+) -> tuple[TailScan, RecoveryReport]:
     """Find the log's end and bring the queues up to it, on disk or in memory as the table is made. `keys` gets the keys
     of the records that are looked at for that; `at_end` is told the end as soon as it is known.
 
     Raises CorruptLogError, before anything is changed, if a corrupt middle stands in a writer's way.
     """
-    start, reason = scan_start(reader, table, evidence)
+    start, reason = scan_start(reader, table, shutdown_state)
     first_missed: int | None = None
     while True:
         noted = KeptEntries(table, rules, start)
-        found = survey(reader, evidence, start, limit, for_writing=for_writing, look=noted.look)
+        found = scan_tail(reader, shutdown_state, start, limit, for_writing=for_writing, look=noted.look)
         if at_end is not None:
             at_end(found.end)
-            at_end = None  # however far back the survey must begin once more, the log ends there
+            at_end = None  # however far back the tail scan must begin once more, the log ends there
         count = DispatchCount(reader.min_offset)
         if keys is not None:
             keys.begin(start)
@@ -150,13 +150,13 @@ def recover_queues(
     for _, queue in table.items():
         queue.set_min_offset(reader.min_offset)
     report = RecoveryReport(
-        evidence.last_writer,
+        shutdown_state.last_writer,
         start,
         found.end,
         reason,
         found.records,
         count.entries,
-        last_store_timestamp_ms=found.last_store_timestamp_ms or _last_store_timestamp_ms(evidence),
+        last_store_timestamp_ms=found.last_store_timestamp_ms or _last_store_timestamp_ms(shutdown_state),
         first_missed=first_missed,
     )
     for damage in found.damage:
@@ -171,28 +171,30 @@ def recover_queues(
     return found, report
 
 
-def scan_start(reader: LogReader, table: QueueTable, evidence: Evidence) -> tuple[int, str]:
+def scan_start(reader: LogReader, table: QueueTable, shutdown_state: ShutdownState) -> tuple[int, str]:
     """From which physical offset on the log must be walked, and why."""
-    progress = evidence.progress
+    progress = shutdown_state.progress
     if table.is_in_rocksdb:
         return reader.min_offset, "its consume queues are in RocksDB, which is not read"
-    if evidence.is_ours and progress is not None:
+    if shutdown_state.is_ours and progress is not None:
         wrong = _lost_queues(table, progress) or _disagreement(reader, table)
         if wrong is not None:
             return reader.min_offset, wrong
         start = max(progress.queues_flushed, reader.min_offset)
-        if evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED:
+        if shutdown_state.last_writer is LastWriter.FLIGHTLOG_CLOSED:
             return start, CLOSED_CLEANLY
         return start, "everything before was in synced queues"
     if reader.min_offset == 0 and any(queue.min_index > 0 for _, queue in table.items()):
         return 0, "a queue begins above 0 over a log that still has everything"
-    if evidence.last_writer is LastWriter.ROCKETMQ_CLOSED:
+    if shutdown_state.last_writer is LastWriter.ROCKETMQ_CLOSED:
         wrong = _disagreement(reader, table)
         if wrong is not None:
             return reader.min_offset, wrong
         return _segment_of_highest_entry(reader, table), "the segment of the highest queue entry"
-    if evidence.last_writer is LastWriter.ROCKETMQ_KILLED and table.items() and not table.unreadable:
-        return _segment_before_checkpoint(reader, evidence), "the newest segment that begins well before the checkpoint"
+    if shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED and table.items() and not table.unreadable:
+        return _segment_before_checkpoint(
+            reader, shutdown_state
+        ), "the newest segment that begins well before the checkpoint"
     return reader.min_offset, "nothing says that less would do"
 
 
@@ -277,8 +279,8 @@ def _segment_of_highest_entry(reader: LogReader, table: QueueTable) -> int:
     return reader.min_offset if segment is None else segment.base
 
 
-def _segment_before_checkpoint(reader: LogReader, evidence: Evidence) -> int:
-    checkpoint = evidence.checkpoint
+def _segment_before_checkpoint(reader: LogReader, shutdown_state: ShutdownState) -> int:
+    checkpoint = shutdown_state.checkpoint
     if checkpoint is None or checkpoint.min_timestamp_ms <= 0:
         return reader.min_offset
     for segment in reversed(reader.segments):
@@ -289,8 +291,8 @@ def _segment_before_checkpoint(reader: LogReader, evidence: Evidence) -> int:
     return reader.min_offset
 
 
-def _last_store_timestamp_ms(evidence: Evidence) -> int:
+def _last_store_timestamp_ms(shutdown_state: ShutdownState) -> int:
     """When nothing was scanned: what the last writer noted."""
-    if evidence.is_ours and evidence.progress is not None:
-        return evidence.progress.store_timestamp_ms
-    return evidence.checkpoint.logics_timestamp_ms if evidence.checkpoint is not None else 0
+    if shutdown_state.is_ours and shutdown_state.progress is not None:
+        return shutdown_state.progress.store_timestamp_ms
+    return shutdown_state.checkpoint.logics_timestamp_ms if shutdown_state.checkpoint is not None else 0

@@ -18,8 +18,8 @@ from ...store.disk.lock import is_held
 from ...store.errors import SegmentGoneError
 from ...store.log.log_reader import LogReader
 from ..dispatch.key_scan import keys_between
-from .evidence import Evidence
 from .key_recovery import KeyPlan, open_index_to_read, plan_keys
+from .shutdown_state import ShutdownState
 
 
 class _Known(NamedTuple):
@@ -41,11 +41,11 @@ class ViewKeys:
         disk: Disk,
         root: Path,
         reader: LogReader,
-        evidence: Evidence,
+        shutdown_state: ShutdownState,
         first_missed: int | None,
         readable_end: Callable[[], int],
     ) -> None:
-        self._disk, self._root, self._reader, self._evidence = disk, root, reader, evidence
+        self._disk, self._root, self._reader, self._shutdown_state = disk, root, reader, shutdown_state
         self._first_missed, self._readable_end = first_missed, readable_end
         self._lock = threading.Lock()
         """Held by who replaces `_known`."""
@@ -75,9 +75,9 @@ class ViewKeys:
         end, known = self._readable_end(), self._known
         if known is not None:
             return end - known.position
-        folder, evidence = open_index_to_read(self._disk, self._root), self._evidence
-        if evidence.is_ours and evidence.progress is not None:
-            return end - plan_keys(self._reader, folder, evidence, end, self._first_missed, is_live=False).resume
+        folder, shutdown_state = open_index_to_read(self._disk, self._root), self._shutdown_state
+        if shutdown_state.is_ours and shutdown_state.progress is not None:
+            return end - plan_keys(self._reader, folder, shutdown_state, end, self._first_missed, is_live=False).resume
         at, size = self._reader.min_offset, 0
         for file in folder.files:
             header = folder.headers[file.number]
@@ -129,6 +129,8 @@ class ViewKeys:
         def look() -> tuple[IndexFolder, KeyPlan]:
             folder = open_index_to_read(self._disk, self._root)
             is_live = is_held(self._root)
-            return folder, plan_keys(self._reader, folder, self._evidence, end, self._first_missed, is_live=is_live)
+            return folder, plan_keys(
+                self._reader, folder, self._shutdown_state, end, self._first_missed, is_live=is_live
+            )
 
         return look_again_where_files_go(look)

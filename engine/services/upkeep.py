@@ -45,7 +45,7 @@ from ...store.state.progress import (
     STORE_TIMESTAMP,
 )
 from ..open.boot import OpenParts
-from ..open.evidence import ABORT_FILE
+from ..open.shutdown_state import ABORT_FILE
 from .retention import CleanUpReport, Retention
 
 log = logging.getLogger("flightlog.store")

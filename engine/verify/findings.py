@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..open.evidence import LastWriter
+from ..open.shutdown_state import LastWriter
 
 IN_ROCKSDB = (
     "its consume queues are in RocksDB (storeType=defaultRocksDB), which flightlog does not read: messages are read "

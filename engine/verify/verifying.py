@@ -39,10 +39,10 @@ from ...store.state.checkpoint import CHECKPOINT_FILE
 from ...store.state.deleted_topics import read_deleted
 from ...store.state.log_start import log_start_path
 from ...store.state.progress import progress_path
-from ..open.evidence import Evidence, LastWriter
 from ..open.lost import missing_start, start_text
 from ..open.rocksdb_config import rocksdb_config_text
-from ..open.survey import Survey, survey
+from ..open.shutdown_state import LastWriter, ShutdownState
+from ..open.tail_scan import TailScan, scan_tail
 from ..topics.topics import read_topics
 from .findings import IN_ROCKSDB, Finding, VerifyReport
 from .verifying_batches import BatchCheck
@@ -61,33 +61,33 @@ def verify_store(
     root: Path,
     reader: LogReader,
     table: QueueTable,
-    evidence: Evidence,
+    shutdown_state: ShutdownState,
     rules: DispatchRules,
-    known: Survey,
+    known: TailScan,
 ) -> VerifyReport:
     """Check everything up to where the view ends (`known.end`)."""
-    report = VerifyReport(root, evidence.last_writer)
+    report = VerifyReport(root, shutdown_state.last_writer)
     add = report.findings.append
     restore = "restore the file from a copy"
-    for note in evidence.files.notes + table.unreadable:
+    for note in shutdown_state.files.notes + table.unreadable:
         path, _, text = note.partition(": ")
         meaning, _, mend = text.partition(". ")  # as these errors are worded: what was found, then what to do
         add(Finding(Path(path), 0, meaning, mend or restore))
     if (lost := missing_start(disk, root, reader)) is not None:
-        if evidence.is_ours:
+        if shutdown_state.is_ours:
             accept = f"{RESTORE_SEGMENTS}; to accept the loss, delete {log_start_path(root)}"
             add(Finding(lost.path, lost.physical_offset, lost.found, accept))
         else:
-            report.oddities.append(start_text(lost, evidence))
+            report.oddities.append(start_text(lost, shutdown_state))
     # Before any is read: a writer that is alive seals segments meanwhile.
     were_sealed = {segment.base for segment in reader.segments if disk.exists(seal_path(root, segment.base))}
     seals = {segment.base: read_seal(disk, root, segment) for segment in reader.segments}
     blocks: defaultdict[int, BlockCrcs] = defaultdict(BlockCrcs)
 
     def begin(start: int, end: int) -> _QueueCheck:
-        batches = BatchCheck(disk, root, reader, table, rules, report, evidence.dispatched_below(end))
-        keys = KeyCheck(disk, evidence, report, Survey(start, end))
-        return _QueueCheck(disk, root, reader, evidence, rules, report, batches, keys, end)
+        batches = BatchCheck(disk, root, reader, table, rules, report, shutdown_state.dispatched_below(end))
+        keys = KeyCheck(disk, shutdown_state, report, TailScan(start, end))
+        return _QueueCheck(disk, root, reader, shutdown_state, rules, report, batches, keys, end)
 
     def look(segment: Segment, piece: bytes | memoryview, rows: Rows) -> None:
         if seals[segment.base] is not None:
@@ -99,7 +99,9 @@ def verify_store(
     check, extent = begin(reader.min_offset, known.end), (reader.min_offset, known.end)
     is_one_pass = not known.is_bounded and check.dispatched == known.end and extent[0] < extent[1]
     check.keys.begin_extent(extent[0])
-    whole = survey(reader, evidence, extent[0], known.end, for_writing=False, look=look if is_one_pass else None)
+    whole = scan_tail(
+        reader, shutdown_state, extent[0], known.end, for_writing=False, look=look if is_one_pass else None
+    )
     if is_one_pass and (whole.extents, whole.end, whole.damage, whole.torn) == ([extent], known.end, [], None):
         check.keys.end_extent(known.end)
     else:
@@ -117,25 +119,26 @@ def verify_store(
     for segment in reader.segments:
         seal = seals[segment.base]
         if seal is None:
-            _check_open_segment(disk, root, segment, evidence, report)
+            _check_open_segment(disk, root, segment, shutdown_state, report)
             if segment.base in were_sealed:
                 mend = "delete it: a missing seal is only a missed shortcut"
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
             continue
-        if not evidence.is_ours and not seal_fits(reader, segment, seal):
+        if not shutdown_state.is_ours and not seal_fits(reader, segment, seal):
             continue  # another program has cut and filled this segment since; opening for writing removes the seal
         report.sealed_segments += 1
         for position in blocks[segment.base].broken_blocks(segment, seal):
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
-    is_new = evidence.last_writer is LastWriter.NOBODY and not evidence.is_clean  # a writer that had put nothing yet
-    is_live = known.is_bounded or is_new or evidence.is_stale(disk)
+    # a writer that had put nothing yet
+    is_new = shutdown_state.last_writer is LastWriter.NOBODY and not shutdown_state.is_clean
+    is_live = known.is_bounded or is_new or shutdown_state.is_stale(disk)
     if table.is_in_rocksdb:
         report.oddities.append(f"{root / CONSUME_QUEUE_FOLDER}: {IN_ROCKSDB}; its queues were not checked")
         check.skip_queues()
     if (in_rocksdb := rocksdb_config_text(disk, root)) is not None:
         report.oddities.append(in_rocksdb)
     check.tell(whole, is_live=is_live)
-    _check_small_files(root, evidence, known, report, has_queues=not table.is_in_rocksdb)
+    _check_small_files(root, shutdown_state, known, report, has_queues=not table.is_in_rocksdb)
     _check_topics(disk, root, report)
     if isinstance(disk, BadSectors):
         _tell_bad_sectors(disk, reader, report)
@@ -151,11 +154,13 @@ def _tell_bad_sectors(disk: BadSectors, reader: LogReader, report: VerifyReport)
         report.findings.append(Finding(path, bases.get(path, 0) + start, text, mend))
 
 
-def _check_open_segment(disk: Disk, root: Path, segment: Segment, evidence: Evidence, report: VerifyReport) -> None:
+def _check_open_segment(
+    disk: Disk, root: Path, segment: Segment, shutdown_state: ShutdownState, report: VerifyReport
+) -> None:
     """What of it was sealed as it grew. A writer that is alive only goes on: what was read of the seal stays right."""
-    slots = read_slots(disk, root, segment) if evidence.is_ours else {}
+    slots = read_slots(disk, root, segment) if shutdown_state.is_ours else {}
     broken = list(broken_blocks(segment, slots))
-    if broken and not evidence.is_stale(disk):
+    if broken and not shutdown_state.is_stale(disk):
         for position, found in broken:
             covered, expected = slots[position // BLOCK_SIZE]
             text = (
@@ -172,7 +177,7 @@ class _QueueCheck:
         disk: Disk,
         root: Path,
         reader: LogReader,
-        evidence: Evidence,
+        shutdown_state: ShutdownState,
         rules: DispatchRules,
         report: VerifyReport,
         batches: BatchCheck,
@@ -183,12 +188,12 @@ class _QueueCheck:
         self._apart_topic, self._folder = rules.schedule_topic.encode(), root / CONSUME_QUEUE_FOLDER
         self.dispatched = end
         """Physical offset up to which the queues should be."""
-        progress = evidence.progress
-        if evidence.is_served and progress is not None:
+        progress = shutdown_state.progress
+        if shutdown_state.is_served and progress is not None:
             self.dispatched = min(end, progress.dispatched)  # the writer is alive, and may be a little behind
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._ends: dict[QueueKey, int] = {}
-        self._may_lag_from = evidence.dispatched_below(end)
+        self._may_lag_from = shutdown_state.dispatched_below(end)
         """Physical offset from which on the last writer may not have dispatched."""
         self._wrong: dict[QueueKey, tuple[int, int, int]] = {}
         """First wrong queue offset, how many are wrong, and the lowest physical offset of the messages."""
@@ -202,7 +207,7 @@ class _QueueCheck:
                 continue  # already a finding: the table could not read it either
             self._queues[key] = queue
 
-    def walk(self, whole: Survey) -> None:
+    def walk(self, whole: TailScan) -> None:
         """Walk the log once more, what of it is not damaged."""
         for start, stop in whole.extents:
             self.keys.begin_extent(start)
@@ -226,7 +231,7 @@ class _QueueCheck:
             self._compare(key, entries.indexes, entries.units)
         self.keys.compare(listing.keys)
 
-    def tell(self, whole: Survey, *, is_live: bool) -> None:
+    def tell(self, whole: TailScan, *, is_live: bool) -> None:
         """Report what was found."""
         self._batches.run(whole, self.dispatched, is_live=is_live)
         if self.dispatched < whole.end:
@@ -294,7 +299,7 @@ class _QueueCheck:
             lowest = min(lowest, int(units["physical_offset"][~same].min()))
             self._wrong[key] = first_wrong, count + len(wrong), lowest
 
-    def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: Survey) -> None:
+    def _check_end(self, key: QueueKey, queue: ConsumeQueue, whole: TailScan) -> None:
         end = self._ends.get(key)
         if filler := queue.filler_count():
             self._report.oddities.append(
@@ -324,17 +329,17 @@ class _QueueCheck:
 
 
 def _check_small_files(
-    root: Path, evidence: Evidence, known: Survey, report: VerifyReport, *, has_queues: bool
+    root: Path, shutdown_state: ShutdownState, known: TailScan, report: VerifyReport, *, has_queues: bool
 ) -> None:
     add = report.findings.append
-    checkpoint, progress = evidence.checkpoint, evidence.progress
+    checkpoint, progress = shutdown_state.checkpoint, shutdown_state.progress
     mend = "open the store for writing and close it: it is written anew; until then recovery scans more than it must"
-    if evidence.last_writer is not LastWriter.NOBODY and evidence.is_clean:
+    if shutdown_state.last_writer is not LastWriter.NOBODY and shutdown_state.is_clean:
         if checkpoint is None:
             add(Finding(root / CHECKPOINT_FILE, 0, "missing or truncated, expected 4096 bytes", mend))
         elif not any(checkpoint.words) and known.end > 0 and has_queues:  # RocksDB keeps its own account
             add(Finding(root / CHECKPOINT_FILE, 0, "all zero after a clean close", mend))
-    if progress is not None and evidence.is_ours and progress.flushed > known.end and not known.damage:
+    if progress is not None and shutdown_state.is_ours and progress.flushed > known.end and not known.damage:
         meaning = f"says that {progress.flushed} bytes were durable, the log ends at {known.end}"
         add(Finding(progress_path(root), 0, meaning, "restore the commit log from a copy"))
 

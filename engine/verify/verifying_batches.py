@@ -16,7 +16,7 @@ from ...store.disk.disk import Disk
 from ...store.errors import SegmentLengthError
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
-from ..open.survey import Survey
+from ..open.tail_scan import TailScan
 from .findings import Finding, VerifyReport
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
@@ -58,7 +58,7 @@ class BatchCheck:
         """Whether records that are no inner batches have no entries in this queue."""
         return self._is_batch_queue.get(key, False)
 
-    def run(self, whole: Survey, dispatched: int, *, is_live: bool) -> None:
+    def run(self, whole: TailScan, dispatched: int, *, is_live: bool) -> None:
         expected: dict[QueueKey, list[BatchUnits]] = {}
         for start, stop in whole.extents if any(self._is_batch_queue.values()) else ():
             for segment, first, last in self._reader.segments_between(start, min(stop, dispatched)):

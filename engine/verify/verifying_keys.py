@@ -16,9 +16,9 @@ from ...index.key.index_check import check_index
 from ...index.key.index_file import INDEX_FOLDER, Entries
 from ...index.key.key_entries import KeyEntries
 from ...store.disk.disk import Disk
-from ..open.evidence import Evidence, LastWriter
 from ..open.key_recovery import open_index_to_read
-from ..open.survey import Survey
+from ..open.shutdown_state import LastWriter, ShutdownState
+from ..open.tail_scan import TailScan
 from .findings import Finding, VerifyReport
 
 REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is made anew from the log"
@@ -39,12 +39,12 @@ NO_KEYS = _Keys(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 class KeyCheck:
-    """One look at the index of a store that a verify walks: it is shown the log's keys, extent by extent of the survey
-    in their order, and then tells what it found."""
+    """One look at the index of a store that a verify walks: it is shown the log's keys, extent by extent of the tail
+    scan in their order, and then tells what it found."""
 
-    def __init__(self, disk: Disk, evidence: Evidence, report: VerifyReport, whole: Survey) -> None:
-        self._evidence, self._report, self._whole = evidence, report, whole
-        index = self._index = open_index_to_read(disk, evidence.root)
+    def __init__(self, disk: Disk, shutdown_state: ShutdownState, report: VerifyReport, whole: TailScan) -> None:
+        self._shutdown_state, self._report, self._whole = shutdown_state, report, whole
+        index = self._index = open_index_to_read(disk, shutdown_state.root)
         self._judged = self._judged_below(whole)
         self._feed = _Feed(index.entries(whole.start)) if index.files and not index.unreadable else None
         """None where there is nothing to compare with."""
@@ -77,7 +77,7 @@ class KeyCheck:
         index, report, whole = self._index, self._report, self._whole
         for unreadable in index.unreadable:
             report.findings.append(Finding(unreadable.path, 0, unreadable.problem, REMAKE))
-        at_rest = self._evidence.is_clean and not is_live
+        at_rest = self._shutdown_state.is_clean and not is_live
         duplicates = 0
         # A writer that is alive may have flushed keys of records that this view does not reach.
         for check in check_index(index, None if is_live else whole.end, at_rest=at_rest):
@@ -85,12 +85,12 @@ class KeyCheck:
             duplicates += check.duplicates
             report.findings += [Finding(check.path, 0, problem, REMAKE) for problem in check.problems]
             # A clean close is not recovered from: what it left behind its end nobody would look for.
-            mend = REMAKE if self._evidence.is_clean else TAKE_BACK
+            mend = REMAKE if self._shutdown_state.is_clean else TAKE_BACK
             report.findings += [Finding(check.path, 0, problem, mend) for problem in check.behind]
         if index.unreadable:
             return
-        progress = self._evidence.progress
-        if not index.files and self._evidence.is_ours and progress is not None and progress.index_count:
+        progress = self._shutdown_state.progress
+        if not index.files and self._shutdown_state.is_ours and progress is not None and progress.index_count:
             meaning = f"index files are missing: there were {progress.index_count}"
             report.findings.append(Finding(index.folder, 0, meaning, COMPLETE))
             return
@@ -104,7 +104,7 @@ class KeyCheck:
             report.findings.append(Finding(index.folder, self._first_stale, meaning, REMAKE))
         if self._missing:
             meaning, mend = f"{self._missing} keys of the log are in no index file", REMAKE
-            if not self._evidence.is_ours:
+            if not self._shutdown_state.is_ours:
                 mend = COMPLETE
                 meaning += ": RocketMQ deletes index files after an unclean exit, and does not make all of them anew"
             report.findings.append(Finding(index.folder, self._first_missing, meaning, mend))
@@ -121,12 +121,13 @@ class KeyCheck:
                 "two of its lives"
             )
 
-    def _judged_below(self, whole: Survey) -> int:
+    def _judged_below(self, whole: TailScan) -> int:
         """Physical offset below which every key should be in a file."""
-        evidence, progress = self._evidence, self._evidence.progress
-        if evidence.is_ours and progress is not None:
+        shutdown_state, progress = self._shutdown_state, self._shutdown_state.progress
+        if shutdown_state.is_ours and progress is not None:
             return min(progress.index_flushed, whole.end)
-        if evidence.last_writer is LastWriter.ROCKETMQ_KILLED:  # it may be alive, or died before it came to the rest
+        # it may be alive, or died before it came to the rest
+        if shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED:
             last = self._index.last_physical_offset
             return 0 if last is None else min(last, whole.end)
         return whole.end

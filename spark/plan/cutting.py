@@ -38,7 +38,7 @@ class Cutter:
     """Finds cuts of one view's log, asked in ascending order."""
 
     def __init__(self, view: ReadOnlyStore) -> None:
-        self._reader, self._are_seals_ours = view.log_reader, view.evidence.is_ours
+        self._reader, self._are_seals_ours = view.log_reader, view.shutdown_state.is_ours
         self._is_remote = not view.log_reader.disk.maps_files
         queues = [
             (queue_id, queue)

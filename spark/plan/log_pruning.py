@@ -40,7 +40,7 @@ def stretches(
 def _sound_seal(view: ReadOnlyStore, segment: Segment) -> Seal | None:
     """The seal of a segment, where it surely says what is there. RocketMQ knows nothing of seals: after it nobody can
     say, until a flightlog opens the store again and drops those of segments that were cut back and filled anew."""
-    seal = read_seal(view.log_reader.disk, view.path, segment) if view.evidence.is_ours else None
+    seal = read_seal(view.log_reader.disk, view.path, segment) if view.shutdown_state.is_ours else None
     return seal if seal is not None and seal.boundaries and seal.boundaries[0] == 0 else None
 
 

@@ -8,7 +8,7 @@ queue whose range reaches over such a place may lack some.
 
 from __future__ import annotations
 
-from ...engine.open.survey import Damage
+from ...engine.open.tail_scan import Damage
 from ...engine.read_only import ReadOnlyStore
 from ..options.selection import QueueSpans, index_at
 from ..remote.locations import StoreLocation

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar
 
-from ...engine.open.survey import Damage
+from ...engine.open.tail_scan import Damage
 from ...engine.read_only import ReadOnlyStore, open_read_only
 from ...store.disk.disk import Disk
 from ...store.errors import FileGoneError, StoreNotFoundError

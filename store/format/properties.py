@@ -47,7 +47,7 @@ LOOKS_LOST = (
 
 def looks_lost(text: str) -> bool:
     """Whether a sector of a property text may hold nothing but zeros. No checksum covers properties, so zeros are all
-    that tells recovery of a sector that was never written (engine/open/survey.py)."""
+    that tells recovery of a sector that was never written (engine/open/tail_scan.py)."""
     return text.startswith("\0") or "\0" * SECTOR_SIZE in text
 
 

@@ -21,8 +21,8 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine import read_only
-from flightlog.engine.open.evidence import LastWriter
-from flightlog.engine.open.survey import LOST_SECTOR
+from flightlog.engine.open.shutdown_state import LastWriter
+from flightlog.engine.open.tail_scan import LOST_SECTOR
 from flightlog.spark.plan import planning
 from flightlog.store.disk import lock
 from flightlog.store.disk.disk import RealDisk
@@ -220,19 +220,19 @@ def test_another_process_is_seen_as_long_as_it_lives(live: tuple[subprocess.Pope
     writer, path = live
     assert is_held(path) and is_served(path)
     with flightlog.open_read_only(path) as view:
-        assert view.evidence.is_served and bodies(view) == list(range(COUNT))
+        assert view.shutdown_state.is_served and bodies(view) == list(range(COUNT))
         # The page is stale from here on, as if the disk had gone and come back under the writer that dies with it.
         with progress_path(path).open("r+b") as page:
             page.seek(FLUSHED * 8 - 8)
             page.write(bytes(16))
         with flightlog.open_read_only(path) as bounded:
-            assert bounded.evidence.is_served and bounded.end_physical_offset == 0
+            assert bounded.shutdown_state.is_served and bounded.end_physical_offset == 0
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         assert not is_held(path) and not is_served(path)
         assert bodies(view) == list(range(COUNT)), "read after its writer died between the look and the read"
         view.refresh()
-        assert bodies(view) == list(range(COUNT)) and not view.evidence.is_served
+        assert bodies(view) == list(range(COUNT)) and not view.shutdown_state.is_served
 
 
 def test_a_writer_that_recovers_does_not_lend_its_life_to_the_page_of_before(lost: Path) -> None:
@@ -241,7 +241,9 @@ def test_a_writer_that_recovers_does_not_lend_its_life_to_the_page_of_before(los
     with flightlog.open_read_only(lost) as view:
         assert bodies(view) == list(range(COUNT))
         holder.serve()
-        assert is_served(lost) and view._evidence.is_stale(RealDisk()), "a writer has come: the look does not count"
+        assert is_served(lost) and view._shutdown_state.is_stale(RealDisk()), (
+            "a writer has come: the look does not count"
+        )
     holder.release()
     assert not is_held(lost) and not is_served(lost)
 
@@ -255,7 +257,7 @@ def test_the_writer_of_this_process_is_known_without_opening_the_lock(
             patch.setattr(os, "open", None)
             assert is_held(store.path) and is_served(store.path)
         with flightlog.open_read_only(store.path) as view:
-            assert view.evidence.is_served and view.evidence.last_writer is LastWriter.FLIGHTLOG_KILLED
+            assert view.shutdown_state.is_served and view.shutdown_state.last_writer is LastWriter.FLIGHTLOG_KILLED
         child = os.fork()
         if child == 0:
             os._exit(0 if is_held(store.path) and is_served(store.path) else 1)

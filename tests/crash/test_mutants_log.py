@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from flightlog.engine.open import boot, cutting
-from flightlog.engine.open.evidence import Evidence
 from flightlog.engine.open.log_sync import LogSync
+from flightlog.engine.open.shutdown_state import ShutdownState
 from flightlog.engine.services.upkeep import Upkeep
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.log.commit_log import CommitLog
@@ -186,7 +186,7 @@ def shows_a_message_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_views_read_all_that_was_appended(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Evidence, "readable_below", property(lambda self: self.progress.appended))
+    patch.setattr(ShutdownState, "readable_below", property(lambda self: self.progress.appended))
 
 
 # -- opening, recovery, and closing
@@ -278,7 +278,7 @@ def takes_a_torn_record_for_whole(patch: pytest.MonkeyPatch) -> None:
 
 
 def cuts_below_the_durable_mark(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Evidence, "durable_below", property(lambda self: 0))
+    patch.setattr(ShutdownState, "durable_below", property(lambda self: 0))
 
 
 def does_not_sync_what_recovery_found(patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ import pytest
 
 from flightlog.engine import read_only
 from flightlog.engine.delay.level_schedules import LevelSchedules
-from flightlog.engine.open import evidence
+from flightlog.engine.open import shutdown_state
 from flightlog.schedule.timer_log import TimerLog
 from flightlog.schedule.timer_store import TimerStore
 from flightlog.store import native
@@ -108,15 +108,15 @@ def notes_the_log_as_flushed_before_it_is(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_the_progress_page_of_this_boot_for_exact(patch: pytest.MonkeyPatch) -> None:
-    real = evidence.read_evidence
+    real = shutdown_state.read_shutdown_state
 
-    def spoilt(*arguments: Any, **how: Any) -> evidence.Evidence:
+    def spoilt(*arguments: Any, **how: Any) -> shutdown_state.ShutdownState:
         found = real(*arguments, **how)
-        is_killed = found.last_writer is evidence.LastWriter.FLIGHTLOG_KILLED
+        is_killed = found.last_writer is shutdown_state.LastWriter.FLIGHTLOG_KILLED
         is_exact = is_killed and found.progress is not None and found.progress.is_of_this_boot
         return replace(found, is_served=is_exact)
 
-    patch.setattr(read_only, "read_evidence", spoilt)
+    patch.setattr(read_only, "read_shutdown_state", spoilt)
 
 
 def notes_what_levels_delivered_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.format.sys_flag import INNER_BATCH
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def test_reads_what_rocketmq_read(
     golden = golden_set(name)
     expected = {place: m for place, m in golden.java_read.items() if (place[0], place[1]) in golden.java_bounds}
     with flightlog.open_read_only(golden.after_java) as view:
-        assert view.evidence.last_writer is LastWriter.ROCKETMQ_CLOSED
+        assert view.shutdown_state.last_writer is LastWriter.ROCKETMQ_CLOSED
         assert view.queues() == golden.java_bounds
         read = {
             (topic, queue_id, message.queue_offset if message.sys_flag & INNER_BATCH else first + i): message

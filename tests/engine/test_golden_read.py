@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import StoredMessage
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.index.queue.batch_queue import BatchQueue
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.format.sys_flag import has_queue_entry
@@ -240,7 +240,7 @@ def test_entries_say_what_rocketmq_says(name: str, golden_set: GetSet) -> None:
 def test_who_wrote_last(name: str, golden_set: GetSet) -> None:
     with flightlog.open_read_only(golden_set(name).store) as view:
         expected = LastWriter.ROCKETMQ_KILLED if name in HALTED else LastWriter.ROCKETMQ_CLOSED
-        assert view.evidence.last_writer is expected
+        assert view.shutdown_state.last_writer is expected
 
 
 @pytest.mark.parametrize("name", HALTED + CLEAN)

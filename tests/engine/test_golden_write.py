@@ -12,7 +12,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.open import recovery
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import CorruptLogError, UnsupportedStoreError
 
 if TYPE_CHECKING:

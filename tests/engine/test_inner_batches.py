@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, FlushMode, Message, StoredMessage, StoreSettings
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.index.queue.batch_unit import BATCH_UNIT_SIZE
 from flightlog.store.errors import (
     BodyTooLargeError,

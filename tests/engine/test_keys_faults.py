@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import FlightlogError, FlushMode
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def test_a_close_without_room_for_the_index_is_a_clean_one(
     store.close()
     assert not (path / "abort").exists()
     with flightlog.open_read_only(path) as view:
-        assert view.evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED
+        assert view.shutdown_state.last_writer is LastWriter.FLIGHTLOG_CLOSED
         keyed.check(view, 40)
     with pytest.raises(DiskFullError, match="index"):
         flightlog.open(path, disk=disk)

@@ -190,7 +190,7 @@ def test_close_while_threads_put(path: Path, mode: FlushMode, kernel: str, asser
         time.sleep(0.002 * number)
         store.close()
         with flightlog.open_read_only(path) as view:
-            assert view.evidence.last_writer.value == ("flightlog, closed" if view.segments else "nobody")
+            assert view.shutdown_state.last_writer.value == ("flightlog, closed" if view.segments else "nobody")
             end = view.end_physical_offset
         for putter in putters:
             putter.join()

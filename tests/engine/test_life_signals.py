@@ -39,7 +39,7 @@ def test_interrupts_at_random_moments(
     assert calls // 5 < said["interrupted"] < calls * 4 // 5
     found: dict[tuple[str, int, int], int] = {}
     with flightlog.open_read_only(path) as view:
-        assert view.evidence.last_writer.value == "flightlog, closed"
+        assert view.shutdown_state.last_writer.value == "flightlog, closed"
         for key in view.queues():
             for expected, message in enumerate(view.read(*key)):
                 assert message.queue_offset == expected

@@ -82,7 +82,7 @@ def test_views_beside_a_writer_that_comes_and_goes(
                 put = shared[RETURNED]
                 view.refresh()
             report = view.verify()
-            assert report.is_clean, [view.evidence.last_writer, *map(str, report.findings)]
+            assert report.is_clean, [view.shutdown_state.last_writer, *map(str, report.findings)]
             assert not view.report.damage
         views += 1
         if ends == "dies" and views % 5 == 0:

@@ -105,8 +105,8 @@ def test_recovery_reads_what_may_be_damaged_however_long_the_log_is(
         cost = cost_after_a_kill(tmp_path / str(segments), segments, settings)
         tell(f"{segments} segments", cost)
         assert cost.records_scanned == TAIL
-        # The tail is read thrice: by the survey, for queues, and for keys. Twice one looks behind it: whether the log
-        # goes on there, and what there is to cut. Of every queue the last three files are searched for its end.
+        # The tail is read thrice: by the tail scan, for queues, and for keys. Twice one looks behind it: whether the
+        # log goes on there, and what there is to cut. Of every queue the last three files are searched for its end.
         tail_size = 3 * TAIL * RECORD_SIZE + 2 * LOOK_BEHIND_SIZE + READ_AHEAD_SIZE
         derived_size = QUEUES * (3 * QUEUE_FILE_ENTRIES * 20 + QUEUE_SIZE) + INDEX_SIZE
         assert cost.asked_size < tail_size + derived_size

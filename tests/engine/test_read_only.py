@@ -15,7 +15,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, GetStatus, Message, StoreSettings
 from flightlog.engine import read_only
-from flightlog.engine.open.evidence import Evidence, LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter, ShutdownState
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError, StoreChangingError, StoreClosedError, StoreNotFoundError
 from flightlog.store.state.progress import read_progress
@@ -48,11 +48,11 @@ def numbers(store: flightlog.ReadOnlyStore) -> list[int]:
 def test_beside_a_live_writer(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, SLOW) as store:
         with flightlog.open_read_only(tmp_path) as view:
-            assert numbers(view) == [] and view.evidence.last_writer is LastWriter.NOBODY
+            assert numbers(view) == [] and view.shutdown_state.last_writer is LastWriter.NOBODY
         for i in range(10):
             store.put(message(i))
         with flightlog.open_read_only(tmp_path) as view:
-            assert view.evidence.last_writer is LastWriter.FLIGHTLOG_KILLED
+            assert view.shutdown_state.last_writer is LastWriter.FLIGHTLOG_KILLED
             assert numbers(view) == list(range(10))
             assert view.report.entries_dispatched == 10, "the writer has not dispatched them: they are in memory"
             for i in range(10, 300):
@@ -100,10 +100,10 @@ def test_a_view_outlives_the_writer(tmp_path: Path, assert_clean: AssertClean) -
             view = view or flightlog.open_read_only(tmp_path)
             view.refresh()
             assert numbers(view) == list(range(round_number * 50 + 50))
-            assert view.evidence.last_writer.name == "FLIGHTLOG_KILLED"
+            assert view.shutdown_state.last_writer.name == "FLIGHTLOG_KILLED"
         view.refresh()
         assert numbers(view) == list(range(round_number * 50 + 50))
-        assert view.evidence.last_writer.name == "FLIGHTLOG_CLOSED"
+        assert view.shutdown_state.last_writer.name == "FLIGHTLOG_CLOSED"
     assert view is not None and view.verify().is_clean
     view.close()
     assert_clean(tmp_path)
@@ -313,12 +313,12 @@ def test_a_store_that_never_stands_still_is_an_error_by_name(
         store.put(Message("t", b"x"))
     looks = 0
 
-    def is_stale(self: Evidence, disk: object) -> bool:
+    def is_stale(self: ShutdownState, disk: object) -> bool:
         nonlocal looks
         looks += 1
         return looks <= still_after
 
-    monkeypatch.setattr(Evidence, "is_stale", is_stale)
+    monkeypatch.setattr(ShutdownState, "is_stale", is_stale)
     still_after = read_only.MORE_LOOKS + 1
     with pytest.raises(StoreChangingError, match=f"during each of {still_after} looks"):
         flightlog.open_read_only(tmp_path / "store")

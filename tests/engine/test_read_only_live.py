@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -113,7 +113,7 @@ def test_beside_a_writer_in_another_process(
             else:
                 with flightlog.open_read_only(tmp_path) as fresh:
                     seen.append(check(fresh, acknowledged))
-                    if len(seen) % 5 == 0 and fresh.evidence.is_ours:
+                    if len(seen) % 5 == 0 and fresh.shutdown_state.is_ours:
                         assert fresh.verify().findings == []
                         verified += 1
             if len(set(seen)) > told:
@@ -122,7 +122,7 @@ def test_beside_a_writer_in_another_process(
         writer.end()
         view.refresh()
         assert check(view, writer.total) == writer.total
-        assert view.evidence.last_writer is LastWriter.FLIGHTLOG_CLOSED
+        assert view.shutdown_state.last_writer is LastWriter.FLIGHTLOG_CLOSED
     assert seen == sorted(seen), "what was seen once is seen again"
     assert len(set(seen)) > 3, "too quick a writer proves nothing"
     assert_clean(tmp_path)

@@ -15,7 +15,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.state.progress import read_progress
 

@@ -13,7 +13,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.open import recovery
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
@@ -78,7 +78,7 @@ def test_what_another_program_appended_is_there(
         (tmp_path / "flightlog" / "old").rename(tmp_path / "consumequeue")
     expected = LastWriter.ROCKETMQ_KILLED if killed else LastWriter.ROCKETMQ_CLOSED
     with flightlog.open_read_only(tmp_path) as view:
-        assert view.evidence.last_writer is expected
+        assert view.shutdown_state.last_writer is expected
         assert numbers(view) == list(range(200))
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         assert store.recovery_report.last_writer is expected
@@ -133,7 +133,7 @@ def test_a_view_notices_that_another_program_took_over(
         make_foreign(tmp_path, known, killed=theirs == "killed")
         view.refresh()
         assert numbers(view) == list(range(150))
-        assert view.evidence.last_writer in (LastWriter.ROCKETMQ_CLOSED, LastWriter.ROCKETMQ_KILLED)
+        assert view.shutdown_state.last_writer in (LastWriter.ROCKETMQ_CLOSED, LastWriter.ROCKETMQ_KILLED)
     put(tmp_path, clock, 150)
     assert_clean(tmp_path)
 

@@ -194,7 +194,7 @@ def test_cut_tails_and_seals(tmp_path: Path, closed: Path, assert_clean: AssertC
 
 def test_a_killed_store_tells_its_lags(killed: Path, assert_clean: AssertClean) -> None:
     with flightlog.open_read_only(killed) as view:
-        found, progress = view.statistics(), view.evidence.progress
+        found, progress = view.statistics(), view.shutdown_state.progress
         assert progress is not None
         assert found.lag.dispatch_size == progress.visible - progress.dispatched > 0
         assert found.lag.flush_size == progress.appended - progress.flushed > 0

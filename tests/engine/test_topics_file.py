@@ -15,7 +15,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings, Topic
 from flightlog.engine.open import boot
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
@@ -183,7 +183,7 @@ def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_a
     assert (tmp_path / "abort").read_bytes() != before
     assert topics_json(tmp_path)["topicConfigTable"]["t"]["writeQueueNums"] == 1
     with flightlog.open_read_only(tmp_path) as view:
-        assert view.evidence.last_writer is LastWriter.FLIGHTLOG_KILLED
+        assert view.shutdown_state.last_writer is LastWriter.FLIGHTLOG_KILLED
     with flightlog.open(tmp_path, SETTINGS) as store:
         topic = store.topic("t")
         assert topic is not None and topic.write_queue_count == 4

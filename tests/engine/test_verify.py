@@ -14,7 +14,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.engine.verify.findings import Finding
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import TooManyFilesError

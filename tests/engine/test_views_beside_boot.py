@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import StoreSettings
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean, Numbered
@@ -93,7 +93,7 @@ def test_what_a_view_shows_of_rocketmq_s_lagging_queues_stays_while_they_are_bro
                 with flightlog.open_read_only(root) as another:
                     less.append(another.queues() != shown)
 
-        assert view.evidence.last_writer is LastWriter.ROCKETMQ_KILLED
+        assert view.shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED
         assert open_step_by_step(support, root, look) > 200
         assert less[0] and not less[-1]
     assert_clean(root)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.engine.open.evidence import LastWriter
+from flightlog.engine.open.shutdown_state import LastWriter
 
 if TYPE_CHECKING:
     from flightlog import MessageStore
@@ -51,7 +51,7 @@ def test_flightlog_takes_over_from_49_and_gives_back(
     assert not any((path / "checkpoint").read_bytes()[24:])
 
     with flightlog.open_read_only(path) as view:
-        assert view.evidence.last_writer is (LastWriter.ROCKETMQ_KILLED if end else LastWriter.ROCKETMQ_CLOSED)
+        assert view.shutdown_state.last_writer is (LastWriter.ROCKETMQ_KILLED if end else LastWriter.ROCKETMQ_CLOSED)
         mixed.check_flightlog(view, lines)
         texts = {m.properties_raw for key in view.queues() for m in view.read(*key)}
         assert not any(text.endswith(b"\x02") for text in texts)

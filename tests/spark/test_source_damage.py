@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog.engine.open.survey import Damage, survey
+from flightlog.engine.open.tail_scan import Damage, scan_tail
 from flightlog.spark.options.columns import COLUMNS, CORRUPT
 from flightlog.spark.plan.planning import LogRange, plan
 from flightlog.spark.read.reading import RangeReader
@@ -99,11 +99,11 @@ def is_of_body_alone(row: Row, *, decompress: bool = False, **_: Any) -> bool:
     return is_single and not decompress and row["_corrupt"]["reason"] == "a body that differs from its CRC"
 
 
-def surveyed(path: Path) -> list[Damage]:
+def scanned(path: Path) -> list[Damage]:
     """What `verify` says of the log."""
     with flightlog.open_read_only(path) as view:
-        whole = survey(
-            view.log_reader, view.evidence, view.min_physical_offset, view.end_physical_offset, for_writing=False
+        whole = scan_tail(
+            view.log_reader, view.shutdown_state, view.min_physical_offset, view.end_physical_offset, for_writing=False
         )
         said = {(finding.path, finding.offset) for finding in view.verify().findings}
         assert {(damage.path, damage.physical_offset) for damage in whole.damage} <= said
@@ -112,7 +112,7 @@ def surveyed(path: Path) -> list[Damage]:
 
 def check_against_verify(path: Path, damaged: list[Row]) -> None:
     """Every place that verify knows is there, and every place that is there lies in one that verify knows."""
-    known = surveyed(path)
+    known = scanned(path)
     found = [(row["_corrupt"]["file"], row["_corrupt"]["offset"]) for row in damaged]
     assert {(str(damage.path), damage.physical_offset) for damage in known} <= set(found)
     for _, offset in found:

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from ...engine.open.evidence import LastWriter
+from ...engine.open.shutdown_state import LastWriter
 from ...store.state.progress import STILL_OPEN, Progress
 from ..inspecting import StoreInfo, inspect
 from ..output import Column, Output
@@ -87,10 +87,10 @@ def _show(found: StoreInfo, output: Output) -> None:
             for folder in found.folders
         ],
     )
-    progress = found.evidence.progress
+    progress = found.shutdown_state.progress
     if progress is not None:
-        title = "Progress page" if found.evidence.is_ours else "Progress page (stale: RocketMQ has written since)"
-        if found.evidence.last_writer is LastWriter.FLIGHTLOG_KILLED and not found.evidence.is_served:
+        title = "Progress page" if found.shutdown_state.is_ours else "Progress page (stale: RocketMQ has written since)"
+        if found.shutdown_state.last_writer is LastWriter.FLIGHTLOG_KILLED and not found.shutdown_state.is_served:
             title = "Progress page (its writer is gone: the log was read instead)"
         output.table(title, [Column("word"), Column("value"), Column("meaning")], _progress_rows(progress))
     notes = found.notes + found.index.unreadable
@@ -107,7 +107,7 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
     facts = [
         ("store", printable(str(found.path))),
         ("last writer", found.writer_text),
-        ("closed cleanly", "yes" if found.evidence.is_clean else "no"),
+        ("closed cleanly", "yes" if found.shutdown_state.is_clean else "no"),
         (
             "commit log",
             f"{size_text(log_size)} in {segments}{of_size}, physical offsets "
@@ -132,7 +132,7 @@ def _facts(found: StoreInfo) -> list[tuple[str, str]]:
         ("cut tails", _cut_text(found)),
         ("read to open it", _scan_text(found)),
     ]
-    if found.evidence.progress is None:
+    if found.shutdown_state.progress is None:
         facts.append(("progress page", "none: only flightlog writes one"))
     return facts
 
@@ -195,11 +195,11 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
 
 def as_object(found: StoreInfo) -> dict[str, Any]:
     """What `--json` prints. Offsets are physical ones or queue offsets, as their names say; sizes are bytes."""
-    progress = found.evidence.progress
+    progress = found.shutdown_state.progress
     return {
         "path": str(found.path),
-        "last_writer": found.evidence.last_writer.name,
-        "is_closed_cleanly": found.evidence.is_clean,
+        "last_writer": found.shutdown_state.last_writer.name,
+        "is_closed_cleanly": found.shutdown_state.is_clean,
         "is_open_for_writing": found.is_held,
         "min_physical_offset": found.min_physical_offset,
         "end_physical_offset": found.end_physical_offset,

@@ -48,7 +48,7 @@ def _size_to_read(view: ReadOnlyStore) -> int:
     """About how many bytes a verify reads: the log once, if it was closed cleanly; else for records, for what queues
     and keys are to say of them, and what is sealed."""
     log_size = view.end_physical_offset - view.min_physical_offset
-    if view.evidence.is_clean:
+    if view.shutdown_state.is_clean:
         return log_size
     disk = RealDisk()
     sealed = sum(segment.size for segment in view.segments if disk.exists(seal_path(view.path, segment.base)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from flightlog.engine.open.evidence import abort_content, read_evidence
+from flightlog.engine.open.shutdown_state import abort_content, read_shutdown_state
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import Checkpoint
 from flightlog.store.state.progress import MAGIC, PAGE, decode_progress
@@ -18,17 +18,17 @@ def one(data: bytes) -> None:
     parts = scratch.split(data, len(NAMES))
     files = dict(zip(NAMES, parts, strict=True)) | {"commitlog/00000000000000000000": bytes(64)}
     root = scratch.fill({name: content for name, content in files.items() if content})
-    evidence = read_evidence(RealDisk(), root, tolerant=True)
+    shutdown_state = read_shutdown_state(RealDisk(), root, tolerant=True)
     page = decode_progress(parts[0])
-    assert evidence.progress == page
+    assert shutdown_state.progress == page
     if page is not None:
         words = PAGE.unpack_from(parts[0])
         assert words[0] == MAGIC and (page.epoch, page.pid) == words[1:3] and page.index_count == words[-1]
         assert page.segment_size > 0 <= min(page.appended, page.visible, page.flushed, page.index_entries)
-    assert (evidence.abort is None) == (not parts[2])
-    assert not evidence.is_ours or page is not None
-    assert evidence.durable_below == (page.flushed if page is not None and evidence.is_ours else 0)
-    assert not evidence.is_stale(RealDisk())
+    assert (shutdown_state.abort is None) == (not parts[2])
+    assert not shutdown_state.is_ours or page is not None
+    assert shutdown_state.durable_below == (page.flushed if page is not None and shutdown_state.is_ours else 0)
+    assert not shutdown_state.is_stale(RealDisk())
 
 
 def seeds() -> list[bytes]:

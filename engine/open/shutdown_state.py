@@ -47,7 +47,7 @@ class LastWriter(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class ShutdownState:
     """Everything that recovery and readers decide from, read once."""
 
     root: Path
@@ -117,7 +117,7 @@ def _is_our_abort(abort: bytes, progress: Progress | None) -> bool:
     return (pid, epoch) == (progress.pid, progress.epoch) or after == progress.epoch
 
 
-def read_evidence(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders | None = None) -> Evidence:
+def read_shutdown_state(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders | None = None) -> ShutdownState:
     """Read it; `tolerant` and `folders` as in `list_log_files`.
 
     The page is read before the files are listed: whatever it speaks of is in the list. Beside a writer that opens or
@@ -130,7 +130,7 @@ def read_evidence(disk: Disk, root: Path, *, tolerant: bool, folders: LogFolders
     last_writer = _last_writer(files, progress, checkpoint, abort)
     # Asked last: a page that was read before is never ahead of one that its writer still keeps.
     served = last_writer is LastWriter.FLIGHTLOG_KILLED and is_served(root)
-    return Evidence(root, files, checkpoint, progress, abort, last_writer, served)
+    return ShutdownState(root, files, checkpoint, progress, abort, last_writer, served)
 
 
 def _last_writer(

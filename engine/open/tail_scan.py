@@ -25,7 +25,7 @@ from ...store.format.properties import SECTOR_SIZE
 from ...store.log.log_reader import BAD_CRC, BAD_CRC_PROPERTY, WALK_END_TEXT, LogReader
 from ...store.scan.salvage import next_intact
 from ...store.segments.segment import Segment
-from .evidence import Evidence, LastWriter
+from .shutdown_state import LastWriter, ShutdownState
 
 LOST_SECTOR = "a record whose topic or properties lost a sector"
 """What a disk writes whole or not at all."""
@@ -45,7 +45,7 @@ class Damage:
 
 
 @dataclass
-class Survey:
+class TailScan:
     """What a walk over the log found."""
 
     start: int
@@ -69,45 +69,45 @@ Look = Callable[[Segment, bytes | memoryview, Rows], None]
 """What is shown a piece of a segment and sound records that begin in it, in the order of the log."""
 
 
-def survey(
+def scan_tail(
     reader: LogReader,
-    evidence: Evidence,
+    shutdown_state: ShutdownState,
     start: int,
     limit: int | None,
     *,
     for_writing: bool,
     look: Look | None = None,
-) -> Survey:
+) -> TailScan:
     """Walk the log from `start`, a record's or a segment's first byte, checking every CRC.
 
     `limit` is how far a live writer lets its readers see; None at rest. `look` is shown everything up to the first
     problem. Raises CorruptLogError for a corrupt middle when `for_writing`. Changes nothing.
     """
-    found = _Surveyor(reader, evidence, start, limit, for_writing, look).run()
-    if found.end < evidence.durable_below and found.torn is None:
+    found = _TailScanner(reader, shutdown_state, start, limit, for_writing, look).run()
+    if found.end < shutdown_state.durable_below and found.torn is None:
         path = reader.segments[-1].path if reader.segments else reader.folder
         if for_writing:
-            raise CorruptLogError(path, found.end, LOG_IS_SHORT, 0, evidence.durable_below)
+            raise CorruptLogError(path, found.end, LOG_IS_SHORT, 0, shutdown_state.durable_below)
         found.damage.append(Damage(path, found.end, LOG_IS_SHORT, None))
     return found
 
 
-class _Surveyor:
+class _TailScanner:
     def __init__(
         self,
         reader: LogReader,
-        evidence: Evidence,
+        shutdown_state: ShutdownState,
         start: int,
         limit: int | None,
         for_writing: bool,
         look: Look | None,
     ) -> None:
-        self._reader, self._evidence, self._for_writing, self._look = reader, evidence, for_writing, look
+        self._reader, self._shutdown_state, self._for_writing, self._look = reader, shutdown_state, for_writing, look
         self._limit = reader.files_end if limit is None else min(limit, reader.files_end)
-        self._found = Survey(start, start, is_bounded=limit is not None)
+        self._found = TailScan(start, start, is_bounded=limit is not None)
         self._extent_start = start
 
-    def run(self) -> Survey:
+    def run(self) -> TailScan:
         found = self._found
         position = found.start
         while position < self._limit:
@@ -169,8 +169,8 @@ class _Surveyor:
         """The first of the rows whose topic or properties, which no CRC covers, lost a sector: what flightlog allocated
         and never wrote is zero. Above the durable mark a power cut does that; below, the mark was wrong, or the disk.
         What a clean close has synced, and what a live writer shows, is whole."""
-        evidence = self._evidence
-        if evidence.last_writer is not LastWriter.FLIGHTLOG_KILLED or evidence.is_served:
+        shutdown_state = self._shutdown_state
+        if shutdown_state.last_writer is not LastWriter.FLIGHTLOG_KILLED or shutdown_state.is_served:
             return None
         for i in np.flatnonzero(_may_have_lost_sector(piece, rows)).tolist():
             row = rows[i]
@@ -183,9 +183,9 @@ class _Surveyor:
 
     def _judge(self, segment: Segment, problem: int, reason: str) -> int | None:
         """Where to go on behind a problem; None if the log ends there."""
-        evidence, found = self._evidence, self._found
+        shutdown_state, found = self._shutdown_state, self._found
         is_empty = reason == WALK_END_TEXT[WalkEnd.EMPTY]
-        if evidence.is_ours and problem >= evidence.durable_below and not self._found.is_bounded:
+        if shutdown_state.is_ours and problem >= shutdown_state.durable_below and not self._found.is_bounded:
             if not is_empty:
                 found.torn = Damage(segment.path, problem, reason, None)
             return None
@@ -194,9 +194,9 @@ class _Surveyor:
             found.torn = Damage(segment.path, problem, "records that RocketMQ's recovery had thrown away", None)
             return None
         damage = Damage(segment.path, problem, reason, resumes_at)
-        if self._for_writing and (resumes_at is not None or problem < evidence.durable_below):
+        if self._for_writing and (resumes_at is not None or problem < shutdown_state.durable_below):
             behind = 0 if resumes_at is None else self._count_intact(resumes_at)
-            raise CorruptLogError(segment.path, problem, reason, behind, evidence.durable_below)
+            raise CorruptLogError(segment.path, problem, reason, behind, shutdown_state.durable_below)
         if resumes_at is not None:
             found.damage.append(damage)
         elif not is_empty:
@@ -212,8 +212,8 @@ class _Surveyor:
 
     def _is_stale(self, physical_offset: int) -> bool:
         """See the head of this module."""
-        checkpoint = self._evidence.checkpoint
-        if self._evidence.last_writer is not LastWriter.ROCKETMQ_CLOSED or checkpoint is None:
+        checkpoint = self._shutdown_state.checkpoint
+        if self._shutdown_state.last_writer is not LastWriter.ROCKETMQ_CLOSED or checkpoint is None:
             return False
         newest = checkpoint.logics_timestamp_ms
         if newest <= 0:
