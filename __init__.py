@@ -31,7 +31,7 @@ from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
-from .engine.write.append_together import ColumnPart
+from .engine.write.append_atomically import TopicColumns
 from .engine.write.queue_handle import QueueHandle
 from .produce.producer import Producer, SendResult
 from .store.errors import (
@@ -125,7 +125,6 @@ __all__ = [
     "Boundary",
     "CheckpointAheadError",
     "ClockBehindError",
-    "ColumnPart",
     "CompressionType",
     "ConfigFileError",
     "Consumer",
@@ -201,6 +200,7 @@ __all__ = [
     "TooManyFilesError",
     "TooManyQueuesError",
     "Topic",
+    "TopicColumns",
     "TopicExistsError",
     "TopicNotFoundError",
     "TopicPermission",

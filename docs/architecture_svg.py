@@ -143,7 +143,7 @@ R0, R1, R2, R3, R4 = 54, 156, 246, 336, 426
 FOLDER_Y, FILES_Y, FILES_HEIGHT = 556, 590, 104
 HALF = 122
 
-WRITES = Box(C1, R0, W1, 60, "put, put_many, put_async", ("append_columns, append_together",), CALLER)
+WRITES = Box(C1, R0, W1, 60, "put, put_many, put_async", ("append_columns", "append_atomically"), CALLER)
 PRODUCER = Box(C2, R0, W2, 60, "Producer", ("picks a store and a queue",), CONSUME)
 READS = Box(C3, R0, HALF - 8, 60, "get, read", ("query, pull",), CALLER)
 GROUPS = Box(C3 + HALF, R0, HALF - 8, 60, "subscribe", ("Consumer",), CALLER)

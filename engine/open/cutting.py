@@ -1,7 +1,7 @@
 """Cutting a torn tail off the log, so that its bytes never live again and are never lost either.
 
 Order: copy what is cut to `flightlog/cut-OFFSET` and sync it (unless a note says that it never was part of the log, see
-store/log/held_append.py); remove later segments, newest first, and sync the folder;
+store/log/atomic_append.py); remove later segments, newest first, and sync the folder;
 zero the tail and sync it. A crash in between finds the same end again and goes on.
 
 Later segments go even if they are empty, as those that a halted RocketMQ had prepared: another RocketMQ that tries to
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...store.disk.disk import Disk, DiskFile
-from ...store.log.held_append import read_held
+from ...store.log.atomic_append import read_held
 from ...store.log.log_reader import LogReader
 from ...store.scan.salvage import last_data
 from ...store.segments.log_files import LogFiles

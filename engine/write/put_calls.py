@@ -12,11 +12,11 @@ from ...store import native
 from ...store.arguments import check_callable, check_queue, check_text, check_topic, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import WrongTypeError
+from ...store.log.atomic_append import AtomicRange, Commit
 from ...store.log.commit_log import CommitLog
-from ...store.log.held_append import Commit, HeldRange
 from ...store.message import Message
 from ...store.results import AppendResult, PutResult
-from .append_together import ColumnPart
+from .append_atomically import TopicColumns
 from .putting import Putter
 from .queue_handle import QueueHandle
 
@@ -121,7 +121,9 @@ class PutCalls(native.OrdinaryPut, ABC):
         self._check_usable()
         return self._putter.append_columns(topic, columns)
 
-    def append_together(self, parts: Iterable[ColumnPart], before_commit: Commit = lambda appended: None) -> HeldRange:
+    def append_atomically(
+        self, parts: Iterable[TopicColumns], before_commit: Commit = lambda appended: None
+    ) -> AtomicRange:
         """Append the rows of all parts, of any number of topics and of any size: all of them are in the store when this
         returns, durable in every flush mode, or none is. Readers see them all at once. Nobody else can put meanwhile.
 
@@ -136,10 +138,10 @@ class PutCalls(native.OrdinaryPut, ABC):
         `first_record`. A kill or a power cut in the middle is no different.
         """
         self._check_usable()
-        if isinstance(parts, (ColumnPart, str, bytes)) or not isinstance(parts, Iterable):
-            raise WrongTypeError("parts", parts, "an iterable of flightlog.ColumnPart")
+        if isinstance(parts, (TopicColumns, str, bytes)) or not isinstance(parts, Iterable):
+            raise WrongTypeError("parts", parts, "an iterable of flightlog.TopicColumns")
         check_callable("before_commit", before_commit, "a function that takes what was appended")
-        return self._putter.append_together(parts, before_commit)
+        return self._putter.append_atomically(parts, before_commit)
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
         """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a

@@ -26,9 +26,9 @@ from ...store.errors import (
 )
 from ...store.format.batch_record import envelope
 from ...store.format.record import PreparedRecord, prepare
+from ...store.log.atomic_append import AtomicRange, Commit
 from ...store.log.column_records import ColumnRecords, result_of, result_of_puts
 from ...store.log.commit_log import Appended, CommitLog
-from ...store.log.held_append import Commit, HeldRange
 from ...store.message import Message
 from ...store.message_check import check_message, checked_messages
 from ...store.native.fast_path_protocol import FastPathProtocol
@@ -40,7 +40,7 @@ from ..services.flush_service import FlushService
 from ..services.schedule_service import ScheduleService
 from ..services.upkeep import Upkeep
 from ..topics.topics import TopicTable
-from .append_together import ColumnPart, records_of
+from .append_atomically import TopicColumns, records_of
 from .diverting import Divert, Diverting
 from .pending_puts import PendingPuts
 
@@ -251,16 +251,16 @@ class Putter:
             self._wake(self._is_sync)
         return self._await_rows(topic, records)
 
-    def append_together(self, parts: Iterable[ColumnPart], before_commit: Commit) -> HeldRange:
+    def append_atomically(self, parts: Iterable[TopicColumns], before_commit: Commit) -> AtomicRange:
         settings = self._settings
         if not self._parks or settings.append_crc_property:
             raise UsageError(
-                "append_together: expected a store without divert and append_crc_property, which change each record. "
+                "append_atomically: expected a store without divert and append_crc_property, which change each record. "
                 "Use append_columns, which appends the rows of one call after the other"
             )
         self._check_room()
         with self._topics.lock:  # before the lock of the log, as the deletion of a topic takes them
-            appended = self._log.append_held(
+            appended = self._log.append_atomically(
                 records_of(parts, self._topics, settings, self._log.segment_size), before_commit
             )
         self._log.flush()

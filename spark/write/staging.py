@@ -23,7 +23,7 @@ import crc32c
 import numpy as np
 import pyarrow as pa
 
-from ...engine.write.append_together import ColumnPart, checked_rows
+from ...engine.write.append_atomically import TopicColumns, checked_rows
 from ...store.disk.disk_errors import disk_errors
 from ...store.errors import DamagedStoreError, DiskError, InvalidMessageError
 from ...store.settings import StoreSettings
@@ -129,7 +129,7 @@ class Stager:
         self._held_size = 0
 
     def _check(self, group: Group, rows: Any) -> None:
-        checked_rows(ColumnPart(group[0], rows, group[1]), self._settings, self._segment_size)
+        checked_rows(TopicColumns(group[0], rows, group[1]), self._settings, self._segment_size)
 
     def _located(
         self, error: InvalidMessageError, partition: int, row: int, group: Group | None = None, rows: Any = None
@@ -197,12 +197,12 @@ def check_staged(files: Sequence[StagedFile]) -> None:
             )
 
 
-def staged_parts(files: Sequence[StagedFile]) -> Iterator[ColumnPart]:
+def staged_parts(files: Sequence[StagedFile]) -> Iterator[TopicColumns]:
     """The rows of all files, in order."""
     for staged in files:
         with pa.OSFile(str(staged.path)) as file, pa.ipc.open_stream(file) as reader:
             for rows, about in reader.iter_batches_with_custom_metadata():
-                yield ColumnPart(about[TOPIC].decode(), rows, int(about[SYS_FLAG]))
+                yield TopicColumns(about[TOPIC].decode(), rows, int(about[SYS_FLAG]))
 
 
 def remove_job(job: Path) -> None:

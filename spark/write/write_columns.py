@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from pyspark.sql.types import StructType
 
 from ...engine.columns.schema import BY_LOWER_NAME as READ_COLUMNS
-from ...engine.write.append_together import ColumnPart
+from ...engine.write.append_atomically import TopicColumns
 from ...store.errors import InvalidMessageError, InvalidSettingsError
 from ...store.format.sys_flag import (
     COMPRESSED,
@@ -201,6 +201,6 @@ def _properties(headers: Any) -> Any:
     return pa.MapArray.from_arrays(offsets, keys, values)
 
 
-def part_of(group: Group, rows: Any) -> ColumnPart:
+def part_of(group: Group, rows: Any) -> TopicColumns:
     """What a store appends."""
-    return ColumnPart(group[0], rows, group[1])
+    return TopicColumns(group[0], rows, group[1])

@@ -16,7 +16,7 @@ from ...engine.read_only import open_read_only
 from ...store.disk.config_file import ConfigFile
 from ...store.disk.disk import RealDisk
 from ...store.errors import ConfigFileError, DamagedStoreError
-from ...store.log.held_append import HeldRange
+from ...store.log.atomic_append import AtomicRange
 from ...store.state.progress import FLIGHTLOG_FOLDER
 
 LEDGER_FILE = "spark-queries.json"
@@ -66,7 +66,7 @@ class WriteLedger:
             )
         return found
 
-    def note(self, batch: int, appended: HeldRange, *, done: bool) -> None:
+    def note(self, batch: int, appended: AtomicRange, *, done: bool) -> None:
         """Durable when it returns."""
         entry = {
             "batch": batch,

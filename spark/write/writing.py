@@ -4,8 +4,8 @@
     tasks       check the rows and stage them, each in a file of its own (staging.py)
     driver      checks those files, opens the store, appends all rows, durably and as one, and closes it again
 
-All of a job's rows are in the store, or none (see store/log/held_append.py). Rows of one task keep their order in each
-of their queues, and tasks come in the order of the DataFrame's partitions.
+All of a job's rows are in the store, or none (see store/log/atomic_append.py). Rows of one task keep their order in
+each of their queues, and tasks come in the order of the DataFrame's partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...engine.open.boot import check_folder
 from ...store.disk.disk import RealDisk
 from ...store.disk.lock import StoreLock
 from ...store.errors import DamagedStoreError, FlightlogError, InvalidSettingsError, StoreLockedError
-from ...store.log.held_append import HeldRange
+from ...store.log.atomic_append import AtomicRange
 from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ...store.settings import DEFAULT_SEGMENT_SIZE
 from ...store.state.geometry import Geometry
@@ -165,9 +165,9 @@ def append_files(root: Path, files: Sequence[StagedFile], query: str | None, bat
         return
     check_staged(files)
     ledger = None if query is None else WriteLedger(root, query)
-    told: list[HeldRange] = []
+    told: list[AtomicRange] = []
 
-    def note(appended: HeldRange) -> None:
+    def note(appended: AtomicRange) -> None:
         told.append(appended)
         if ledger is not None:
             ledger.note(batch, appended, done=False)
@@ -178,7 +178,7 @@ def append_files(root: Path, files: Sequence[StagedFile], query: str | None, bat
                 text, extra = "%s: batch %d of query %s is there already", {"path": str(root), "batch": batch}
                 log.info(text, root, batch, query, extra=extra)
                 return
-            appended = store.append_together(staged_parts(files), note)
+            appended = store.append_atomically(staged_parts(files), note)
             if ledger is not None:
                 ledger.note(batch, appended, done=True)
     except StoreLockedError:

@@ -44,7 +44,7 @@ from ..segments.log_files import LogFiles
 from ..segments.segment import AppendSegment, Segment
 from ..settings import PAGE_SIZE, StoreSettings
 from ..state.progress import FLUSHED, VISIBLE, ProgressPage
-from .held_append import HeldAppends
+from .atomic_append import AtomicAppends
 from .incidents import tell_room
 from .log_reader import LogReader
 from .log_state import CLOSED
@@ -66,7 +66,7 @@ Appended = tuple[int, int, int, int]
 """Queue offset, physical offset, store time in ms, bytes of the record."""
 
 
-class CommitLog(HeldAppends):
+class CommitLog(AtomicAppends):
     """The writable commit log of one open store."""
 
     def __init__(

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog import ColumnPart, Consumer, Message, MessageQueue, MessageStore, Producer, Stores, StoreSettings
+from flightlog import Consumer, Message, MessageQueue, MessageStore, Producer, Stores, StoreSettings, TopicColumns
 from flightlog.engine.read_only import ReadOnlyStore
 from flightlog.produce.faults import FaultRules
 from flightlog.store.errors import NoRouteError, StoreClosedError, UsageError
@@ -56,8 +56,8 @@ STORE: dict[str, Call] = {
     **READS,
     "append_columns": lambda o: o.on.append_columns("t", {"value": [b"x"]}),
     "append_columns, no rows": lambda o: o.on.append_columns("t", {"value": []}),
-    "append_together": lambda o: o.on.append_together([ColumnPart("t", {"value": [b"x"]})]),
-    "append_together, no parts": lambda o: o.on.append_together([]),
+    "append_atomically": lambda o: o.on.append_atomically([TopicColumns("t", {"value": [b"x"]})]),
+    "append_atomically, no parts": lambda o: o.on.append_atomically([]),
     "cancel_timer": lambda o: o.on.cancel_timer("t", "u", LATER_MS),
     "clean_up": lambda o: o.on.clean_up(),
     "create_topic": lambda o: o.on.create_topic("t"),

@@ -11,7 +11,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.engine.write.append_together import ColumnPart
+from flightlog.engine.write.append_atomically import TopicColumns
 from flightlog.store.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ CALLS: dict[str, Put] = {
     "append_columns": lambda store, topic, queue_id: store.append_columns(
         topic, {"body": [b"x", b"y"], "queue_id": [queue_id, queue_id]}
     ),
-    "append_together": lambda store, topic, queue_id: store.append_together(
-        [ColumnPart(topic, {"body": [b"x", b"y"], "queue_id": [queue_id, queue_id]})]
+    "append_atomically": lambda store, topic, queue_id: store.append_atomically(
+        [TopicColumns(topic, {"body": [b"x", b"y"], "queue_id": [queue_id, queue_id]})]
     ),
 }
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())

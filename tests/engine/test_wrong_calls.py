@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import flightlog
-from flightlog import ColumnPart, Consumer, Message, MessageQueue, Producer, Stores, StoreSettings
+from flightlog import Consumer, Message, MessageQueue, Producer, Stores, StoreSettings, TopicColumns
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.produce.faults import FaultRules
@@ -141,9 +141,9 @@ PUTS: list[Row] = [
     *each("M", "'value'", "expected bytes", lambda s: s.append_columns("t", {"value": "text"})),
     *each("M", "columns", "expected an Arrow", *(lambda s, c=c: s.append_columns("t", c) for c in (5, [b"x"], None))),
     *each("M", "topic 5", "expected text", lambda s: s.append_columns(5, {"value": [b"x"]})),
-    *each("T", "parts", "ColumnPart", *(lambda s, p=p: s.append_together(p) for p in (5, ColumnPart("t", {})))),
-    *each("T", "part", "ColumnPart", lambda s: s.append_together([("t", {"value": [b"x"]})])),
-    *each("T", "before_commit", "a function", lambda s: s.append_together([], before_commit=5)),
+    *each("T", "parts", "TopicColumns", *(lambda s, p=p: s.append_atomically(p) for p in (5, TopicColumns("t", {})))),
+    *each("T", "part", "TopicColumns", lambda s: s.append_atomically([("t", {"value": [b"x"]})])),
+    *each("T", "before_commit", "a function", lambda s: s.append_atomically([], before_commit=5)),
     *each("T", "retention_hours", "0 or more", lambda s: s.clean_up("1"), lambda s: s.clean_up(True)),
     *each("V", "retention_hours=-1", "0 or more", lambda s: s.clean_up(-1)),
     *each("V", "queue_count=0", "from 1 to", lambda s: s.create_topic("new", 0)),

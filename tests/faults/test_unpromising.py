@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import ColumnPart, FlushMode, Message, MessageStore, StoreSettings
+from flightlog import FlushMode, Message, MessageStore, StoreSettings, TopicColumns
 from flightlog.store.disk import file_system
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, FileSystemWarning
@@ -62,7 +62,9 @@ def use_everything(store: MessageStore) -> None:
         store.put_batch([Message("b", b"inner %d" % j) for j in range(3)])
         store.append_columns("c", {"body": [b"%d" % j for j in range(30)], "tags": ["x"] * 30})
     if not store.settings.append_crc_property:  # which refuses it
-        store.append_together([ColumnPart("t", {"body": [bytes(500)] * 60}), ColumnPart("new", {"body": [b"y"] * 10})])
+        store.append_atomically(
+            [TopicColumns("t", {"body": [bytes(500)] * 60}), TopicColumns("new", {"body": [b"y"] * 10})]
+        )
     store.put(Message("t", b"last"))
 
 
@@ -195,14 +197,14 @@ def test_appends_that_belong_together_and_have_no_room(
     tmp_path: Path, cow: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
-    parts = [ColumnPart("t", {"body": [bytes(700)] * 60})]
+    parts = [TopicColumns("t", {"body": [bytes(700)] * 60})]
     for skip in (0, 1, 3, 5):
         store = flightlog.open(path, SETTINGS, disk=cow)
         store.put(Message("t", b"before"))
         before = store._log.end
         cow.fail("write", "commitlog/", errno.ENOSPC, skip=skip)
         with pytest.raises(DiskFullError):
-            store.append_together(parts)
+            store.append_atomically(parts)
         cow.heal()
         store.close()
         with flightlog.open(path, disk=cow) as again:
@@ -210,7 +212,7 @@ def test_appends_that_belong_together_and_have_no_room(
             assert {message.body for message in again.read("t")} == {b"before"}
         assert_clean(path)
     with flightlog.open(path, disk=cow) as store:
-        store.append_together(parts)
+        store.append_atomically(parts)
         assert len(list(store.read("t"))) == 64
     assert_clean(path)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FACE = {
     "AppendResult",
     "Boundary",
-    "ColumnPart",
+    "TopicColumns",
     "CompressionType",
     "Consumer",
     "FileSystemWarning",

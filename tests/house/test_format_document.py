@@ -28,7 +28,7 @@ from flightlog.spark.write.write_ledger import LEDGER_FILE
 from flightlog.store.format import frame, inner_batch, record
 from flightlog.store.format.crc_property import CRC_PROPERTY_SIZE
 from flightlog.store.format.host import HOST_V4_SIZE, HOST_V6_SIZE
-from flightlog.store.log import held_append
+from flightlog.store.log import atomic_append
 from flightlog.store.seal import open_seal, seal
 from flightlog.store.settings import DEFAULT_QUEUE_FILE_ENTRIES
 from flightlog.store.state import log_start, progress
@@ -95,7 +95,7 @@ NUMBERS: dict[str, int | str] = {
     "seal magic": f"`{seal.MAGIC.decode()}`",
     "block of a seal": seal.BLOCK_SIZE,
     "open-seal slot": open_seal.SLOT.size,
-    "held, bytes": held_append.HELD_SIZE,
+    "held, bytes": atomic_append.HELD_SIZE,
 }
 
 
@@ -118,7 +118,15 @@ def test_the_words_of_the_progress_page_are_told_in_order() -> None:
         *(TOPICS_FILE, OFFSETS_FILE, LOCAL_OFFSETS_FILE, DELAY_OFFSETS_FILE, timer_checkpoint.TIMER_CHECKPOINT_FILE),
         *(f"config/{folder}" for folder in FOLDERS),
         *(progress.PROGRESS_FILE, log_start.LOG_START_FILE, GEOMETRY_FILE, seal.SEALS_FOLDER, open_seal.OPEN_SEAL_FILE),
-        *(FORMAT_FILE, held_append.HELD_FILE, CUT_PREFIX, DELETED_FILE, AUTO_TOPICS_FILE, LEDGER_FILE, STAGING_FOLDER),
+        *(
+            FORMAT_FILE,
+            atomic_append.HELD_FILE,
+            CUT_PREFIX,
+            DELETED_FILE,
+            AUTO_TOPICS_FILE,
+            LEDGER_FILE,
+            STAGING_FOLDER,
+        ),
     ],
 )
 def test_every_file_is_told(name: str) -> None:

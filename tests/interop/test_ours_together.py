@@ -1,4 +1,4 @@
-"""`append_together` and RocketMQ: it reads all the rows, and of those that were never committed none."""
+"""`append_atomically` and RocketMQ: it reads all the rows, and of those that were never committed none."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import ColumnPart, Message
-from flightlog.store.log.held_append import HeldRange
+from flightlog import Message, TopicColumns
+from flightlog.store.log.atomic_append import AtomicRange
 
 if TYPE_CHECKING:
     from tests.interop.harness import RocketMq
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.ci
 
 
-def parts(word: str) -> Iterator[ColumnPart]:
+def parts(word: str) -> Iterator[TopicColumns]:
     """600 rows of three topics: three segments."""
     for number in range(6):
         bodies = [f"{word} {number} {row} ".encode() + bytes(150) for row in range(100)]
         columns = {"value": bodies, "partition": [row % 3 for row in range(100)], "tags": "T", "keys": word}
-        yield ColumnPart(f"topic{number % 3}", columns)
+        yield TopicColumns(f"topic{number % 3}", columns)
 
 
-def die(appended: HeldRange) -> None:
+def die(appended: AtomicRange) -> None:
     raise InterruptedError(f"before the commit of {appended.count} rows")
 
 
@@ -38,9 +38,9 @@ def test_rocketmq_reads_all_rows_of_an_append_and_none_of_one_that_was_not_commi
     killed, settings = tmp_path / "killed", mixed.small_settings()
     store = flightlog.open(killed, settings)
     store.put(Message("topic0", b"before"))
-    store.append_together(parts("committed"))
+    store.append_atomically(parts("committed"))
     with pytest.raises(InterruptedError):
-        store.append_together(parts("never"), die)
+        store.append_atomically(parts("never"), die)
     store.close()
     assert (killed / "abort").exists()
     assert len(list((killed / "commitlog").iterdir())) >= 4, (

@@ -1,4 +1,4 @@
-"""`append_together` beside other threads of its process, and readers."""
+"""`append_atomically` beside other threads of its process, and readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import flightlog
-from flightlog import ColumnPart, Message, StoreSettings
+from flightlog import Message, StoreSettings, TopicColumns
 
 if TYPE_CHECKING:
     from tests.conftest import Scale
@@ -25,11 +25,11 @@ SETTINGS = StoreSettings(
 TOPICS = ("a", "b", "a", "c")
 
 
-def parts() -> Iterator[ColumnPart]:
+def parts() -> Iterator[TopicColumns]:
     """80 rows of three topics, in two queues each."""
     for number, topic in enumerate(TOPICS):
         bodies = [b"%d %d " % (number, row) + bytes(200) for row in range(20)]
-        yield ColumnPart(topic, {"value": bodies, "partition": [row % 2 for row in range(20)]})
+        yield TopicColumns(topic, {"value": bodies, "partition": [row % 2 for row in range(20)]})
 
 
 def test_puts_and_a_deletion_of_other_threads_wait_and_readers_see_all_rows_or_none(
@@ -73,15 +73,15 @@ def test_puts_and_a_deletion_of_other_threads_wait_and_readers_see_all_rows_or_n
         for number in range(rounds):
             store.put(Message(f"old{number}", b"x"))
 
-            def rows(number: int = number) -> Iterator[ColumnPart]:
+            def rows(number: int = number) -> Iterator[TopicColumns]:
                 for at, part in enumerate(parts()):
                     if at == 1:
                         others.append(guarded(lambda: store.delete_topic(f"old{number}")))
                         others.append(guarded(put_ten))
                     yield part
-                yield ColumnPart(f"new{number}", {"value": [b"z"]})
+                yield TopicColumns(f"new{number}", {"value": [b"z"]})
 
-            assert store.append_together(rows()).count == 81
+            assert store.append_atomically(rows()).count == 81
             for thread in others:
                 thread.join(60)
                 assert not thread.is_alive(), "two threads wait for each other"

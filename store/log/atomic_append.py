@@ -38,7 +38,7 @@ ROWS_SIZE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRange:
+class AtomicRange:
     """Where the rows of one such append are, or are to be."""
 
     start: int
@@ -49,15 +49,15 @@ class HeldRange:
     """All of it: no other record is like it, for it holds its own place and time."""
 
 
-Commit = Callable[[HeldRange], None]
+Commit = Callable[[AtomicRange], None]
 
 
-class HeldAppends(ColumnAppends):
+class AtomicAppends(ColumnAppends):
     """The part of a CommitLog that takes rows that belong together."""
 
     _disk: Disk
 
-    def append_held(self, parts: Iterable[ColumnRecords], before_commit: Commit) -> HeldRange:
+    def append_atomically(self, parts: Iterable[ColumnRecords], before_commit: Commit) -> AtomicRange:
         """Append the rows of all parts, durably: all of them or none.
 
         `before_commit` is called when everything but the commit point is durable. Whatever it, or `parts`, raises ends
@@ -68,7 +68,7 @@ class HeldAppends(ColumnAppends):
             self._check_appendable()
             self._enter_slow_path()
             self.settle()
-            rows = _HeldRows(self)
+            rows = _AtomicRows(self)
             try:
                 for records in parts:
                     rows.append(records)
@@ -120,11 +120,11 @@ def read_held(disk: Disk, root: Path) -> int | None:
     return int(found[1])
 
 
-class _HeldRows:
+class _AtomicRows:
     """The rows of one append, and where they have come to. It moves nothing of the log before `commit`, except that a
     segment which has no room for the first record is closed by its filler."""
 
-    def __init__(self, log: HeldAppends) -> None:
+    def __init__(self, log: AtomicAppends) -> None:
         self._log = log
         self._start = self._end = log.end
         self._count = 0
@@ -139,8 +139,8 @@ class _HeldRows:
         self.has_begun = False
         """Whether anything may have been written behind the log's end."""
 
-    def range(self) -> HeldRange:
-        return HeldRange(self._start, self._end, self._count, self._first_record)
+    def range(self) -> AtomicRange:
+        return AtomicRange(self._start, self._end, self._count, self._first_record)
 
     def append(self, records: ColumnRecords) -> None:
         if not self.has_begun and len(records):

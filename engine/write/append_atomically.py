@@ -18,7 +18,7 @@ HARMLESS = {props.WAIT.encode()}
 """Nothing is acknowledged before it is durable, so it says nothing here. Java's clients write it into every message."""
 
 
-class ColumnPart(NamedTuple):
+class TopicColumns(NamedTuple):
     """Some rows of one topic."""
 
     topic: str
@@ -28,7 +28,7 @@ class ColumnPart(NamedTuple):
     """The bits that say how the bodies are compressed, see store/format/sys_flag.py."""
 
 
-def checked_rows(part: ColumnPart, settings: StoreSettings, segment_size: int) -> list[Rows]:
+def checked_rows(part: TopicColumns, settings: StoreSettings, segment_size: int) -> list[Rows]:
     """The rows of a part, checked but for their topic's queues. Raises InvalidMessageError."""
     found = list(all_rows(part.topic, part.columns, settings, segment_size, sys_flag=part.sys_flag))
     harmless = HARMLESS if settings.multi_dispatch else HARMLESS | {props.MULTI_DISPATCH.encode()}
@@ -46,11 +46,11 @@ def checked_rows(part: ColumnPart, settings: StoreSettings, segment_size: int) -
 
 
 def records_of(
-    parts: Iterable[ColumnPart], topics: TopicTable, settings: StoreSettings, segment_size: int
+    parts: Iterable[TopicColumns], topics: TopicTable, settings: StoreSettings, segment_size: int
 ) -> Iterator[ColumnRecords]:
     """Records that wait for their append, a part after the other. Raises InvalidMessageError."""
     for part in parts:
-        check_type("part", part, ColumnPart, "a flightlog.ColumnPart")
+        check_type("part", part, TopicColumns, "a flightlog.TopicColumns")
         for rows in checked_rows(part, settings, segment_size):
             rows.choose_queues(
                 partial(topics.queue_for, part.topic, is_internal=False), partial(topics.next_queues, part.topic)

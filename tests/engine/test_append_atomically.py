@@ -1,4 +1,4 @@
-"""`append_together`: rows of many topics and segments, all of them or none, whatever ends the writer and wherever."""
+"""`append_atomically`: rows of many topics and segments, all of them or none, whatever ends the writer and wherever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoreSettings
-from flightlog.engine.write.append_together import ColumnPart
+from flightlog.engine.write.append_atomically import TopicColumns
 from flightlog.store.errors import (
     DiskFullError,
     InvalidMessageError,
@@ -26,7 +26,7 @@ from flightlog.store.errors import (
     TopicPermissionError,
     UsageError,
 )
-from flightlog.store.log.held_append import HeldRange
+from flightlog.store.log.atomic_append import AtomicRange
 from flightlog.store.segments.segment import AppendSegment
 
 if TYPE_CHECKING:
@@ -49,12 +49,12 @@ TOPICS = ("a", "b", "a", "c")
 Found = dict[tuple[str, int], list[bytes]]
 
 
-def parts(rows: int = 20) -> Iterator[ColumnPart]:
+def parts(rows: int = 20) -> Iterator[TopicColumns]:
     """80 rows of three topics, in two queues each: some three segments."""
     for number, topic in enumerate(TOPICS):
         bodies = [b"%d %d " % (number, row) + bytes(200) for row in range(rows)]
         queues, keys = [row % 2 for row in range(rows)], [f"k{row}" for row in range(rows)]
-        yield ColumnPart(topic, {"value": bodies, "partition": queues, "keys": keys})
+        yield TopicColumns(topic, {"value": bodies, "partition": queues, "keys": keys})
 
 
 def expected(rows: int = 20) -> Found:
@@ -81,16 +81,16 @@ def test_all_rows_are_there_durable_and_numbered(
     mode: FlushMode, kernel: str, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
-    told: list[HeldRange] = []
+    told: list[AtomicRange] = []
     with begun(path, replace(SETTINGS, flush_mode=mode)) as store, flightlog.open_read_only(path) as view:
         start = store._log.end
 
-        def look(appended: HeldRange) -> None:
+        def look(appended: AtomicRange) -> None:
             told.append(appended)
             view.refresh()
             assert contents(view) == {("t", 0): BEFORE}, "nothing of it can be seen before its commit"
 
-        appended = store.append_together(parts(), look)
+        appended = store.append_atomically(parts(), look)
         assert told == [appended]
         assert (appended.start, appended.end, appended.count) == (start, store._log.end, 80)
         assert store._log.flushed == appended.end
@@ -113,7 +113,7 @@ def test_all_rows_are_there_durable_and_numbered(
 def test_the_same_records_as_one_by_one(kernel: str, tmp_path: Path, clock: Any, assert_clean: AssertClean) -> None:
     paths = tmp_path / "together", tmp_path / "apart"
     with begun(paths[0], clock=clock) as store:
-        store.append_together(parts())
+        store.append_atomically(parts())
     with begun(paths[1], clock=clock) as store:
         for part in parts():
             store.append_columns(part.topic, part.columns)
@@ -131,7 +131,7 @@ def test_compressed_bodies_keep_their_flag_and_nothing_else_has_one(tmp_path: Pa
 
     with begun(tmp_path / "store") as store:
         compressed, plain = ({"value": [body]} for body in (zlib.compress(b"body"), b"plain"))
-        store.append_together([ColumnPart("z", compressed, 1), ColumnPart("z", plain)])
+        store.append_atomically([TopicColumns("z", compressed, 1), TopicColumns("z", plain)])
         assert [message.sys_flag for message in store.read("z")] == [1, 0]
         assert [message.body for message in store.read("z", decompress=True)] == [b"body", b"plain"]
     assert_clean(tmp_path / "store")
@@ -140,8 +140,8 @@ def test_compressed_bodies_keep_their_flag_and_nothing_else_has_one(tmp_path: Pa
 def test_nothing_at_all_changes_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
     with begun(tmp_path / "store") as store:
         end = store._log.end
-        for none in ([], [ColumnPart("a", {"value": []})]):
-            appended = store.append_together(none, lambda appended: pytest.fail("nothing to commit"))
+        for none in ([], [TopicColumns("a", {"value": []})]):
+            appended = store.append_atomically(none, lambda appended: pytest.fail("nothing to commit"))
             assert (appended.start, appended.end, appended.count) == (end, end, 0)
         store.put(Message("t", b"on"))
     assert_clean(tmp_path / "store")
@@ -150,24 +150,28 @@ def test_nothing_at_all_changes_nothing(tmp_path: Path, assert_clean: AssertClea
 @pytest.mark.parametrize(
     ("wrong", "kind", "said"),
     [
-        (ColumnPart("a", {"value": [b"x", None]}), InvalidMessageError, "row 1: no body"),
-        (ColumnPart("a", {"value": [b"x"], "properties": [{"DELAY": "3"}]}), InvalidMessageError, "the property DELAY"),
-        (ColumnPart("SCHEDULE_TOPIC_XXXX", {"value": [b"x"]}), TopicPermissionError, "RocketMQ's own"),
+        (TopicColumns("a", {"value": [b"x", None]}), InvalidMessageError, "row 1: no body"),
+        (
+            TopicColumns("a", {"value": [b"x"], "properties": [{"DELAY": "3"}]}),
+            InvalidMessageError,
+            "the property DELAY",
+        ),
+        (TopicColumns("SCHEDULE_TOPIC_XXXX", {"value": [b"x"]}), TopicPermissionError, "RocketMQ's own"),
     ],
 )
 def test_a_row_that_is_refused_takes_all_with_it(
-    wrong: ColumnPart, kind: type[Exception], said: str, tmp_path: Path, assert_clean: AssertClean
+    wrong: TopicColumns, kind: type[Exception], said: str, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     """Before the first byte the store goes on; behind it, it is opened again."""
     path = tmp_path / "store"
     store = begun(path)
     with pytest.raises(kind, match=said):
-        store.append_together([wrong, *parts()])
-    store.append_together(parts())
+        store.append_atomically([wrong, *parts()])
+    store.append_atomically(parts())
     after = contents(store)
     assert after == expected()
     with pytest.raises(kind, match=said):
-        store.append_together([*parts(), wrong])
+        store.append_atomically([*parts(), wrong])
     with pytest.raises(StorePoisonedError):
         store.put(Message("t", b"no more"))
     assert contents(store) == after, "reads go on, and nothing of it can be seen"
@@ -179,7 +183,7 @@ def test_a_row_that_is_refused_takes_all_with_it(
         (line, *_) = store.recovery_report.cut
         assert "rows of an append that was never committed" in line
         assert not list((path / "flightlog").glob("cut-*"))
-        store.append_together(parts())
+        store.append_atomically(parts())
     assert assert_clean(path).records == 5 + 160
 
 
@@ -189,7 +193,7 @@ def test_rows_are_not_put_where_a_put_would_change_them(tmp_path: Path, assert_c
         flightlog.open(tmp_path / "store", settings) as store,
         pytest.raises(UsageError, match="append_crc_property"),
     ):
-        store.append_together(parts())
+        store.append_atomically(parts())
     assert_clean(tmp_path / "store")
 
 
@@ -197,7 +201,7 @@ def test_a_torn_tail_is_still_kept_after_such_an_append(tmp_path: Path, assert_c
     """The note of an earlier session's rows says nothing of what comes later."""
     path = tmp_path / "store"
     with begun(path) as store:
-        appended = store.append_together(parts(1))
+        appended = store.append_atomically(parts(1))
     store = flightlog.open(path, SETTINGS)
     last = store.put(Message("t", b"last"))
     store._upkeep.poison(InterruptedError("killed"))
@@ -215,13 +219,13 @@ def test_the_note_of_an_earlier_sessions_rows_does_not_count(tmp_path: Path, ass
     """A record that a later session put in the same place is torn: it was part of the log, so it is kept."""
     path = tmp_path / "store"
 
-    def die(appended: HeldRange) -> None:
+    def die(appended: AtomicRange) -> None:
         raise InterruptedError("before the commit")
 
     store = begun(path)
     start = store._log.end
     with pytest.raises(InterruptedError):
-        store.append_together(parts(1), die)
+        store.append_atomically(parts(1), die)
     store.close()
     store = flightlog.open(path, SETTINGS)
     assert "never committed" in store.recovery_report.cut[0]
@@ -253,7 +257,7 @@ def lives(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[tupl
         disk.die_after = operations
         ended = False
         with contextlib.suppress(power.Died):
-            store.append_together(parts())
+            store.append_atomically(parts())
             ended = True
         store._upkeep.poison(InterruptedError("killed"))
         store.close()
@@ -273,7 +277,7 @@ def check(disk: PowerDisk, *, is_there: bool | None, assert_clean: AssertClean) 
         assert seen in (found, {("t", 0): BEFORE}), "a view of what a killed writer left ends where that let it see"
         assert is_there is None or is_there == (found == expected())
         assert not list((disk.root / "flightlog").glob("cut-*"))
-        store.append_together(parts(2))
+        store.append_atomically(parts(2))
         store.put(Message("t", b"on"))
     assert assert_clean(disk.root).records == 5 + (80 if found == expected() else 0) + 8 + 1
     return found == expected()
@@ -322,7 +326,7 @@ def test_a_sync_that_fails_ends_it_with_all_or_nothing(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(AppendSegment, "sync", sync)
         with pytest.raises(SyncFailedError):
-            store.append_together(parts())
+            store.append_atomically(parts())
         assert contents(store) == {("t", 0): BEFORE}
         with pytest.raises(StorePoisonedError):
             store.put(Message("t", b"no"))
@@ -341,12 +345,12 @@ def test_a_full_disk_ends_it_with_nothing(
     store = begun(path, disk=disk)
     disk.fail("allocate", f"commitlog/{8192:020d}", errno.ENOSPC)
     with pytest.raises(DiskFullError):
-        store.append_together(parts())
+        store.append_atomically(parts())
     store.close()
     disk.heal()
     with flightlog.open(path, SETTINGS) as store:
         assert contents(store) == {("t", 0): BEFORE}
-        store.append_together(parts())
+        store.append_atomically(parts())
         assert contents(store) == expected()
     assert_clean(path)
 
@@ -359,8 +363,8 @@ def test_rows_from_a_generator_of_many_batches(tmp_path: Path, scale: Scale, ass
     )
     with flightlog.open(tmp_path / "store", settings) as store:
         rows = pa.table({"value": [bytes(1000)] * 1000, "keys": [f"key{i}" for i in range(1000)]})
-        appended = store.append_together(ColumnPart(f"t{i % 3}", rows) for i in range(batches))
+        appended = store.append_atomically(TopicColumns(f"t{i % 3}", rows) for i in range(batches))
         assert appended.count == batches * 1000
         assert sum(end for _, end in store.queues().values()) == batches * 1000
-        store.append_together([ColumnPart("t0", rows)])
+        store.append_atomically([TopicColumns("t0", rows)])
     assert assert_clean(tmp_path / "store").records == (batches + 1) * 1000
