@@ -60,7 +60,7 @@ from .read.reading import QueueReader
 from .read_only import open_read_only
 from .services.arrivals import Arrivals
 from .services.flush_service import FlushService
-from .services.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S, Ask, HeldPulls
+from .services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S, LongPolls, PullRequest
 from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
 from .services.schedule_service import ScheduleService
@@ -82,10 +82,10 @@ HANDLE = "handle"
 """Among the log's blockers: that this handle was closed, or is the copy of one in a forked child."""
 
 
-def looking(queues: QueueReader) -> Callable[[Ask], GetResult]:
+def looking(queues: QueueReader) -> Callable[[PullRequest], GetResult]:
     """How pulls ask queues; without the store, which they do not keep alive."""
 
-    def look(ask: Ask) -> GetResult:
+    def look(ask: PullRequest) -> GetResult:
         return queues.get(*ask.key, ask.queue_offset, ask.max_count, tags=ask.tags, max_size=ask.max_size)
 
     return look
@@ -131,7 +131,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._schedules = schedules = ScheduleService(settings, clock)
             self._timers = timers = TimerSchedules(disk, path, settings, clock, schedules)
             self._arrivals = arrivals = Arrivals(parts.log, service, keep)
-            self._pulls = pulls = HeldPulls(
+            self._pulls = pulls = LongPolls(
                 *(path, looking(self._queues), keep.catch_up, lambda: commit_log.visible, arrivals, clock)
             )
             parts.dispatcher.note_arrivals = pulls.note, arrivals.note
@@ -249,7 +249,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         if max_size is not None:
             max_size = check_whole("max_size", max_size)
         check_seconds("wait_s", wait_s, MAX_WAIT_S)
-        return self._pulls.pull(Ask((topic, queue_id), queue_offset, max_count, tags, max_size), wait_s)
+        return self._pulls.pull(PullRequest((topic, queue_id), queue_offset, max_count, tags, max_size), wait_s)
 
     def _check_timer(self, topic: str, uniq_key: str, slot_ms: int) -> None:
         if self._keys is None:

@@ -11,13 +11,13 @@ from typing import Protocol
 from ..store.errors import FlightlogError
 from .services.arrivals import Arrivals
 from .services.flush_service import FlushService
-from .services.held_pulls import HeldPulls
+from .services.long_polls import LongPolls
 from .services.prepare_service import PrepareService
 from .services.schedule_service import ScheduleService
 from .services.upkeep import Upkeep
 from .write.pending_puts import PendingPuts
 
-Service = HeldPulls | Arrivals | ScheduleService | FlushService | PrepareService
+Service = LongPolls | Arrivals | ScheduleService | FlushService | PrepareService
 
 log = logging.getLogger("flightlog.store")
 

@@ -84,7 +84,7 @@ class Dispatcher:
         """What ended the index for this session: a sync that failed is not tried again."""
         self.note_arrivals: Sequence[Callable[[Mapping[QueueKey, int]], object]] = ()
         """Called by each dispatch with the first queue offset of each queue that got entries, before `position` moves:
-        see engine/services/arrivals.py and engine/services/held_pulls.py."""
+        see engine/services/arrivals.py and engine/services/long_polls.py."""
         self._is_closed = False
 
     @property

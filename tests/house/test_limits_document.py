@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.engine.read import finding, get_limits, reading
-from flightlog.engine.services.held_pulls import MAX_WAIT_S
+from flightlog.engine.services.long_polls import MAX_WAIT_S
 from flightlog.index.dispatch.dispatch import MAX_QUEUE_OFFSET
 from flightlog.index.key.index_folder import MOST_MAPPED
 from flightlog.index.queue.queue_files import MOST_OPEN_FILES

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ....engine.message_store import open_store
-from ....engine.services.held_pulls import DEFAULT_WAIT_S, MAX_WAIT_S
+from ....engine.services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S
 from ....store.errors import StoreClosedError
 from ....store.get_result import GetResult
 from ....store.message import Message

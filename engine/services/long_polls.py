@@ -45,7 +45,7 @@ TICK_S = 0.05
 """By so much a pull's time may end late."""
 
 
-class Ask(NamedTuple):
+class PullRequest(NamedTuple):
     """What is pulled; the arguments of a get."""
 
     key: QueueKey
@@ -55,12 +55,12 @@ class Ask(NamedTuple):
     max_size: int | None
 
 
-class HeldPull(Future[GetResult]):
+class LongPoll(Future[GetResult]):
     """A pull that found nothing yet."""
 
-    def __init__(self, ask: Ask, found: GetResult, tick: int, take: Callable[[HeldPull], bool]) -> None:
+    def __init__(self, request: PullRequest, found: GetResult, tick: int, take: Callable[[LongPoll], bool]) -> None:
         super().__init__()
-        self.ask, self.found, self.tick, self._take = ask, found, tick, take
+        self.request, self.found, self.tick, self._take = request, found, tick, take
 
     def cancel(self) -> bool:
         """As of any future; it waits no longer then."""
@@ -70,13 +70,13 @@ class HeldPull(Future[GetResult]):
         return is_cancelled
 
 
-class HeldPulls:
+class LongPolls:
     """Without a thread until a pull has to wait. Safe from many threads."""
 
     def __init__(
         self,
         path: Path,
-        look: Callable[[Ask], GetResult],
+        look: Callable[[PullRequest], GetResult],
         catch_up: Callable[[], None],
         visible: Callable[[], int],
         arrivals: Arrivals,
@@ -86,8 +86,8 @@ class HeldPulls:
         """`look` answers of what has been dispatched, `catch_up` dispatches what is visible."""
         self._arrivals, self._clock = arrivals, clock
         self._lock = threading.Lock()
-        self._held: dict[QueueKey, set[HeldPull]] = {}
-        self._ending: dict[int, set[HeldPull]] = {}
+        self._held: dict[QueueKey, set[LongPoll]] = {}
+        self._ending: dict[int, set[LongPoll]] = {}
         """The same pulls, by the tick that their time ends at."""
         self._ticks: list[int] = []
         """A heap of the ticks there."""
@@ -96,18 +96,18 @@ class HeldPulls:
         self._wake_up = WakeUp()
         self.thread = ServiceThread("flightlog-pulls", self._serve, self._wake_up.notify)
 
-    def pull(self, ask: Ask, wait_s: float) -> Future[GetResult]:
+    def pull(self, request: PullRequest, wait_s: float) -> Future[GetResult]:
         """See MessageStore.pull."""
         visible = self._visible()
         self._catch_up()
-        found = self._look(ask)
-        if wait_s == 0 or not is_empty(found, ask):
+        found = self._look(request)
+        if wait_s == 0 or not is_empty(found, request):
             future = Future[GetResult]()
             future.set_result(found)
             return future
         self.thread.start()
         tick = math.ceil((self._clock.monotonic_s() + wait_s) / TICK_S)
-        held = HeldPull(behind(found, ask), found, tick, self._take)
+        held = LongPoll(behind(found, request), found, tick, self._take)
         self._hold(held)
         self._arrivals.expect(self._wake_up, self._held)
         if self._visible() != visible:  # what came since rang nobody, perhaps
@@ -142,30 +142,30 @@ class HeldPulls:
 
     # -- who waits
 
-    def _hold(self, held: HeldPull) -> None:
+    def _hold(self, held: LongPoll) -> None:
         with self._lock:
             ending = self._ending.get(held.tick)
             if ending is None:
                 heapq.heappush(self._ticks, held.tick)  # an interrupt here leaves a tick that nothing ends at
                 ending = self._ending[held.tick] = set()
             ending.add(held)  # first: what no tick ends would be held for ever
-            self._held.setdefault(held.ask.key, set()).add(held)
+            self._held.setdefault(held.request.key, set()).add(held)
             is_first = len(ending) == 1 and self._ticks[0] == held.tick
         if is_first:
             self._wake_up.notify()
 
-    def _take(self, held: HeldPull) -> bool:
+    def _take(self, held: LongPoll) -> bool:
         """Hold it no longer; whoever gets True here completes it."""
         with self._lock:
             return self._remove(held)
 
-    def _remove(self, held: HeldPull) -> bool:
-        there = self._held.get(held.ask.key)
+    def _remove(self, held: LongPoll) -> bool:
+        there = self._held.get(held.request.key)
         if there is None or held not in there:
             return False
         there.discard(held)
         if not there:
-            del self._held[held.ask.key]
+            del self._held[held.request.key]
         if (ending := self._ending.get(held.tick)) is not None:
             ending.discard(held)
         return True
@@ -191,25 +191,25 @@ class HeldPulls:
         for key in arrived:
             with self._lock:
                 waiting = list(self._held.get(key, ()))
-            known: dict[Ask, GetResult] = {}
+            known: dict[PullRequest, GetResult] = {}
             for held in waiting:
                 if self.thread.is_stopping:
                     return
                 self._answer_one(held, known)
 
-    def _answer_one(self, held: HeldPull, known: dict[Ask, GetResult]) -> None:
+    def _answer_one(self, held: LongPoll, known: dict[PullRequest, GetResult]) -> None:
         """Answer it if there is something; `known` are answers that were just given to others."""
-        ask = held.ask
+        request = held.request
         try:
-            found = known.get(ask)
+            found = known.get(request)
             if found is None:
-                found = known[ask] = self._look(ask)
+                found = known[request] = self._look(request)
         except BaseException as e:  # it is the puller's
             if self._take(held):
                 self._complete(held, e)
             return
-        if is_empty(found, ask):
-            held.found, held.ask = found, behind(found, ask)
+        if is_empty(found, request):
+            held.found, held.request = found, behind(found, request)
         elif self._take(held):
             self._complete(held, replace(found, messages=list(found.messages)))
 
@@ -238,8 +238,8 @@ class HeldPulls:
             if self._take(held):
                 self._complete(held, self._closed_error())
 
-    def _complete(self, held: HeldPull, outcome: GetResult | BaseException) -> None:
-        complete(held, outcome, log, "pull", {"path": str(self._path), "topic": held.ask.key[0]})
+    def _complete(self, held: LongPoll, outcome: GetResult | BaseException) -> None:
+        complete(held, outcome, log, "pull", {"path": str(self._path), "topic": held.request.key[0]})
         if held.cancelled():  # by somebody who found it taken
             held.set_running_or_notify_cancel()
 
@@ -247,20 +247,20 @@ class HeldPulls:
         return StoreClosedError(f"{self._path}: the store was closed; open it again")
 
 
-def behind(found: GetResult, ask: Ask) -> Ask:
+def behind(found: GetResult, request: PullRequest) -> PullRequest:
     """What is asked next."""
-    if found.next_queue_offset == ask.queue_offset:
-        return ask
-    return ask._replace(queue_offset=found.next_queue_offset)
+    if found.next_queue_offset == request.queue_offset:
+        return request
+    return request._replace(queue_offset=found.next_queue_offset)
 
 
-def is_empty(found: GetResult, ask: Ask) -> bool:
+def is_empty(found: GetResult, request: PullRequest) -> bool:
     """Whether there is nothing to be told: no message, and the end of the queue is reached where the pull stands, or
     behind what its tags leave out."""
     if found.messages:
         return False
     if found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
-        return ask.queue_offset == 0
+        return request.queue_offset == 0
     if found.status is GetStatus.NO_MATCHED_MESSAGE:
         return found.next_queue_offset >= found.max_queue_offset
     return found.status is GetStatus.OFFSET_OVERFLOW_ONE
