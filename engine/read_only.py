@@ -32,9 +32,9 @@ from ..store.errors import (
 )
 from ..store.log.log_reader import LogReader
 from ..store.seal.block_checks import BlockChecks
-from ..store.segments.holds import Hold, Holds
 from ..store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.segments.segment import Segment
+from ..store.segments.segment_pins import SegmentPin, SegmentPins
 from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from ..store.state.deleted_topics import DeletedTopics, read_deleted
 from ..store.state.format_version import warn_of_newer_format
@@ -83,7 +83,7 @@ class ReadOnlyStore(ReadableStore):
         self._folders = LogFolders.of(path, settings)
         if not self._folders.one_exists(disk):
             raise StoreNotFoundError(f"{path}: no {COMMIT_LOG_FOLDER}/ in it; expected the folder of a store")
-        self._hold = Hold(Holds.of(path / COMMIT_LOG_FOLDER), 0)
+        self._pin = SegmentPin(SegmentPins.of(path / COMMIT_LOG_FOLDER), 0)
         for look in range(MORE_LOOKS, -1, -1):
             try:
                 self._look()
@@ -99,7 +99,7 @@ class ReadOnlyStore(ReadableStore):
                 f"{path}: a writer opened or closed this store, or a topic was deleted, during each of "
                 f"{MORE_LOOKS + 1} looks at it. Open the view again when its writer stays open, or is gone"
             )
-        self._hold.move(self._reader.min_offset)
+        self._pin.move(self._reader.min_offset)
         self.report.tell(path, log)
 
     def _look(self) -> None:
@@ -222,7 +222,7 @@ class ReadOnlyStore(ReadableStore):
         self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
         self._view_keys = reopened._view_keys
         self._queues_begin_at = reopened._queues_begin_at
-        self._hold.move(self._reader.min_offset)
+        self._pin.move(self._reader.min_offset)
 
     def _all_topics(self) -> dict[str, Topic]:
         topics = read_topics(self._disk, self.path) or {}
@@ -250,7 +250,7 @@ class ReadOnlyStore(ReadableStore):
     def _let_go_of_what_is_due(self) -> None:
         """Begin where the log begins now, or would if this view did not hold it; but no iterator loses what it is yet
         to read."""
-        reader, due_below = self._reader, Holds.of(self._reader.folder).due_below
+        reader, due_below = self._reader, SegmentPins.of(self._reader.folder).due_below
         held = self._queues.lowest_held()
         if held is not None:
             due_below = min(due_below, held)
@@ -267,7 +267,7 @@ class ReadOnlyStore(ReadableStore):
             for _, queue in self._table.items():
                 queue.skip_removed()
                 queue.set_min_offset(reader.min_offset)
-        self._hold.move(reader.min_offset if held is None else min(held, reader.min_offset))
+        self._pin.move(reader.min_offset if held is None else min(held, reader.min_offset))
 
     def _follow(self, visible: int) -> None:
         start = self._tail_scan.end
@@ -373,7 +373,7 @@ class ReadOnlyStore(ReadableStore):
         self._queues.let_go()
         if self._keys is not None:
             self._keys.let_go()
-        self._hold.release()
+        self._pin.release()
 
     def __enter__(self) -> ReadOnlyStore:
         return self

@@ -38,7 +38,7 @@ from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordEr
 from ...store.get_result import GetResult, GetStatus
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
-from ...store.segments.holds import Hold, Holds
+from ...store.segments.segment_pins import SegmentPin, SegmentPins
 from ...store.stored_message import StoredMessage
 from ..columns import with_arrow
 from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
@@ -72,7 +72,7 @@ class QueueReader:
         """Physical offset up to which the log may be read now."""
         self._was_deleted = was_deleted
         """Whether another process has deleted this topic since the table was read."""
-        self._holds = Holds.of(reader.folder)
+        self._pins = SegmentPins.of(reader.folder)
         self._open_pages: dict[int, list[StoredMessage]] = {}
         """What each iterator gives at present, by its hold. To ask before each message whether it may be given would
         take a third as long as to read it: a page that must not be given any further is emptied."""
@@ -208,7 +208,7 @@ class QueueReader:
 
     def let_go(self) -> None:
         """Hold nothing any more: the store was closed, and no iterator can go on."""
-        self._holds.release_all(self)
+        self._pins.release_all(self)
         self.empty_pages()
 
     def empty_pages(self) -> None:
@@ -222,7 +222,7 @@ class QueueReader:
 
     def lowest_held(self) -> int | None:
         """Physical offset from which on iterators are yet to read; None if there is none."""
-        return self._holds.lowest(self)
+        return self._pins.lowest(self)
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
         """Whether anything was ever put to this queue."""
@@ -264,15 +264,15 @@ class QueueReader:
         queue = self._table.get(key)
         if queue is None:
             return
-        hold = Hold(self._holds, self._reader.min_offset, self)
+        pin = SegmentPin(self._pins, self._reader.min_offset, self)
         try:
-            for found in self._pages(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, hold):
-                self._open_pages[id(hold)] = found
+            for found in self._pages(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, pin):
+                self._open_pages[id(pin)] = found
                 check()  # for whoever closed the store before this page was among those that he empties
                 yield found
         finally:
-            hold.release()
-            self._open_pages.pop(id(hold), None)
+            pin.release()
+            self._open_pages.pop(id(pin), None)
 
     def _decompressed(
         self, pages: Iterator[list[StoredMessage]], topic: str, on_corrupt: OnCorrupt
@@ -298,7 +298,7 @@ class QueueReader:
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None,
-        hold: Hold,
+        pin: SegmentPin,
     ) -> Iterator[list[StoredMessage]]:
         index = queue.min_index if queue_offset is None else max(queue_offset, queue.min_index)
         fetcher, last, page = Fetcher(self._reader, key, queue), LastBatch(), FIRST_PAGE_ENTRIES
@@ -335,7 +335,7 @@ class QueueReader:
                 self.corrupt_skipped += behind - index
                 index = behind
                 continue
-            hold.move(int(units["physical_offset"][0]))
+            pin.move(int(units["physical_offset"][0]))
             queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
             index += len(units)
             is_going_on, page = page > FIRST_PAGE_ENTRIES, min(4 * page, PAGE_ENTRIES)
@@ -388,7 +388,7 @@ class QueueReader:
         if isinstance(queue, BatchQueue):
             raise UsageError(f"read_batch: queue {key[0]} {key[1]} holds inner batches: use read, which unwraps them")
         reader = arrow.BatchReader(self._reader, key, queue, *limits, on_corrupt == "skip")
-        hold = Hold(self._holds, self._reader.min_offset, self)
+        pin = SegmentPin(self._pins, self._reader.min_offset, self)
         try:
             return reader.read(queue_offset, columns)
         except (CorruptRecordError, CorruptQueueError):
@@ -396,7 +396,7 @@ class QueueReader:
                 return arrow.empty_batch(columns, reader.next_queue_offset)
             raise
         finally:
-            hold.release()
+            pin.release()
             self.corrupt_skipped += reader.skipped
 
 

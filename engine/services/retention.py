@@ -32,8 +32,8 @@ from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import DiskFullError
 from ...store.seal.seal import drop_seals_below
-from ...store.segments.holds import Holds
 from ...store.segments.segment import Segment
+from ...store.segments.segment_pins import SegmentPins
 from ...store.settings import StoreSettings
 from ...store.state.log_start import write_log_start
 from ...store.state.progress import INDEX_COUNT, QUEUE_STARTS
@@ -79,10 +79,10 @@ class Retention:
         self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
         self._index, self._flush_index, self._flush_queues_to = parts.index, flush_index, flush_queues_to
         self._rule = RetentionRule(settings)
-        self._holds = Holds.of(parts.log.reader.folder)
-        self._holds.due_below = 0
+        self._pins = SegmentPins.of(parts.log.reader.folder)
+        self._pins.due_below = 0
         self._trimmed_below = 0
-        self._noted_hold: Path | None = None
+        self._noted_pin: Path | None = None
 
     @property
     def is_disk_full(self) -> bool:
@@ -91,7 +91,7 @@ class Retention:
 
     def stop(self) -> None:
         """No round will follow."""
-        self._holds.due_below = 0
+        self._pins.due_below = 0
 
     def look(self) -> None:
         """See how full the disks are. Raises DiskError."""
@@ -143,7 +143,7 @@ class Retention:
         return report
 
     def _remove_segments(self, hours: int, at_once: bool, report: CleanUpReport) -> None:
-        lowest, now_ms = self._holds.lowest(), self._clock.now_ms()
+        lowest, now_ms = self._pins.lowest(), self._clock.now_ms()
         # What is not flushed, or in queues and index, is none of retention's.
         done = min(self._log.flushed, self._dispatcher.position)
         if self._index is not None:
@@ -151,14 +151,14 @@ class Retention:
         for segment in self._log.reader.segments[:-1][: self._settings.clean_batch_count]:
             if segment.end > done or not (at_once or self._is_old(segment, hours, now_ms)):
                 return
-            self._holds.due_below = segment.end
+            self._pins.due_below = segment.end
             if lowest is not None and lowest < segment.end:
                 report.held = segment.path
-                if self._noted_hold != segment.path:
+                if self._noted_pin != segment.path:
                     extra = {"path": str(self._path), "physical_offset": segment.base}
                     text = "%s is to go, and an iterator or a view of this process holds it: end it, or refresh it"
                     log.warning(text, segment.path, extra=extra)
-                self._noted_hold = segment.path
+                self._noted_pin = segment.path
                 return
             try:
                 self._flush_queues_to(segment.end)

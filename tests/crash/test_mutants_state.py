@@ -16,7 +16,7 @@ from flightlog.index.queue.queue_sync import Unsynced
 from flightlog.index.queue.queue_table import QueueTable
 from flightlog.store.disk.config_file import Config, ConfigFile
 from flightlog.store.seal.seal import make_seal, read_seal, write_seal
-from flightlog.store.segments.holds import Holds
+from flightlog.store.segments.segment_pins import SegmentPins
 from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.state.deleted_topics import DeletedTopicsFile
 from flightlog.store.state.progress import QUEUE_STARTS
@@ -128,7 +128,7 @@ def trims_queues_before_segments_go(patch: pytest.MonkeyPatch) -> None:
 
 
 def lets_retention_take_what_a_reader_holds(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Holds, "lowest", lambda self, owner=None: None)
+    patch.setattr(SegmentPins, "lowest", lambda self, owner=None: None)
 
 
 LOST = r"BrokenPromiseError: \d+ of \d+ messages that had to be there are lost"

@@ -16,7 +16,7 @@ from flightlog.index.queue.queue_unit import Units
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import CorruptQueueError
-from flightlog.store.segments.holds import Holds
+from flightlog.store.segments.segment_pins import SegmentPins
 
 if TYPE_CHECKING:
     from tests.engine.conftest import AssertClean
@@ -180,7 +180,7 @@ def test_a_refresh_after_a_deletion_holds_no_more_of_the_log_than_the_view(tmp_p
                 put(store, "stays", 1000, 10)
                 store.delete_topic("stays")
                 view.refresh()
-                assert len(Holds.of(tmp_path / "commitlog")._offsets) == 1
+                assert len(SegmentPins.of(tmp_path / "commitlog")._offsets) == 1
             finally:
                 gc.enable()
 

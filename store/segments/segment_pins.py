@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 
-class Holds:
+class SegmentPins:
     """The holds on one log."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Holds:
         """Physical offset below which retention would remove what nobody holds."""
 
     @classmethod
-    def of(cls, log_folder: Path) -> Holds:
+    def of(cls, log_folder: Path) -> SegmentPins:
         """The holds on the log in this folder."""
         return _logs.setdefault(os.path.realpath(log_folder), cls())
 
@@ -40,25 +40,25 @@ class Holds:
         return min((offset for offset, whose in held if owner is None or owner is whose), default=None)
 
 
-class Hold:
+class SegmentPin:
     """Keeps the log from `physical_offset` on, until `release`, or until the object is gone."""
 
-    def __init__(self, holds: Holds, physical_offset: int, owner: object = None) -> None:
-        self._holds, self._owner = holds, owner
+    def __init__(self, holds: SegmentPins, physical_offset: int, owner: object = None) -> None:
+        self._pins, self._owner = holds, owner
         self.move(physical_offset)
 
     def move(self, physical_offset: int) -> None:
         """Hold from here on instead."""
-        self._holds._offsets[id(self)] = (physical_offset, self._owner)
+        self._pins._offsets[id(self)] = (physical_offset, self._owner)
 
     def release(self) -> None:
         """Let go. Calling it twice is fine."""
-        self._holds._offsets.pop(id(self), None)
+        self._pins._offsets.pop(id(self), None)
 
     def __del__(self) -> None:
         self.release()
 
 
-_logs: dict[str, Holds] = {}
+_logs: dict[str, SegmentPins] = {}
 
 os.register_at_fork(after_in_child=_logs.clear)
