@@ -7,7 +7,7 @@ from pathlib import Path
 from weakref import WeakKeyDictionary
 
 from ..engine.message_store import MessageStore
-from ..engine.write.diverting import Divert
+from ..engine.write.delay_hook import PrePutHook
 from ..store.arguments import check_group, check_topic
 from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
@@ -30,8 +30,10 @@ class Store(Subscribing, MessageStore):
 
     _consumption: Consumption | None = None
 
-    def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert | None) -> None:
-        super().__init__(path, settings, disk, clock, divert)
+    def __init__(
+        self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
+    ) -> None:
+        super().__init__(path, settings, disk, clock, pre_put_hook)
         self._subscribing = threading.Lock()
         self._readers: WeakKeyDictionary[Consumption, ConsumedStore] = WeakKeyDictionary()
         self._owners: dict[str, Owner] = {}

@@ -69,7 +69,7 @@ from .shutdown import Service, close_at_exit, ending
 from .statistics import StoreStatistics, live_statistics
 from .topics.topic_calls import TopicWriting
 from .verify.findings import VerifyReport
-from .write.diverting import Divert, Diverting
+from .write.delay_hook import DelayHook, PrePutHook
 from .write.put_calls import PutCalls
 from .write.putting import Putter
 
@@ -100,7 +100,9 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     _is_let_go = True  # until there is something to let go of
     _forked = False
 
-    def __init__(self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, divert: Divert | None) -> None:
+    def __init__(
+        self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
+    ) -> None:
         self.path, self.settings = path, settings
         self._disk, self._clock, self._pid = disk, clock, os.getpid()
         self._close_lock = threading.Lock()
@@ -140,7 +142,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(
                 *(parts.log, parts.dispatcher, settings, clock),
-                divert or Diverting(settings, park_timer=timers.admission),
+                pre_put_hook or DelayHook(settings, park_timer=timers.admission),
                 *(service, keep, parts.topics, schedules),
             )
             self._put_fast_path = self._putter.put_fast_path
@@ -176,12 +178,12 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         *,
         disk: Disk | None = None,
         clock: Clock | None = None,
-        divert: Divert | None = None,
+        pre_put_hook: PrePutHook | None = None,
     ) -> Self:
         """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if
         need be. Sizes of files that the settings leave open are those that the store was made with.
 
-        `disk`, `clock` and `divert` are the doors that tests and services hand in. Raises StoreLockedError,
+        `disk`, `clock` and `pre_put_hook` are the doors that tests and services hand in. Raises StoreLockedError,
         CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,
         ClockBehindError, ConfigFileError, DiskError, InvalidArgumentError for a path that is
         no folder's, and ThreadStartError if the system has no thread to give. Whatever
@@ -190,7 +192,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         """
         found = checked_folder("path", path) if disk is None else checked_path("path", path)
         check_settings(settings)
-        return cls(found, settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), divert)
+        return cls(found, settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), pre_put_hook)
 
     # -- what can be put stands in engine/write/put_calls.py
 

@@ -41,7 +41,7 @@ from ..services.schedule_service import ScheduleService
 from ..services.upkeep import Upkeep
 from ..topics.topics import TopicTable
 from .append_atomically import TopicColumns, records_of
-from .diverting import Divert, Diverting
+from .delay_hook import DelayHook, PrePutHook
 from .pending_puts import PendingPuts
 
 BATCH_SIZE = 256 << 10
@@ -67,22 +67,22 @@ class Putter:
         dispatcher: Dispatcher,
         settings: StoreSettings,
         clock: Clock,
-        divert: Divert,
+        pre_put_hook: PrePutHook,
         service: FlushService,
         upkeep: Upkeep,
         topics: TopicTable,
         schedules: ScheduleService,
     ) -> None:
         self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
-        self._divert, self._service, self._topics = divert, service, topics
+        self._pre_put_hook, self._service, self._topics = pre_put_hook, service, topics
         self._schedules = schedules
-        self._parks = isinstance(divert, Diverting)
-        """Whether what is diverted waits for its delivery; else it is as good as any other message."""
+        self._parks = isinstance(pre_put_hook, DelayHook)
+        """Whether what the hook replaces waits for its delivery; else it is as good as any other message."""
         self._retention = upkeep.retention
         self._fast_path = commit_log.fast_path
         topics.open_fast_path(commit_log.fast_path)
         if not self._parks:
-            commit_log.blockers["divert"] = divert
+            commit_log.blockers["pre_put_hook"] = pre_put_hook
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._put_ms = upkeep.put_ms
@@ -255,8 +255,8 @@ class Putter:
         settings = self._settings
         if not self._parks or settings.append_crc_property:
             raise UsageError(
-                "append_atomically: expected a store without divert and append_crc_property, which change each record. "
-                "Use append_columns, which appends the rows of one call after the other"
+                "append_atomically: expected a store without pre_put_hook and append_crc_property, which change each "
+                "record. Use append_columns, which appends the rows of one call after the other"
             )
         self._check_room()
         with self._topics.lock:  # before the lock of the log, as the deletion of a topic takes them
@@ -302,22 +302,22 @@ class Putter:
         return result, waits
 
     def _prepare(self, message: Message, inner_count: int = 0) -> tuple[PreparedRecord, bool]:
-        """The record of a message, or of what it is diverted to, and whether that waits for a sync."""
-        diverted = self._divert(message)
-        record = prepare(diverted, self._settings, self._log.segment_size, inner_count=inner_count)
+        """The record of a message, or of what the pre-put hook makes of it, and whether that waits for a sync."""
+        replaced = self._pre_put_hook(message)
+        record = prepare(replaced, self._settings, self._log.segment_size, inner_count=inner_count)
         # Last: a message that is refused for another reason makes no topic.
-        is_internal = diverted is not message
+        is_internal = replaced is not message
         if is_internal and self._parks:
             queue_id = self._topics.queue_for(message.topic, message.queue_id, is_internal=False)
             if message.queue_id is None:
-                diverted = self._divert(replace(message, queue_id=queue_id))
-                record = prepare(diverted, self._settings, self._log.segment_size)
+                replaced = self._pre_put_hook(replace(message, queue_id=queue_id))
+                record = prepare(replaced, self._settings, self._log.segment_size)
             self._schedules.start()  # before the append: what nobody would deliver must not wait
         else:
             record.queue_id = self._topics.queue_for(
-                record.topic, diverted.queue_id, is_internal=is_internal, is_batch=inner_count > 0
+                record.topic, replaced.queue_id, is_internal=is_internal, is_batch=inner_count > 0
             )
-        return record, diverted.waits_for_sync
+        return record, replaced.waits_for_sync
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
         """Append one batch and add what was appended to `results`, also if the append raises."""

@@ -135,7 +135,7 @@ def test_a_live_store_counts_what_was_put(tmp_path: Path, assert_clean: AssertCl
 
 def test_parked_messages_are_found_by_a_read_alone(tmp_path: Path, assert_clean: AssertClean) -> None:
     """Their entries hold times: RocketMQ's get compares those with hashes, and so does ours."""
-    with flightlog.open(tmp_path, SETTINGS, divert=copy.copy) as store:  # as one that parks messages
+    with flightlog.open(tmp_path, SETTINGS, pre_put_hook=copy.copy) as store:  # as one that parks messages
         parked = [
             Message("SCHEDULE_TOPIC_XXXX", b"", tags=tag_of(i), properties={"DELAY": "3"}, queue_id=2)
             for i in range(50)

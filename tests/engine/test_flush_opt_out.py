@@ -148,7 +148,7 @@ def test_a_future_of_one_is_done_at_once(store: flightlog.MessageStore, disk: Fa
     assert disk.held.acquire(timeout=60), "no sync follows"
 
 
-def test_a_divert_decides_by_what_it_makes_of_the_message(
+def test_a_hook_decides_by_what_it_makes_of_the_message(
     tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     """What is appended is what counts."""
@@ -156,7 +156,7 @@ def test_a_divert_decides_by_what_it_makes_of_the_message(
     def wait_always(message: Message) -> Message:
         return Message(message.topic, message.body)
 
-    with flightlog.open(tmp_path / "store", settings(), disk=disk, divert=wait_always) as store:
+    with flightlog.open(tmp_path / "store", settings(), disk=disk, pre_put_hook=wait_always) as store:
         store.put(OPT_OUTS["field"])
         assert bodies(store) == [b"x"]
         assert next(store.read("t")).properties == {}

@@ -295,7 +295,7 @@ def test_what_cannot_be_delivered_is_passed_over_and_told_of(
         *({"DELAY": "1"}, good | {"REAL_QID": "x"}, good | {"REAL_QID": "-1"}, good | {"REAL_TOPIC": "../x"}),
         *(good | {"REAL_TOPIC": topic} for topic in ("RMQ_SYS_TRANS_HALF_TOPIC", SCHEDULE_TOPIC)),
     ]
-    with flightlog.open(tmp_path, SETTINGS, clock=clock, divert=as_given) as store:
+    with flightlog.open(tmp_path, SETTINGS, clock=clock, pre_put_hook=as_given) as store:
         for properties in (good, *spoiled, good):
             store.put(Message(SCHEDULE_TOPIC, b"%d" % len(properties), properties=properties))
         store.put(Message(SCHEDULE_TOPIC, b"damaged", properties=good))

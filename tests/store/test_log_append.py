@@ -184,7 +184,7 @@ def test_one_wrong_message_of_many_stores_none(tmp_path: Path, assert_clean: Ass
     assert_clean(tmp_path)
 
 
-def test_a_message_may_be_diverted_before_the_append(tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_a_hook_may_replace_a_message_before_the_append(tmp_path: Path, assert_clean: AssertClean) -> None:
     seen = []
 
     def park(message: Message) -> Message:
@@ -193,7 +193,7 @@ def test_a_message_may_be_diverted_before_the_append(tmp_path: Path, assert_clea
             return message
         return replace(message, topic="parked", queue_id=7, properties={"REAL_TOPIC": message.topic})
 
-    with flightlog.open(tmp_path, StoreSettings.small(), divert=park) as store:
+    with flightlog.open(tmp_path, StoreSettings.small(), pre_put_hook=park) as store:
         results: list[PutResult] = [store.put(Message("now", b"1")), store.put(Message("later", b"2"))]
         results += store.put_many([Message("later", b"3"), Message("now", b"4")])
         assert seen == ["now", "later", "later", "now"]
@@ -212,7 +212,7 @@ def test_what_a_diversion_returns_is_checked_too(tmp_path: Path, assert_clean: A
         return replace(message, queue_id=-1)
 
     with (
-        flightlog.open(tmp_path, SETTINGS, divert=spoil) as store,
+        flightlog.open(tmp_path, SETTINGS, pre_put_hook=spoil) as store,
         pytest.raises(InvalidMessageError, match="queue_id"),
     ):
         store.put(Message("t", b""))

@@ -18,16 +18,16 @@ from ...store.format import property_names as props
 from ...store.message import Message
 from ...store.settings import StoreSettings
 
-Divert = Callable[[Message], Message]
+PrePutHook = Callable[[Message], Message]
 """Called with every message before it is appended; returns the message to append in its place: itself where nothing is
 to be done about it."""
 
 
-class Diverting:
+class DelayHook:
     """What an open store does unless it is told otherwise: messages for later are parked, all others pass as they are.
     Only what the fast path leaves to the slow path can be for later."""
 
-    def __init__(self, settings: StoreSettings, park_timer: Divert) -> None:
+    def __init__(self, settings: StoreSettings, park_timer: PrePutHook) -> None:
         self._levels: Final = DelayLevels.parse(settings.delay_levels)
         self._park_timer: Final = park_timer
 
