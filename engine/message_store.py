@@ -47,8 +47,8 @@ from ..store.format import property_names as props
 from ..store.get_result import GetResult
 from ..store.settings import StoreSettings
 from ..store.timer_errors import UnknownTimerError
-from .delay.level_schedules import begin_levels
-from .delay.timer_schedules import TimerSchedules
+from .delay.delay_levels import begin_levels
+from .delay.store_timers import Timers
 from .dispatch.live_keys import LiveKeys
 from .open.boot import boot
 from .open.recovery import RecoveryReport
@@ -59,11 +59,11 @@ from .read.readable import ReadableStore
 from .read.reading import QueueReader
 from .read_only import open_read_only
 from .services.arrivals import Arrivals
+from .services.delay_service import DelayService
 from .services.flush_service import FlushService
 from .services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S, LongPolls, PullRequest
 from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
-from .services.schedule_service import ScheduleService
 from .services.upkeep import Upkeep
 from .shutdown import Service, close_at_exit, ending
 from .statistics import StoreStatistics, live_statistics
@@ -111,7 +111,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._at_exit = close_at_exit(self)
         parts = boot(path, settings, disk, clock)
         services: list[Service] = []
-        timers: TimerSchedules | None = None
+        timers: Timers | None = None
         try:
             self._log, self._dispatcher = parts.log, parts.dispatcher
             self._table: QueueTable = parts.table
@@ -130,27 +130,27 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             self._service = service = FlushService(settings, clock, keep)
             self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
-            self._schedules = schedules = ScheduleService(settings, clock)
-            self._timers = timers = TimerSchedules(disk, path, settings, clock, schedules)
+            self._delay_service = delay_service = DelayService(settings, clock)
+            self._timers = timers = Timers(disk, path, settings, clock, delay_service)
             self._arrivals = arrivals = Arrivals(parts.log, service, keep)
             self._pulls = pulls = LongPolls(
                 *(path, looking(self._queues), keep.catch_up, lambda: commit_log.visible, arrivals, clock)
             )
             parts.dispatcher.note_arrivals = pulls.note, arrivals.note
-            services += pulls, arrivals, schedules, service, preparing
+            services += pulls, arrivals, delay_service, service, preparing
             self._topic_table = parts.topics
             self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
             self._putter = Putter(
                 *(parts.log, parts.dispatcher, settings, clock),
                 pre_put_hook or DelayHook(settings, park_timer=timers.admission),
-                *(service, keep, parts.topics, schedules),
+                *(service, keep, parts.topics, delay_service),
             )
             self._put_fast_path = self._putter.put_fast_path
-            self._end = ending(services, self._putter.pending, (schedules.save, timers.close), keep)
+            self._end = ending(services, self._putter.pending, (delay_service.save, timers.close), keep)
             watch_fork(self)
             service.start()
             preparing.start()
-            self._levels = begin_levels(disk, path, settings, clock, parts, keep, self._putter, schedules)
+            self._levels = begin_levels(disk, path, settings, clock, parts, keep, self._putter, delay_service)
             timers.begin(parts, keep, self._putter)
             atexit.register(self._at_exit)  # last: at an exit in between, nothing half made is closed
         except BaseException:  # closed as one that was killed before anything happened
@@ -317,8 +317,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         """Flush everything, mark the store as cleanly closed, let it go. Calling it twice is fine.
 
         The order, and why: refuse new calls; stop the long polls and those who wait for arrivals, which call back; stop
-        the schedules, which put; stop the service thread, so that it flushes nothing behind the closer; complete the
-        futures of `put_async`, durable or with their error, for nothing is synced after the rest; write how far
+        the delay service, which put; stop the service thread, so that it flushes nothing behind the closer; complete
+        the futures of `put_async`, durable or with their error, for nothing is synced after the rest; write how far
         deliveries are; dispatch and flush, so that the log and the queues are whole; write the checkpoint, then the
         clean-close words that rest on it; remove `abort` only when all that is durable; free the lock last, so that
         nobody opens the store before.
@@ -369,7 +369,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
 
         # A garbage collection may come in any thread, in the middle of what that one does for this store.
-        services = self._pulls, self._arrivals, self._schedules, self._service, self._preparing
+        services = self._pulls, self._arrivals, self._delay_service, self._service, self._preparing
         for thread in (*(each.thread for each in services), *self._putter.pending.threads):
             if thread.is_current():
                 thread.stop_then(end_quietly)

@@ -10,14 +10,14 @@ from typing import Protocol
 
 from ..store.errors import FlightlogError
 from .services.arrivals import Arrivals
+from .services.delay_service import DelayService
 from .services.flush_service import FlushService
 from .services.long_polls import LongPolls
 from .services.prepare_service import PrepareService
-from .services.schedule_service import ScheduleService
 from .services.upkeep import Upkeep
 from .write.pending_puts import PendingPuts
 
-Service = LongPolls | Arrivals | ScheduleService | FlushService | PrepareService
+Service = LongPolls | Arrivals | DelayService | FlushService | PrepareService
 
 log = logging.getLogger("flightlog.store")
 

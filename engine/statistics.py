@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..index.key.index_file import INDEX_FOLDER
 from ..index.queue.queue_table import QueueTable
-from ..schedule.level_scheduler import LevelState
+from ..schedule.delay_level import LevelState
 from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
 from ..store.errors import CorruptRecordError
@@ -23,7 +23,7 @@ from ..store.log.log_reader import LogReader
 from ..store.meters import Distribution
 from ..store.seal.seal import SEALS_FOLDER
 from ..store.state.progress import FLIGHTLOG_FOLDER
-from .delay.timer_schedules import TimerState
+from .delay.store_timers import TimerState
 from .dispatch.dispatcher import Dispatcher
 from .open.cutting import CUT_PREFIX
 from .open.shutdown_state import ShutdownState

@@ -19,7 +19,7 @@ from ..store.format.record import INT32_MAX, is_safe_topic
 from ..store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
 from ..store.message import Message
 from ..store.stored_message import StoredMessage
-from .delay_levels import SCHEDULE_TOPIC
+from .delay_level_table import SCHEDULE_TOPIC
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 UNDELIVERABLE_TOPICS = frozenset({HALF_TOPIC, SCHEDULE_TOPIC})

@@ -14,7 +14,7 @@ from ..store.format import property_names as props
 from ..store.format.record import INT32_MAX, check_integer_range, is_safe_topic
 from ..store.format.sys_flag import has_queue_entry
 from ..store.message import Message
-from .delay_levels import SCHEDULE_TOPIC, DelayLevels
+from .delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 
 LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
 """What RocketMQ reads as a number, as far as it fits."""
@@ -32,7 +32,7 @@ def wanted_level(message: Message) -> int:
     return max(int(text), 0)  # RocketMQ takes a negative one for none
 
 
-def park(message: Message, levels: DelayLevels) -> Message:
+def park(message: Message, levels: DelayLevelTable) -> Message:
     """The message to append in place of this one: itself if it has no level, or is the record of a transaction that is
     not committed. Raises InvalidMessageError.
 

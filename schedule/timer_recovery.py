@@ -15,9 +15,9 @@ import logging
 from typing import NamedTuple
 
 from .timer_checkpoint import TimerCheckpoint
+from .timer_host import TimerHost
 from .timer_log import UNIT_SIZE, TimerLog
 from .timer_request import PRECISION_MS
-from .timer_surroundings import TimerSurroundings
 from .timer_wheel import TimerWheel
 
 log = logging.getLogger("flightlog.timers")
@@ -33,7 +33,7 @@ class TimerStart(NamedTuple):
 
 
 def recover_timers(
-    checkpoint: TimerCheckpoint | None, timer_log: TimerLog, wheel: TimerWheel, store: TimerSurroundings
+    checkpoint: TimerCheckpoint | None, timer_log: TimerLog, wheel: TimerWheel, store: TimerHost
 ) -> TimerStart:
     """Brings the timer log and the wheel to one moment. The timer log was opened, the wheel loaded."""
     found = checkpoint or TimerCheckpoint()

@@ -7,9 +7,9 @@ import logging
 from pathlib import Path
 
 from ...index.queue.queue_table import QueueTable
-from ...schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ...schedule.delay_level import LevelState
+from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...schedule.delay_offsets import DelayOffsets
-from ...schedule.level_scheduler import LevelState
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import ConfigFileError, CorruptQueueError
@@ -25,7 +25,7 @@ def waiting_levels(
 ) -> tuple[LevelState, ...]:
     """Of the levels of the settings, in order; none, and a warning, where nobody can tell how far they are. Raises
     DiskError."""
-    delays_ms = DelayLevels.parse(settings.delay_levels).delays_ms
+    delays_ms = DelayLevelTable.parse(settings.delay_levels).delays_ms
     queues = [ParkedQueue(reader, table, (SCHEDULE_TOPIC, place), lambda: None) for place in range(len(delays_ms))]
     saved: dict[int, int] = {}
     if any(queue.bounds()[1] for queue in queues):  # else nothing ever waited

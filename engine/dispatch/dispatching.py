@@ -8,7 +8,7 @@ from ...index.dispatch.dispatch import dispatch
 from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
 from ...index.key.key_entries import KeyEntries
 from ...index.queue.queue_table import Queue, QueueTable, last_entry
-from ...schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...store.format.inner_batch import inner_count
 from ...store.format.light_queues import is_light, light_places
 from ...store.format.sys_flag import INNER_BATCH
@@ -21,7 +21,7 @@ from ...store.stored_message import StoredMessage
 
 def dispatch_rules(settings: StoreSettings, deleted: DeletedTopics | None = None) -> DispatchRules:
     """The rules that these settings make; `deleted` tells whose records are left out."""
-    levels = DelayLevels.parse(settings.delay_levels)
+    levels = DelayLevelTable.parse(settings.delay_levels)
     return DispatchRules(SCHEDULE_TOPIC, levels.delivery_time_ms, DeletedTopics() if deleted is None else deleted)
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from ...index.key.index_file import key_hash
-from ...schedule.delay_levels import SCHEDULE_TOPIC
+from ...schedule.delay_level_table import SCHEDULE_TOPIC
 from ...schedule.timer_request import TIMER_TOPIC
 from ...store.errors import CorruptRecordError, UsageError
 from ...store.format import property_names as props

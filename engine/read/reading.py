@@ -33,7 +33,7 @@ from ...index.queue.batch_queue import BatchQueue
 from ...index.queue.memory_queue import MemoryQueue
 from ...index.queue.queue_table import Queue, QueueTable
 from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
-from ...schedule.delay_levels import SCHEDULE_TOPIC
+from ...schedule.delay_level_table import SCHEDULE_TOPIC
 from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError, UsageError
 from ...store.get_result import GetResult, GetStatus
 from ...store.log.log_reader import LogReader

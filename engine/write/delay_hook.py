@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from ...schedule.delay_levels import DelayLevels
+from ...schedule.delay_level_table import DelayLevelTable
 from ...schedule.parking import park
 from ...store.format import property_names as props
 from ...store.message import Message
@@ -28,7 +28,7 @@ class DelayHook:
     Only what the fast path leaves to the slow path can be for later."""
 
     def __init__(self, settings: StoreSettings, park_timer: PrePutHook) -> None:
-        self._levels: Final = DelayLevels.parse(settings.delay_levels)
+        self._levels: Final = DelayLevelTable.parse(settings.delay_levels)
         self._park_timer: Final = park_timer
 
     def __call__(self, message: Message) -> Message:

@@ -36,8 +36,8 @@ from ...store.results import AppendResult, PutResult, PutStatus
 from ...store.settings import FlushMode, StoreSettings
 from ..columns.taking import all_rows
 from ..dispatch.dispatcher import Dispatcher
+from ..services.delay_service import DelayService
 from ..services.flush_service import FlushService
-from ..services.schedule_service import ScheduleService
 from ..services.upkeep import Upkeep
 from ..topics.topics import TopicTable
 from .append_atomically import TopicColumns, records_of
@@ -71,11 +71,11 @@ class Putter:
         service: FlushService,
         upkeep: Upkeep,
         topics: TopicTable,
-        schedules: ScheduleService,
+        delay_service: DelayService,
     ) -> None:
         self._log, self._dispatcher, self._settings = commit_log, dispatcher, settings
         self._pre_put_hook, self._service, self._topics = pre_put_hook, service, topics
-        self._schedules = schedules
+        self._delay_service = delay_service
         self._parks = isinstance(pre_put_hook, DelayHook)
         """Whether what the hook replaces waits for its delivery; else it is as good as any other message."""
         self._retention = upkeep.retention
@@ -183,7 +183,7 @@ class Putter:
             raise
         finally:
             self._wake(waits)
-            self._schedules.parked(results[before:])
+            self._delay_service.parked(results[before:])
         for topic, topic_raw in {record.topic: record.topic_raw for record in records}.items():
             self._topics.register_topic(topic, topic_raw)
         return waits
@@ -298,7 +298,7 @@ class Putter:
             self._wake(waits)
         self._topics.register_topic(record.topic, record.topic_raw)
         result = _put_result(record, appended[0])
-        self._schedules.parked((result,))
+        self._delay_service.parked((result,))
         return result, waits
 
     def _prepare(self, message: Message, inner_count: int = 0) -> tuple[PreparedRecord, bool]:
@@ -312,7 +312,7 @@ class Putter:
             if message.queue_id is None:
                 replaced = self._pre_put_hook(replace(message, queue_id=queue_id))
                 record = prepare(replaced, self._settings, self._log.segment_size)
-            self._schedules.start()  # before the append: what nobody would deliver must not wait
+            self._delay_service.start()  # before the append: what nobody would deliver must not wait
         else:
             record.queue_id = self._topics.queue_for(
                 record.topic, replaced.queue_id, is_internal=is_internal, is_batch=inner_count > 0

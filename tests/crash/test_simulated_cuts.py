@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from flightlog.engine import read_only
-from flightlog.engine.delay.level_schedules import LevelSchedules
+from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.open import shutdown_state
 from flightlog.schedule.timer_log import TimerLog
-from flightlog.schedule.timer_store import TimerStore
+from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store import native
 from flightlog.store.log.commit_log import CommitLog
 from flightlog.store.segments.segment import AppendSegment
@@ -120,21 +120,21 @@ def takes_the_progress_page_of_this_boot_for_exact(patch: pytest.MonkeyPatch) ->
 
 
 def notes_what_levels_delivered_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
-    real = LevelSchedules.save
+    real = DelayLevels.save
 
-    def spoilt(self: LevelSchedules) -> None:
+    def spoilt(self: DelayLevels) -> None:
         with pytest.MonkeyPatch.context() as hasty:
             hasty.setattr(CommitLog, "flush", lambda log, *bounds: True)
             real(self)
 
-    patch.setattr(LevelSchedules, "save", spoilt)
+    patch.setattr(DelayLevels, "save", spoilt)
 
 
 def takes_timers_for_due_when_their_second_begins(patch: pytest.MonkeyPatch) -> None:
-    def spoilt(self: TimerStore, now_ms: int) -> bool:
+    def spoilt(self: TimerWheelStore, now_ms: int) -> bool:
         return self._next_second is not None and self._next_second * 1000 <= now_ms
 
-    patch.setattr(TimerStore, "_is_due", spoilt)
+    patch.setattr(TimerWheelStore, "_is_due", spoilt)
 
 
 def notes_timers_before_their_log_is_durable(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from flightlog.index.queue.batch_queue import READ_SIZE, BatchQueue
 from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from flightlog.index.queue.queue_sync import Unsynced
 from flightlog.index.queue.queue_table import BATCH_QUEUE_FOLDER
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, StrayFileError
 from flightlog.store.format.light_queues import light_places

@@ -14,7 +14,7 @@ from flightlog.index.dispatch.batch_dispatch import MAX_BASE, batch_entries
 from flightlog.index.dispatch.dispatch import dispatch, queue_entries
 from flightlog.index.dispatch.dispatch_rules import DispatchCount, DispatchRules
 from flightlog.index.queue.queue_table import QueueTable, find_file_entries, list_queue_folders
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from flightlog.store import native
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError
@@ -24,7 +24,7 @@ from flightlog.store.log.log_reader import LogReader
 from flightlog.store.message import tags_code
 from flightlog.store.segments.log_files import list_log_files
 
-RULES = DispatchRules(SCHEDULE_TOPIC, DelayLevels.parse().delivery_time_ms)
+RULES = DispatchRules(SCHEDULE_TOPIC, DelayLevelTable.parse().delivery_time_ms)
 HOST = bytes.fromhex("0a000001 0000d431")
 STORED_MS = 1_700_000_000_123
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flightlog.index.dispatch.dispatch import MAX_QUEUE_OFFSET, queue_entries
 from flightlog.index.dispatch.dispatch_rules import DispatchRules
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1
 from flightlog.store.format.light_queues import light_places
@@ -24,7 +24,7 @@ from flightlog.store.state.deleted_topics import DeletedTopics
 
 HOST = bytes(8)
 STORED_MS = 1_700_000_000_123
-LEVELS = DelayLevels.parse()
+LEVELS = DelayLevelTable.parse()
 
 TOPICS = [
     b"t",

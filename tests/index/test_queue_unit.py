@@ -17,7 +17,7 @@ from flightlog.index.queue.queue_unit import (
     same_message,
     valid_mask,
 )
-from flightlog.schedule.delay_levels import DelayLevels
+from flightlog.schedule.delay_level_table import DelayLevelTable
 from flightlog.store.message import tags_code
 
 STORED_MS = 1_700_000_000_123
@@ -27,7 +27,7 @@ VECTORS = {
     "0000000000000000 0000005b 0000000000000000": QueueUnit(0, 91, tags_code(None)),
     "0000000000000000 7fffffff 0000000000000000": decode_unit(FILLER),
     "0000000000002000 0000012c 0000018bcfe58f8b": QueueUnit(
-        8192, 300, DelayLevels.parse().delivery_time_ms(3, STORED_MS)
+        8192, 300, DelayLevelTable.parse().delivery_time_ms(3, STORED_MS)
     ),
 }
 UNITS = st.builds(

@@ -14,7 +14,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 
 if TYPE_CHECKING:
     from tests.interop.harness import Line, RocketMq

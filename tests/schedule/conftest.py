@@ -68,8 +68,8 @@ def by_hand() -> ByHand:
     """What delivers what is due, in the caller's thread alone."""
 
     def take(store: MessageStore) -> Callable[[], float | None]:
-        store._schedules.stop()
-        return store._schedules.deadlines.run_due
+        store._delay_service.stop()
+        return store._delay_service.deadlines.run_due
 
     return take
 

@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.schedule.level_scheduler import FULL_DISK_RETRY_MS, RETRY_MS
+from flightlog.schedule.delay_level import FULL_DISK_RETRY_MS, RETRY_MS
 from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
@@ -58,21 +58,21 @@ def test_what_was_not_written_down_is_written_later(
         store.put(Message("t", b"0", delay_level=1))
         clock.advance(1000)
         run()
-        store._schedules.save()
+        store._delay_service.save()
         store.put(Message("t", b"1", delay_level=1))
         clock.advance(1000)
         run()
         fault = disk.fail(operation, "config" if operation == "sync_folder" else FILE, error)
         with caplog.at_level(logging.WARNING, "flightlog.schedule"):
-            store._schedules.save()
-            store._schedules.save()
+            store._delay_service.save()
+            store._delay_service.save()
         assert fault.hits == 2 and caplog.text.count("was not written") == 1, "told once, tried each time"
         store.put(Message("t", b"2", delay_level=1))
         clock.advance(1000)
         run()
         assert bodies(store) == [b"0", b"1", b"2"]
         disk.heal()
-        store._schedules.save()
+        store._delay_service.save()
         assert not store._levels.is_unsaved  # type: ignore[union-attr]
     with flightlog.open(path, settings(), disk=disk, clock=clock) as store:
         by_hand(store)()

@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.delay_offsets import DelayOffsets
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
@@ -135,8 +135,8 @@ def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClo
     settings = StoreSettings.small(delay_levels="0s", deliver_delayed=False)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         store.put(Message("t", b"x", delay_level=1))
-        assert store._schedules.deadlines.run_due() is None
-        assert store._schedules.thread._thread is None
+        assert store._delay_service.deadlines.run_due() is None
+        assert store._delay_service.thread._thread is None
         assert bodies(store) == [] and store.statistics().delays == ()
     assert not (tmp_path / "config" / "delayOffset.json").exists()
     with flightlog.open_read_only(tmp_path) as view:
@@ -150,7 +150,7 @@ def test_a_killed_store_delivers_again_what_it_had_not_written_down(
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4))
         clock.advance(1000)
         run_all(store)
-        store._schedules.save()
+        store._delay_service.save()
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4, 6))
         clock.advance(1000)
         run_all(store)

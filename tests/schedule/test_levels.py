@@ -16,8 +16,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
-from flightlog.schedule.level_scheduler import PAUSE_MS
+from flightlog.schedule.delay_level import PAUSE_MS
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.store.format.host import Host
 
 if TYPE_CHECKING:
@@ -346,7 +346,7 @@ def test_statistics_tell_what_waits_and_how_late_it_is(
         states = store.statistics().delays
         assert [(s.level, s.delay_ms, s.pending) for s in states] == [(1, 1000, 0), (2, 5000, 3), (3, 10_000, 0)]
         assert [s.lag_ms for s in states] == [0, 0, 0], "nobody has looked at it yet"
-        store._schedules.deadlines.run_due()
+        store._delay_service.deadlines.run_due()
         assert store.statistics().delays[1].delivered == 3
 
 

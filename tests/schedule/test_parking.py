@@ -9,14 +9,14 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from flightlog.schedule.parking import park
 from flightlog.store.errors import InvalidMessageError, PropertiesTooLargeError, TopicPermissionError
 from flightlog.store.format.properties import decode_properties
 
 AssertClean = Callable[[Path], None]
 
-LEVELS = DelayLevels.parse("1s 5s 10s")
+LEVELS = DelayLevelTable.parse("1s 5s 10s")
 PARKED_ONLY = StoreSettings.small(deliver_delayed=False, delay_levels="1s 5s 10s")
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
-from flightlog.engine.delay import timer_schedules
-from flightlog.schedule.timer_store import TimerStore
+from flightlog.engine.delay import store_timers
+from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
 
@@ -77,7 +77,7 @@ def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_c
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put(Message("t", b"1"))
         assert store.statistics().timers is None
-        assert not store._schedules.thread._was_started, "and no thread"
+        assert not store._delay_service.thread._was_started, "and no thread"
     assert not {"timerwheel", "timerlog"} & {path.name for path in tmp_path.iterdir()}
     assert_clean(tmp_path)
 
@@ -95,9 +95,9 @@ def test_a_timer_that_was_just_put_is_told_before_the_thread_has_come_to_it(
     tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
-        store._schedules.stop()
+        store._delay_service.stop()
         store.put(timer(1, clock.at_ms + 1000))
-        assert store.statistics().timers == timer_schedules.TimerState(1, 1, 0, 0, 0)
+        assert store.statistics().timers == store_timers.TimerState(1, 1, 0, 0, 0)
     assert_clean(tmp_path)
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         state = store.statistics().timers
@@ -179,9 +179,9 @@ def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: SteppedCloc
     deliver_at_ms = clock.at_ms + 600_000
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put(timer(1, deliver_at_ms))
-        store._schedules.stop()
+        store._delay_service.stop()
         for _ in range(3):
-            store._schedules.deadlines.run_due()
+            store._delay_service.deadlines.run_due()
             clock.advance(1000)
         assert not store._timers.is_unsaved
         names = "timerwheel", "config/timercheck", f"timerlog/{0:020d}"
@@ -203,10 +203,10 @@ def test_timers_are_opened_once_beside_levels_that_wait(
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put(timer(1, start + 10_000))
         store.put(Message("t", b"0", delay_level=1))
-    made: list[TimerStore] = []
+    made: list[TimerWheelStore] = []
     is_second = threading.Event()
 
-    class Slow(TimerStore):
+    class Slow(TimerWheelStore):
         """The first opening leaves the thread of the schedules, which runs already, time for one of its own."""
 
         def open(self) -> None:
@@ -217,7 +217,7 @@ def test_timers_are_opened_once_beside_levels_that_wait(
                 is_second.set()
             super().open()
 
-    monkeypatch.setattr(timer_schedules, "TimerStore", Slow)
+    monkeypatch.setattr(store_timers, "TimerWheelStore", Slow)
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         clock.advance(20_000)
         until(lambda: sorted(numbers(store)) == [0, 1])

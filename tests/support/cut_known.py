@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flightlog
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.delay.timers import StoreOfTimers
-from flightlog.schedule.timer_store import TimerStore
+from flightlog.engine.delay.store_timer_host import StoreTimerHost
+from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.disk.disk import Disk, RealDisk
 
 START_MS = 1_700_000_000_000
@@ -58,10 +58,10 @@ class TimedStore:
 
     def __post_init__(self) -> None:
         self.store = store = flightlog.open(self.root, SETTINGS, disk=self.disk, clock=self.clock)
-        self.around = StoreOfTimers(
+        self.around = StoreTimerHost(
             store._log, store._table, store.recovery_report.last_writer, store._upkeep.catch_up, store._putter.deliver
         )
-        self.timers = TimerStore(self.disk, self.root, self.around, **self.options)
+        self.timers = TimerWheelStore(self.disk, self.root, self.around, **self.options)
         try:
             self.timers.open()
         except BaseException:

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from flightlog import Message, MessageStore
-from flightlog.engine.delay import timer_schedules
-from flightlog.engine.services.schedule_service import ScheduleService
-from flightlog.schedule import deadlines
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.engine.delay import store_timers
+from flightlog.engine.services.delay_service import DelayService
+from flightlog.schedule import deadline_queue
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
-from flightlog.schedule.timer_store import NOTHING_GIVEN, TimerStore
+from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN, TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
 
 load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
@@ -105,9 +105,9 @@ class WaitingHistory(History):
     def small_files(self) -> Iterator[None]:
         with (
             super().small_files(),
-            patch.object(ScheduleService, "start", lambda self: None),
-            patch.object(timer_schedules, "TimerStore", partial(TimerStore, **SMALL_TIMERS)),
-            patch.object(deadlines.log, "exception", _is_wrong),
+            patch.object(DelayService, "start", lambda self: None),
+            patch.object(store_timers, "TimerWheelStore", partial(TimerWheelStore, **SMALL_TIMERS)),
+            patch.object(deadline_queue.log, "exception", _is_wrong),
         ):
             yield
 
@@ -131,7 +131,7 @@ class WaitingHistory(History):
 
     def _kill(self) -> None:
         if self._store is not None:
-            self._store._schedules.savers.clear()  # a dead process writes nothing
+            self._store._delay_service.savers.clear()  # a dead process writes nothing
         super()._kill()
 
     # -- steps
@@ -195,9 +195,9 @@ class WaitingHistory(History):
     def _save(self) -> None:
         self._say("save how far deliveries are")
         store = self._open_store
-        savers = store._schedules.savers
+        savers = store._delay_service.savers
         has_news = any(saver.is_unsaved for saver in savers)
-        store._schedules.save()
+        store._delay_service.save()
         if not any(saver.is_unsaved for saver in savers):
             if has_news:  # the log is made durable first
                 self.account.is_durable()
@@ -225,7 +225,7 @@ def deliver(store: MessageStore) -> float | None:
     store is poisoned."""
     for _ in range(ROUNDS_MAX):
         try:
-            wait_s = store._schedules.deadlines.run_due()
+            wait_s = store._delay_service.deadlines.run_due()
         except StorePoisonedError:
             return None
         if wait_s != 0:

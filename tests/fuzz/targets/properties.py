@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flightlog.engine.dispatch.dispatching import dispatch_rules
-from flightlog.schedule.delay_levels import SCHEDULE_TOPIC
+from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.store.format.inner_batch import MAX_COUNT, inner_count
 from flightlog.store.format.light_queues import is_light, light_places
 from flightlog.store.format.properties import decode_properties, encode_properties, looks_lost

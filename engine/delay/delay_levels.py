@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from ...schedule.delay_levels import SCHEDULE_TOPIC, DelayLevels
+from ...schedule.delay_level import DelayLevel, Deliver, LevelState
+from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...schedule.delay_offsets import DelayOffsets
-from ...schedule.level_scheduler import Deliver, LevelScheduler, LevelState
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ..open.boot import OpenParts
-from ..services.schedule_service import ScheduleService
+from ..services.delay_service import DelayService
 from ..services.upkeep import Upkeep
 from ..write.putting import Putter
 from .parked_queue import ParkedQueue
@@ -31,15 +31,15 @@ def begin_levels(
     parts: OpenParts,
     upkeep: Upkeep,
     putter: Putter,
-    service: ScheduleService,
-) -> LevelSchedules | None:
+    service: DelayService,
+) -> DelayLevels | None:
     """Deliver what waits in a store that has just been opened, and is whole; None where nothing is to be delivered.
 
     Raises ConfigFileError, DiskError, ThreadStartError if the system has no thread to give.
     """
     if not settings.deliver_delayed:
         return None
-    levels = LevelSchedules(disk, path, settings, clock, parts, upkeep.catch_up, putter.deliver, service)
+    levels = DelayLevels(disk, path, settings, clock, parts, upkeep.catch_up, putter.deliver, service)
     service.on_parked[SCHEDULE_TOPIC] = levels.parked
     service.savers.append(levels)
     if levels.has_pending:
@@ -47,7 +47,7 @@ def begin_levels(
     return levels
 
 
-class LevelSchedules:
+class DelayLevels:
     """Made at the opening; `parked` and `states` from any thread, `save` when nothing else saves."""
 
     def __init__(
@@ -59,18 +59,18 @@ class LevelSchedules:
         parts: OpenParts,
         catch_up: Callable[[], None],
         deliver: Deliver,
-        service: ScheduleService,
+        service: DelayService,
     ) -> None:
         """Raises ConfigFileError where neither the file nor its `.bak` can be read, DiskError."""
         self._log, self._clock, self._deadlines = parts.log, clock, service.deadlines
-        self._levels = DelayLevels.parse(settings.delay_levels)
+        self._levels = DelayLevelTable.parse(settings.delay_levels)
         self._file = DelayOffsets(disk, path, clock)
         log, reader, saved = parts.log, parts.log.reader, self._file.load()
         self._saved = dict(saved)
-        self._schedulers: list[LevelScheduler] = []
+        self._schedulers: list[DelayLevel] = []
         for level, delay_ms in enumerate(self._levels.delays_ms, 1):
             queue = ParkedQueue(reader, parts.table, (SCHEDULE_TOPIC, level - 1), catch_up)
-            scheduler = LevelScheduler(
+            scheduler = DelayLevel(
                 *(level, delay_ms, saved.get(level, 0), queue, deliver, lambda: log.last_store_timestamp_ms)
             )
             self._schedulers.append(scheduler)

@@ -18,13 +18,13 @@ UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass(frozen=True)
-class DelayLevels:
+class DelayLevelTable:
     """The delays of levels 1, 2, ... in milliseconds, from RocketMQ's `messageDelayLevel` text."""
 
     delays_ms: tuple[int, ...]
 
     @classmethod
-    def parse(cls, text: str = DEFAULT_DELAY_LEVELS) -> DelayLevels:
+    def parse(cls, text: str = DEFAULT_DELAY_LEVELS) -> DelayLevelTable:
         """Raises InvalidSettingsError naming the word that is no delay."""
         delays: list[int] = []
         for word in text.split():

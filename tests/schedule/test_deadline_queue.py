@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.schedule.deadlines import MAX_WAIT_S, RETRY_MS, Deadlines
+from flightlog.schedule.deadline_queue import MAX_WAIT_S, RETRY_MS, DeadlineQueue
 from flightlog.store.errors import StorePoisonedError
 
 if TYPE_CHECKING:
@@ -33,11 +33,11 @@ def notified() -> list[bool]:
 
 
 @pytest.fixture
-def deadlines(clock: SteppedClock, notified: list[bool]) -> Deadlines:
-    return Deadlines(clock, lambda: notified.append(True))
+def deadlines(clock: SteppedClock, notified: list[bool]) -> DeadlineQueue:
+    return DeadlineQueue(clock, lambda: notified.append(True))
 
 
-def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadlines: Deadlines) -> None:
+def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadlines: DeadlineQueue) -> None:
     start = clock.at_ms
     task = Noted(start + 100, None)
     deadlines.add(task)
@@ -52,7 +52,7 @@ def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadline
 
 
 def test_the_earliest_time_that_anybody_named_counts(
-    clock: SteppedClock, deadlines: Deadlines, notified: list[bool]
+    clock: SteppedClock, deadlines: DeadlineQueue, notified: list[bool]
 ) -> None:
     start = clock.at_ms
     task, other = Noted(start + 5000), Noted(start + 3000)
@@ -73,7 +73,7 @@ def test_the_earliest_time_that_anybody_named_counts(
     assert (task.ran, other.ran) == ([start, start + 1000], [start, start + 10_000])
 
 
-def test_what_is_expected_while_a_task_runs_is_not_forgotten(clock: SteppedClock, deadlines: Deadlines) -> None:
+def test_what_is_expected_while_a_task_runs_is_not_forgotten(clock: SteppedClock, deadlines: DeadlineQueue) -> None:
     class Overtaken(Noted):
         def run(self, now_ms: int) -> int | None:
             if not self.ran:
@@ -89,7 +89,7 @@ def test_what_is_expected_while_a_task_runs_is_not_forgotten(clock: SteppedClock
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
-def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: SteppedClock, deadlines: Deadlines) -> None:
+def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: SteppedClock, deadlines: DeadlineQueue) -> None:
     start = clock.at_ms
     waiting, idle = Noted(start + 7_200_000, start + step_ms + 60), Noted()
     deadlines.add(waiting)
@@ -103,7 +103,7 @@ def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: SteppedClock,
     assert len(waiting.ran) == 3 and len(idle.ran) == 2
 
 
-def test_a_clock_that_is_slewed_was_not_set(clock: SteppedClock, deadlines: Deadlines) -> None:
+def test_a_clock_that_is_slewed_was_not_set(clock: SteppedClock, deadlines: DeadlineQueue) -> None:
     task = Noted(clock.at_ms + 7_200_000)
     deadlines.add(task)
     deadlines.run_due()
@@ -113,7 +113,7 @@ def test_a_clock_that_is_slewed_was_not_set(clock: SteppedClock, deadlines: Dead
 
 
 def test_a_task_that_fails_is_told_of_and_tried_again(
-    clock: SteppedClock, deadlines: Deadlines, caplog: pytest.LogCaptureFixture
+    clock: SteppedClock, deadlines: DeadlineQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Noted):
         def run(self, now_ms: int) -> int | None:
@@ -135,7 +135,7 @@ def test_a_task_that_fails_is_told_of_and_tried_again(
     assert deadlines.run_due() is None and len(failing.ran) == 2
 
 
-def test_a_poisoned_store_ends_it(deadlines: Deadlines) -> None:
+def test_a_poisoned_store_ends_it(deadlines: DeadlineQueue) -> None:
     class Poisoned(Noted):
         def run(self, now_ms: int) -> int | None:
             raise StorePoisonedError(Path("/store"), OSError("sync"))

@@ -30,6 +30,7 @@ from ..store.format.java_hash import java_hash
 from ..store.stored_message import StoredMessage
 from .delivered import Delivery, UndeliverableError, delivered
 from .timer_checkpoint import Moment, read_timer_checkpoint, write_timer_checkpoint
+from .timer_host import TimerHost
 from .timer_log import (
     DEFAULT_FILE_SIZE,
     MAGIC_CANCEL,
@@ -42,7 +43,6 @@ from .timer_log import (
 )
 from .timer_recovery import recover_timers
 from .timer_request import NUMBER, PRECISION_MS, TIMER_QUEUE_ID, TIMER_TOPIC, cancelled_key
-from .timer_surroundings import TimerSurroundings
 from .timer_wheel import DAY_S, SLOT_COUNT, TimerWheel
 
 log = logging.getLogger("flightlog.timers")
@@ -64,14 +64,14 @@ GIVE_SIZE = 1 << 20
 """Messages, and bytes of records, that are delivered by one append."""
 
 
-class TimerStore:
+class TimerWheelStore:
     """Opened once the store can be read; `run` when something is due; closed before the store."""
 
     def __init__(
         self,
         disk: Disk,
         root: Path,
-        store: TimerSurroundings,
+        store: TimerHost,
         *,
         roll_window_s: int = ROLL_WINDOW_S,
         file_size: int = DEFAULT_FILE_SIZE,

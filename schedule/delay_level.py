@@ -79,7 +79,7 @@ class LevelState:
     """Messages that could not be read, or had no place to be delivered to, since the store was opened."""
 
 
-class LevelScheduler:
+class DelayLevel:
     """One level. `parked` and `state` from any thread, the rest from the one of the schedules."""
 
     def __init__(
@@ -103,7 +103,7 @@ class LevelScheduler:
         self._parked_end = max(self._parked_end, queue_offset + 1)
 
     def run(self, now_ms: int) -> int | None:
-        """Deliver what is due; see schedule/deadlines.py."""
+        """Deliver what is due; see schedule/deadline_queue.py."""
         try:
             next_ms = self._run(now_ms)
         except StorePoisonedError:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog.schedule.delay_levels import DelayLevels
+from flightlog.schedule.delay_level_table import DelayLevelTable
 from flightlog.store.errors import InvalidSettingsError
 
 STORED_MS = 1_700_000_000_123
@@ -15,11 +15,11 @@ STORED_MS = 1_700_000_000_123
 
 def test_the_default_levels() -> None:
     seconds = (1, 5, 10, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
-    assert DelayLevels.parse().delays_ms == tuple(1000 * s for s in seconds)
+    assert DelayLevelTable.parse().delays_ms == tuple(1000 * s for s in seconds)
 
 
 def test_times() -> None:
-    levels = DelayLevels.parse()
+    levels = DelayLevelTable.parse()
     assert levels.delivery_time_ms(3, STORED_MS) == STORED_MS + 10_000 == 0x18BCFE58F8B
     assert levels.delivery_time_ms(18, STORED_MS) == STORED_MS + 7_200_000
     assert levels.delivery_time_ms(19, STORED_MS) == STORED_MS + 7_200_000, "a level above the highest is the highest"
@@ -27,7 +27,7 @@ def test_times() -> None:
 
 
 def test_other_levels() -> None:
-    assert DelayLevels.parse("  2s 3m\t1h 2d ").delays_ms == (2000, 180_000, 3_600_000, 172_800_000)
+    assert DelayLevelTable.parse("  2s 3m\t1h 2d ").delays_ms == (2000, 180_000, 3_600_000, 172_800_000)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_other_levels() -> None:
 )
 def test_nonsense_names_the_word(text: str, word: str) -> None:
     with pytest.raises(InvalidSettingsError, match=word):
-        DelayLevels.parse(text)
+        DelayLevelTable.parse(text)
 
 
 def test_a_store_is_not_touched_by_nonsensical_levels(tmp_path: Path) -> None:

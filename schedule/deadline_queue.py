@@ -38,7 +38,7 @@ class Task(Protocol):
         """Do what is due; returns the time to be called again, a past one for at once, None to wait for `expect`."""
 
 
-class Deadlines:
+class DeadlineQueue:
     """Tasks and when they are due. `expect` from any thread, the rest from one."""
 
     def __init__(self, clock: Clock, notify: Callable[[], None]) -> None:

@@ -1,8 +1,8 @@
 """The thread of an open store that delivers messages whose time has come.
 
 It is started by the first message that is parked, or at the opening if messages wait already: a store without any has
-no thread for it. It sleeps until the next delivery is due (schedule/deadlines.py) and is notified by whoever parks what
-is due before. At close it stops first, before anything that it puts through.
+no thread for it. It sleeps until the next delivery is due (schedule/deadline_queue.py) and is notified by whoever parks
+what is due before. At close it stops first, before anything that it puts through.
 
 Where schedulers plug in, before `begin`:
 
@@ -18,7 +18,7 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ...schedule.deadlines import Deadlines
+from ...schedule.deadline_queue import DeadlineQueue
 from ...store.disk.clock import Clock
 from ...store.errors import DiskError, StorePoisonedError
 from ...store.results import PutResult
@@ -41,7 +41,7 @@ class Saver(Protocol):
         """Raises DiskError; then it is tried again."""
 
 
-class ScheduleService:
+class DelayService:
     """The schedulers of one open store, and their thread."""
 
     def __init__(self, settings: StoreSettings, clock: Clock) -> None:
@@ -51,7 +51,7 @@ class ScheduleService:
         self._failing: set[Saver] = set()
         """Those that could not write, and said so."""
         self._wake_up = WakeUp()
-        self.deadlines = Deadlines(clock, self._wake_up.notify)
+        self.deadlines = DeadlineQueue(clock, self._wake_up.notify)
         self.on_parked: dict[str, OnParked] = {}
         self.savers: list[Saver] = []
         self.thread = ServiceThread("flightlog-schedule", self._serve, self._wake_up.notify)

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission
-from ...schedule.timer_store import TimerStore
+from ...schedule.timer_wheel_store import TimerWheelStore
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import FlightlogError, StorePoisonedError, SyncFailedError
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ..open.boot import OpenParts
-from ..services.schedule_service import ScheduleService
+from ..services.delay_service import DelayService
 from ..services.upkeep import Upkeep
 from ..write.putting import Putter
-from .timers import StoreOfTimers
+from .store_timer_host import StoreTimerHost
 
 log = logging.getLogger("flightlog.schedule")
 
@@ -44,18 +44,18 @@ class TimerState:
     """Those that could not be read when they were due, or that no store takes, since the store was opened."""
 
 
-class TimerSchedules:
+class Timers:
     """Made before the store can be put to; `begin` once it is whole."""
 
-    def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, service: ScheduleService) -> None:
+    def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, service: DelayService) -> None:
         self._disk, self._path, self._clock, self._service = disk, path, clock, service
         self._delivers = settings.deliver_delayed
         self.admission = TimerAdmission(
             clock.now_ms, settings.timer_max_delay_s * 1000, settings.timer_slot_max_count, self._count_at
         )
         """What a put does with a message that asks for a timer."""
-        self._around: StoreOfTimers | None = None
-        self._timers: TimerStore | None = None
+        self._around: StoreTimerHost | None = None
+        self._timers: TimerWheelStore | None = None
         self._parked_end = 0
         """One past the highest queue offset that was parked in this session."""
         self._failure = ""
@@ -65,7 +65,7 @@ class TimerSchedules:
         if not self._delivers:
             return
         self._upkeep = upkeep
-        self._around = StoreOfTimers(parts.log, parts.table, parts.report.last_writer, upkeep.catch_up, putter.deliver)
+        self._around = StoreTimerHost(parts.log, parts.table, parts.report.last_writer, upkeep.catch_up, putter.deliver)
         # First, and here: the thread may run already, for levels, and must not open them as well.
         is_awaited = self._around.queue_bounds()[1] > 0 and self._opened().pending > 0
         self._service.on_parked[TIMER_TOPIC] = self.parked
@@ -74,10 +74,10 @@ class TimerSchedules:
         if is_awaited:
             self._service.start()
 
-    def _opened(self) -> TimerStore:
+    def _opened(self) -> TimerWheelStore:
         if self._timers is None:
             assert self._around is not None
-            timers = TimerStore(self._disk, self._path, self._around)
+            timers = TimerWheelStore(self._disk, self._path, self._around)
             try:
                 timers.open()
             except BaseException:
@@ -92,7 +92,7 @@ class TimerSchedules:
         self._service.deadlines.expect(self, self._clock.now_ms())
 
     def run(self, now_ms: int) -> int | None:
-        """See schedule/deadlines.py."""
+        """See schedule/deadline_queue.py."""
         assert self._around is not None
         if self._timers is None and self._around.queue_bounds()[1] == 0 and self._parked_end == 0:
             return None

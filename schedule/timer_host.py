@@ -9,7 +9,7 @@ from ..store.stored_message import StoredMessage
 from .delivered import Delivery
 
 
-class TimerSurroundings(Protocol):
+class TimerHost(Protocol):
     """A store, as far as timers are concerned."""
 
     def log_range(self) -> tuple[int, int]:

@@ -194,7 +194,7 @@ def test_a_place_on_the_wheel_that_is_still_taken(opened: Opened, clock: SetCloc
 
 def test_much_work_is_done_in_parts(opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("TAKE_COUNT", 10), ("TAKE_LIMIT", 20), ("GIVE_LIMIT", 15)):
-        monkeypatch.setattr(f"flightlog.schedule.timer_store.{name}", value)
+        monkeypatch.setattr(f"flightlog.schedule.timer_wheel_store.{name}", value)
     timed = opened()
     for number in range(50):
         timed.put("orders", number, clock.at_ms + 1000 + number // 10 * 1000)
@@ -234,7 +234,7 @@ def test_a_cancellation_that_is_rolled_on_comes_before_its_timer(
 def test_a_kill_while_there_is_more_than_a_turn_to_catch_up_with(
     opened: Opened, clock: SetClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("flightlog.schedule.timer_store.GIVE_LIMIT", 1)
+    monkeypatch.setattr("flightlog.schedule.timer_wheel_store.GIVE_LIMIT", 1)
     timed = opened()
     for number in range(5):
         timed.put("orders", number, clock.at_ms + 10_000 * (number + 1))

@@ -1,4 +1,4 @@
-"""The store that timers are part of, as they see it (schedule/timer_surroundings.py)."""
+"""The store that timers are part of, as they see it (schedule/timer_host.py)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ...index.queue.queue_table import QueueTable
+from ...schedule.delay_level import Deliver
 from ...schedule.delivered import Delivery
-from ...schedule.level_scheduler import Deliver
 from ...schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
 from ...store.errors import CorruptQueueError, CorruptRecordError
 from ...store.get_result import GetStatus
@@ -27,7 +27,7 @@ LIMITS = GetLimits(READ_SIZE, READ_COUNT, READ_SIZE, READ_COUNT, 0, 0)
 """As little from the disk as from memory."""
 
 
-class StoreOfTimers:
+class StoreTimerHost:
     """One open store. `deliver` is the one of its `Putter`."""
 
     def __init__(
