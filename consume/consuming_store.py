@@ -13,9 +13,9 @@ from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
 from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
-from .consumption import Consumption
 from .group.consumed_store import ConsumedStore, Owner
 from .group.offset_table import OffsetTable
+from .group_coordinator import GroupCoordinator
 from .subscribing import Subscribing
 
 STORE_NAME = "store"
@@ -28,14 +28,14 @@ class Store(Subscribing, MessageStore):
     Nothing of this runs before the first subscription, but that offsets are read when the store is opened.
     """
 
-    _consumption: Consumption | None = None
+    _coordinator: GroupCoordinator | None = None
 
     def __init__(
         self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
     ) -> None:
         super().__init__(path, settings, disk, clock, pre_put_hook)
         self._subscribing = threading.Lock()
-        self._readers: WeakKeyDictionary[Consumption, ConsumedStore] = WeakKeyDictionary()
+        self._readers: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
         self._owners: dict[str, Owner] = {}
         try:
             self._offsets = OffsetTable(disk, path, clock, self._log.flush)
@@ -49,30 +49,30 @@ class Store(Subscribing, MessageStore):
         queue = self._table.get(key)
         return 0 if queue is None else queue.end
 
-    def _consuming(self) -> Consumption:
+    def _consuming(self) -> GroupCoordinator:
         with self._subscribing:
             self._check_usable()
-            if self._consumption is None:
-                made = Consumption(self._clock)
+            if self._coordinator is None:
+                made = GroupCoordinator(self._clock)
                 self._read_by(made, STORE_NAME)
-                self._consumption = made
-            return self._consumption
+                self._coordinator = made
+            return self._coordinator
 
-    def be_read_by(self, consumption: Consumption, name: str) -> None:
+    def be_read_by(self, coordinator: GroupCoordinator, name: str) -> None:
         """See Stores.add_store."""
         with self._subscribing:
             self._check_usable()
-            self._read_by(consumption, name)
+            self._read_by(coordinator, name)
 
-    def _read_by(self, consumption: Consumption, name: str) -> None:
+    def _read_by(self, coordinator: GroupCoordinator, name: str) -> None:
         commit_log = self._log
         consumed = ConsumedStore(
             *(name, self, self._arrivals, self._offsets, self._owners),
             poison=lambda: commit_log.poison,
             poison_wake_ups=commit_log.poison_wake_ups,
         )
-        consumption.add_store(consumed)
-        self._readers[consumption] = consumed
+        coordinator.add_store(consumed)
+        self._readers[coordinator] = consumed
 
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
         """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
@@ -93,8 +93,8 @@ class Store(Subscribing, MessageStore):
         self._offsets.forget_topic(name)
         self._offsets.save()
         super()._delete_topic(name)
-        for consumption, consumed in tuple(self._readers.items()):
-            consumption.forget_topic(consumed, name)
+        for coordinator, consumed in tuple(self._readers.items()):
+            coordinator.forget_topic(consumed, name)
 
     def close(self) -> None:
         """End every subscription to this store alone, drop its queues from those to several, write what was
@@ -104,11 +104,11 @@ class Store(Subscribing, MessageStore):
             return
         with self._subscribing:
             try:
-                for consumption, consumed in tuple(self._readers.items()):
-                    if consumption is self._consumption:
-                        consumption.close()
+                for coordinator, consumed in tuple(self._readers.items()):
+                    if coordinator is self._coordinator:
+                        coordinator.close()
                     else:
-                        consumption.forget_store(consumed)
+                        coordinator.forget_store(consumed)
             finally:
                 super().close()
 

@@ -9,7 +9,7 @@ from ..store.disk.clock import Clock
 from ..store.errors import WrongTypeError
 from ..store.message_queue import MessageQueue
 from .consuming_store import Store
-from .consumption import Consumption
+from .group_coordinator import GroupCoordinator
 from .subscribing import Subscribing
 
 
@@ -32,44 +32,44 @@ class Stores(Subscribing):
             raise WrongTypeError("stores", stores, "open stores by name, as in {'disk-a': store}")
         for name, store in stores.items():
             _check_store(name, store)
-        self._consumption = Consumption(clock)
+        self._coordinator = GroupCoordinator(clock)
         for name, store in stores.items():
             self.add_store(name, store)
 
     def __repr__(self) -> str:
         return f"<Stores {', '.join(map(repr, self.names))}>"
 
-    def _consuming(self) -> Consumption:
-        return self._consumption
+    def _consuming(self) -> GroupCoordinator:
+        return self._coordinator
 
     def add_store(self, name: str, store: Store) -> None:
         """Read this one, too, from now on; in place of the one of that name, if there is one. Raises
         InconsistentGroupError if a group here is balanced elsewhere in that store, StoreClosedError, ForkedStoreError.
         """
         _check_store(name, store)
-        store.be_read_by(self._consumption, name)
+        store.be_read_by(self._coordinator, name)
 
     def remove_store(self, name: str) -> None:
         """Read it no more; what was acknowledged there is on its disk when this returns. Raises InvalidSettingsError if
         there is none, DiskError, StoreClosedError after `close`."""
         check_text("name", name)
-        self._consumption.remove_store(name)
+        self._coordinator.remove_store(name)
 
     @property
     def names(self) -> list[str]:
         """Of the stores that are read now: one that was closed is not."""
-        return self._consumption.store_names
+        return self._coordinator.store_names
 
     def group_offsets(self, group: str | int, topic: str) -> dict[MessageQueue, int]:
         """The offset that the group goes on at, of each queue it has begun in. Raises StoreClosedError after
         `close`."""
         group = check_group(group)
         check_topic(topic)
-        return self._consumption.group_offsets(group, topic)
+        return self._coordinator.group_offsets(group, topic)
 
     def close(self) -> None:
         """End every subscription, and write what was acknowledged. The stores stay open. Raises DiskError."""
-        self._consumption.close()
+        self._coordinator.close()
 
     def __enter__(self) -> Stores:
         return self

@@ -20,11 +20,11 @@ from ..store.arguments import (
 )
 from ..store.errors import InvalidArgumentError, WrongTypeError
 from .allocate.allocate import AllocationStrategy
-from .consumption import Consumption
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.group import Change
 from .group.starting import StartFrom, check_start
+from .group_coordinator import GroupCoordinator
 
 
 def checked_subscription(
@@ -57,7 +57,7 @@ class Subscribing(ABC):
     """What can be subscribed to."""
 
     @abstractmethod
-    def _consuming(self) -> Consumption:
+    def _consuming(self) -> GroupCoordinator:
         """What balances its groups. Raises StoreClosedError, ForkedStoreError."""
 
     def subscribe(

@@ -53,13 +53,13 @@ class OrderedSubscription(Subscription):
 
     # -- a member of its group
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         with self._lock:
             if queue in self._out:
                 self._is_awaited.add(queue)
                 self._rest(queue, LEAVING_S)
                 return False
-        return super().let_go(queue)
+        return super().revoke(queue)
 
     def _drop(self, queue: MessageQueue) -> None:
         super()._drop(queue)
@@ -141,4 +141,4 @@ class OrderedSubscription(Subscription):
                 self._locks.unlock(self.group, queue, self._owner)
         if is_awaited:
             self._ask_for_round(self.group)
-        self._waiting.notify()
+        self._waiters.notify()

@@ -24,11 +24,11 @@ from ..allocate.allocate import AllocationStrategy
 from ..group.consumed_store import Progress, StoresNow
 from ..group.group import Change
 from ..group.starting import StartFrom, start_offset
-from .awaiting import AsyncMessages
-from .later import Later
+from .async_subscription import AsyncSubscription
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
-from .waiting import Waiting
+from .redelivery_queue import RedeliveryQueue
+from .waiters import Waiters
 
 PULL_COUNT = 32
 """Messages that are read at a time."""
@@ -39,7 +39,7 @@ PULL_RETRY_S = 1.0
 NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
 
-class Subscription(AsyncMessages):
+class Subscription(AsyncSubscription):
     """Made by `store.subscribe`; an iterator over messages and a context manager, both also in asyncio. Safe from many
     threads, which then share the messages."""
 
@@ -76,9 +76,9 @@ class Subscription(AsyncMessages):
         self._not_before: dict[MessageQueue, float] = {}
         """Queues that nothing is read from until then."""
         self._ready: deque[ReceivedMessage] = deque()
-        self._later = Later()
+        self._redelivery = RedeliveryQueue()
         self._is_stopped = False
-        self._waiting = Waiting(stores, self._has)
+        self._waiters = Waiters(stores, self._has)
         self._receiver: threading.Thread | None = None
         """The thread that asked for a message last."""
         self._acknowledger: threading.Thread | None = None
@@ -90,7 +90,7 @@ class Subscription(AsyncMessages):
 
     # -- a member of its group
 
-    def take(self, queue: MessageQueue) -> None:
+    def assign(self, queue: MessageQueue) -> None:
         """The queue is this member's from now on: it goes on where the group is, or begins where it was told to."""
         offset = self.progress.get(queue)
         if offset is None:
@@ -101,13 +101,13 @@ class Subscription(AsyncMessages):
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
             self._turns[queue] = None
-        self._waiting.notify()
+        self._waiters.notify()
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         """Hand out no more of it. What is at work is handed out again by the next owner."""
         with self._lock:
             self._drop(queue)
-        self._waiting.notify()  # where its store is poisoned, whoever waits is told
+        self._waiters.notify()  # where its store is poisoned, whoever waits is told
         return True
 
     def _drop(self, queue: MessageQueue) -> None:
@@ -119,7 +119,7 @@ class Subscription(AsyncMessages):
             self._not_before.pop(queue, None)
             if self._ready:
                 self._ready = deque(message for message in self._ready if message.queue != queue)
-            self._later.forget(queue)
+            self._redelivery.forget(queue)
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
         """See ReceivedMessage.ack. Returns how many of them count."""
@@ -131,7 +131,7 @@ class Subscription(AsyncMessages):
                 self.progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
         if has_room_again:
-            self._waiting.notify()
+            self._waiters.notify()
         return counts
 
     def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int:
@@ -142,9 +142,9 @@ class Subscription(AsyncMessages):
             again = [message for message in messages if message.is_at_work and message.is_handed_out]
             for message in again:
                 message.is_handed_out = False
-                self._later.add(due_s, message)
+                self._redelivery.add(due_s, message)
         if again:
-            self._waiting.notify()  # who waits has to wake for them
+            self._waiters.notify()  # who waits has to wake for them
         return len(again)
 
     def forget(self, store: str, topic: str) -> None:
@@ -152,7 +152,7 @@ class Subscription(AsyncMessages):
         with self._lock:
             for queue in [queue for queue in self._has if (queue.broker_name, queue.topic) == (store, topic)]:
                 self._begin_anew(queue, 0)
-        self._waiting.notify()
+        self._waiters.notify()
 
     @property
     def is_abandoned(self) -> bool:
@@ -160,13 +160,13 @@ class Subscription(AsyncMessages):
         used_by = [thread for thread in (self._receiver, self._acknowledger) if thread is not None]
         return bool(used_by) and not any(thread.is_alive() for thread in used_by)
 
-    def sit_out(self) -> None:
+    def leave_group(self) -> None:
         """Hand out nothing, have nothing, until somebody asks for a message. The caller takes it out of the group."""
         with self._lock:
             self._is_out = True
             for queue in list(self._has):
                 self._drop(queue)
-        self._waiting.notify()  # who has asked just now comes back
+        self._waiters.notify()  # who has asked just now comes back
 
     def _sit_down_again(self) -> None:
         with self._lock:
@@ -205,7 +205,7 @@ class Subscription(AsyncMessages):
             return batch
         deadline_s = self._deadline_s(wait_s)
         wake_up = WakeUp()
-        with self._waiting.with_wake_up(wake_up) as waiter:
+        with self._waiters.with_wake_up(wake_up) as waiter:
             while True:
                 waiter.expect()
                 batch = self.poll(count)
@@ -229,7 +229,7 @@ class Subscription(AsyncMessages):
         if deadline_s is not None and deadline_s <= now_s:
             return None
         with self._lock:
-            due_s = [self._later.next_due_s, deadline_s, *self._not_before.values()]
+            due_s = [self._redelivery.next_due_s, deadline_s, *self._not_before.values()]
         return max(0.0, min([WAIT_S, *(each - now_s for each in due_s if each is not None)]))
 
     def poll(self, count: int = 1) -> list[ReceivedMessage]:
@@ -243,11 +243,11 @@ class Subscription(AsyncMessages):
             batch = [] if self.is_over else self._choose(count)
             is_more = bool(self._ready)
         if is_more:
-            self._waiting.notify()
+            self._waiters.notify()
         return batch
 
     def _choose(self, count: int) -> list[ReceivedMessage]:
-        self._ready.extendleft(reversed(self._later.take_due(self._clock.monotonic_s())))
+        self._ready.extendleft(reversed(self._redelivery.take_due(self._clock.monotonic_s())))
         if not self._ready:
             self._pull()
         batch: list[ReceivedMessage] = []
@@ -346,7 +346,7 @@ class Subscription(AsyncMessages):
         check_queues(queues)
         with self._lock:
             self._paused -= set(queues or self._paused)
-        self._waiting.notify()
+        self._waiters.notify()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
         """Go on at this offset. What is at work counts no more, and nothing is said of its acknowledgements.
@@ -361,7 +361,7 @@ class Subscription(AsyncMessages):
             if queue not in self._has:
                 raise UsageError(f"{queue}: not one of the {len(self._has)} queues that {self.name!r} has now")
             self._begin_anew(queue, min(max(queue_offset, first), end))
-        self._waiting.notify()
+        self._waiters.notify()
 
     def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
         self._drop(queue)
@@ -400,7 +400,7 @@ class Subscription(AsyncMessages):
         """Hand out nothing more; whoever waits gets the end. Until `close` the queues stay here, and what is at work
         can be acknowledged."""
         self._is_stopped = True
-        self._waiting.notify()
+        self._waiters.notify()
 
     def close(self) -> None:
         """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or
@@ -411,7 +411,7 @@ class Subscription(AsyncMessages):
                 self._drop(queue)
             self.is_alive = False
         self._leave(self)
-        self._waiting.notify()
+        self._waiters.notify()
 
     def __enter__(self) -> Subscription:
         return self

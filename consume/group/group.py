@@ -46,7 +46,7 @@ class QueueSource(Protocol):
 
 
 class Member(Protocol):
-    """Who reads. A round calls `take` and `let_go`, one at a time, from whichever thread it runs in."""
+    """Who reads. A round calls `assign` and `revoke`, one at a time, from whichever thread it runs in."""
 
     @property
     def name(self) -> str:
@@ -59,10 +59,10 @@ class Member(Protocol):
     def is_alive(self) -> bool:
         """A member that is not any more is asked nothing: its queues go to the others."""
 
-    def take(self, queue: MessageQueue) -> None:
+    def assign(self, queue: MessageQueue) -> None:
         """The queue is this member's from now on."""
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         """Deliver no more of it, and commit what was acknowledged. False: something is still at work that must end
         first, ask again."""
 
@@ -289,7 +289,7 @@ class Group:
 
     def _drop(self, name: str, queue: MessageQueue, done: Round) -> None:
         try:
-            lets_go = self._members[name].let_go(queue)
+            lets_go = self._members[name].revoke(queue)
         except Exception as e:  # it keeps the queue: nobody knows what it still delivers
             self._fail(done, f"{name!r} keeps {queue}", e)
             return
@@ -304,7 +304,7 @@ class Group:
             done.is_balanced = False  # somebody has not let go of it yet
             return
         try:
-            self._members[name].take(queue)
+            self._members[name].assign(queue)
         except Exception as e:
             self._fail(done, f"{name!r} does not get {queue}", e)
             return

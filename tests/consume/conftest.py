@@ -11,7 +11,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, Store, StoreSettings, Subscription
-from flightlog.consume.consumption import Consumption
+from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.store.disk.clock import Clock
 from flightlog.store.errors import DiskError
 
@@ -78,13 +78,13 @@ def disks(tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: As
 @pytest.fixture(autouse=True)
 def no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test reads as one is closed after it."""
-    made: list[Consumption] = []
+    made: list[GroupCoordinator] = []
 
-    def consumption(clock: Clock | None) -> Consumption:
-        made.append(Consumption(clock))
+    def coordinator(clock: Clock | None) -> GroupCoordinator:
+        made.append(GroupCoordinator(clock))
         return made[-1]
 
-    monkeypatch.setattr("flightlog.consume.stores.Consumption", consumption)
+    monkeypatch.setattr("flightlog.consume.stores.GroupCoordinator", coordinator)
     yield
     for each in made:
         each.close()

@@ -16,7 +16,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings, Subscription
-from flightlog.consume.deliver.awaiting import LoopWakeUp
+from flightlog.consume.deliver.async_subscription import LoopWakeUp
 from flightlog.consume.deliver.process_queue import FlowLimits
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def put(store: Store, count: int, first: int = 0) -> None:
 
 def wake_ups(store: Store, subscription: Subscription) -> int:
     """How many wait, by what wakes them."""
-    return len(store._arrivals._waiting) + len(subscription._waiting._wake_ups)
+    return len(store._arrivals._waiting) + len(subscription._waiters._wake_ups)
 
 
 async def turns(count: int) -> None:

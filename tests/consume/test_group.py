@@ -34,10 +34,10 @@ class Reader:
         self.name, self.strategy = name, strategy
         self.has: set[MessageQueue] = set()
 
-    def take(self, queue: MessageQueue) -> None:
+    def assign(self, queue: MessageQueue) -> None:
         self.has.add(queue)
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         self.has.remove(queue)
         return True
 

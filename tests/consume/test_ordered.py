@@ -1,4 +1,4 @@
-"""Ordered consumption: one after the other in each queue, whatever fails, comes, goes or is killed."""
+"""Ordered coordinator: one after the other in each queue, whatever fails, comes, goes or is killed."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ class World:
 
     def balance(self) -> None:
         """A round, and the chores, as far as they are due."""
-        assert self.store._consumption is not None
-        self.store._consumption._service.run_due()
-        self.store._consumption._service._do_chores()
+        assert self.store._coordinator is not None
+        self.store._coordinator._service.run_due()
+        self.store._coordinator._service._do_chores()
 
 
 @pytest.fixture

@@ -94,14 +94,14 @@ class Reader:
     breaks: bool = False
     has: dict[MessageQueue, ProcessQueue] = field(default_factory=dict)
 
-    def take(self, queue: MessageQueue) -> None:
+    def assign(self, queue: MessageQueue) -> None:
         if self.breaks:
             raise RuntimeError("no thread to be had")
         owners = [each.name for each in self.world.readers if each.is_alive and queue in each.has]
         assert not owners, f"{queue} has an owner: {owners}"
         self.has[queue] = ProcessQueue(self.world.committed[queue])
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         if self.breaks:
             raise RuntimeError("the disk is full")
         if self.is_busy:
@@ -128,11 +128,11 @@ class Onlooker:
     is_alive = True
     has: set[MessageQueue] = field(default_factory=set)
 
-    def take(self, queue: MessageQueue) -> None:
+    def assign(self, queue: MessageQueue) -> None:
         assert queue not in self.has
         self.has.add(queue)
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         self.has.remove(queue)
         return True
 

@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, MessageQueue, StartFrom, Stores, StoreSettings, Subscription
-from flightlog.consume.consumption import SAVE_INTERVAL_S
 from flightlog.consume.deliver.subscription import PULL_RETRY_S
+from flightlog.consume.group_coordinator import SAVE_INTERVAL_S
 from flightlog.store.errors import (
     DiskError,
     InconsistentGroupError,

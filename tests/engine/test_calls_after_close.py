@@ -105,8 +105,8 @@ SUBSCRIPTION: Answers = {
     "ack": (lambda o: o.received.ack(), False),
     "retry_later": (lambda o: o.received.retry_later(0), False),
 }
-OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "let_go", "on_change"}
-OF_THE_GROUP |= {"sit_out", "take"}
+OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "revoke", "on_change"}
+OF_THE_GROUP |= {"leave_group", "assign"}
 """What a member's group calls."""
 
 CONSUMER: Answers = {

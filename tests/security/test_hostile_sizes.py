@@ -328,7 +328,7 @@ def test_nobody_goes_through_very_many_queues(count: int, make_store: Make, frug
                 producer.send(Message("t", b"x"))
             with store.subscribe("huge2", "g") as member:
                 store.create_topic("huge2", count)
-                store._consumption._groups["g"].group.rebalance()  # type: ignore[union-attr]
+                store._coordinator._groups["g"].group.rebalance()  # type: ignore[union-attr]
                 assert member.queues == [], "a topic that comes to have too many later is left out, and this is logged"
             store.update_topic("huge", 2)
             producer = Producer(store)

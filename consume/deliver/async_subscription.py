@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from .received import ReceivedMessage
-from .waiting import Waiting
+from .waiters import Waiters
 
 if TYPE_CHECKING:
     import asyncio
@@ -49,10 +49,10 @@ class LoopWakeUp:
         self._is_rung.clear()
 
 
-class AsyncMessages(ABC):
+class AsyncSubscription(ABC):
     """What coroutines have of a Subscription: the same, awaited. Several may share one."""
 
-    _waiting: Waiting
+    _waiters: Waiters
     _idle_s: float | None
 
     @property
@@ -80,7 +80,7 @@ class AsyncMessages(ABC):
             return found[0]
         deadline_s = self._deadline_s(wait_s)
         wake_up = LoopWakeUp()
-        with self._waiting.with_wake_up(wake_up) as waiter:
+        with self._waiters.with_wake_up(wake_up) as waiter:
             while not self.is_over:
                 waiter.expect()
                 if found := self.poll():

@@ -9,7 +9,7 @@ from ...store.message_queue import MessageQueue
 from .received import ReceivedMessage
 
 
-class Later:
+class RedeliveryQueue:
     """Pure: no clock, no thread; who shares one holds a lock."""
 
     def __init__(self) -> None:

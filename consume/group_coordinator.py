@@ -52,7 +52,7 @@ SAVE_INTERVAL_S = 5.0
 """RocketMQ's `flushConsumerOffsetInterval`."""
 
 
-class _Seat:
+class _MemberSlot:
     """A subscription's place in its group. It does not hold the subscription: who drops one leaves."""
 
     def __init__(self, subscription: Subscription, when_gone: Callable[[], None]) -> None:
@@ -65,14 +65,14 @@ class _Seat:
         held = self.subscription()
         return held is not None and held.is_alive
 
-    def take(self, queue: MessageQueue) -> None:
+    def assign(self, queue: MessageQueue) -> None:
         held = self.subscription()
         if held is not None:
-            held.take(queue)
+            held.assign(queue)
 
-    def let_go(self, queue: MessageQueue) -> bool:
+    def revoke(self, queue: MessageQueue) -> bool:
         held = self.subscription()
-        return held is None or held.let_go(queue)
+        return held is None or held.revoke(queue)
 
     def tell(self, change: Change) -> None:
         held = self.subscription()
@@ -84,15 +84,15 @@ class _Consumers(NamedTuple):
     """Of one group."""
 
     group: Group
-    seats: list[_Seat]
+    slots: list[_MemberSlot]
 
     def tell(self, change: Change) -> None:
-        for seat in self.seats:
-            if seat.name == change.member:
-                seat.tell(change)
+        for slot in self.slots:
+            if slot.name == change.member:
+                slot.tell(change)
 
 
-class Consumption:
+class GroupCoordinator:
     """Safe from many threads. Its thread runs while there are members: who lets go of them needs no `close`."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -150,8 +150,8 @@ class Consumption:
             consumers.group.remove_source(store)
             if store.owners.get(name) is self:
                 del store.owners[name]
-            for seat in consumers.seats:
-                self._save_local(seat.progress)
+            for slot in consumers.slots:
+                self._save_local(slot.progress)
         self._stores = {name: kept for name, kept in self._stores.items() if kept is not store}
         store.poison_wake_ups.remove(self._service.hint.give)
         self._unsaved.discard(store.store.path)
@@ -168,9 +168,9 @@ class Consumption:
         store.owners[group] = self
 
     def is_balancing(self, group: str) -> bool:
-        """Whether the group has a member here. Takes no lock: another Consumption asks."""
+        """Whether the group has a member here. Takes no lock: another GroupCoordinator asks."""
         consumers = self._groups.get(group)
-        return consumers is not None and any(seat.is_alive for seat in tuple(consumers.seats))
+        return consumers is not None and any(slot.is_alive for slot in tuple(consumers.slots))
 
     # -- members
 
@@ -246,9 +246,9 @@ class Consumption:
             name, topics = subscription.group, subscription.topics
             for store in self._stores.values():
                 self._claim(store, name)
-            for others, seat in self._seats():
-                if not seat.is_alive:
-                    self._vacate(others, seat)
+            for others, slot in self._slots():
+                if not slot.is_alive:
+                    self._evict(others, slot)
             is_broadcasting = isinstance(subscription.progress, LocalProgress)
             consumers = self._groups.get(name)
             if consumers is None:
@@ -258,30 +258,30 @@ class Consumption:
                     consumers.group.add_source(store)
             _check_order(consumers, subscription)
             _check_folder(consumers, subscription)
-            seat = _Seat(subscription, self._service.hint.give)
-            consumers.group.join(seat, topics, is_broadcasting=is_broadcasting)
-            consumers.seats.append(seat)
+            slot = _MemberSlot(subscription, self._service.hint.give)
+            consumers.group.join(slot, topics, is_broadcasting=is_broadcasting)
+            consumers.slots.append(slot)
             self._groups[name] = consumers
             consumers.group.rebalance()
 
     def _leave(self, subscription: Subscription) -> None:
         with self._lock:
-            for consumers, seat in self._seats():
-                if seat.subscription() is subscription:
-                    self._vacate(consumers, seat)
+            for consumers, slot in self._slots():
+                if slot.subscription() is subscription:
+                    self._evict(consumers, slot)
         self._save_quietly()
 
-    def _seats(self) -> Iterator[tuple[_Consumers, _Seat]]:
+    def _slots(self) -> Iterator[tuple[_Consumers, _MemberSlot]]:
         for consumers in list(self._groups.values()):
-            for seat in list(consumers.seats):
-                yield consumers, seat
+            for slot in list(consumers.slots):
+                yield consumers, slot
 
-    def _vacate(self, consumers: _Consumers, seat: _Seat) -> None:
-        consumers.seats.remove(seat)
-        consumers.group.leave(seat)
+    def _evict(self, consumers: _Consumers, slot: _MemberSlot) -> None:
+        consumers.slots.remove(slot)
+        consumers.group.leave(slot)
         consumers.group.rebalance()
-        self._save_local(seat.progress)
-        if not consumers.seats:
+        self._save_local(slot.progress)
+        if not consumers.slots:
             name = consumers.group.name
             self._service.forget(consumers.group)
             del self._groups[name]
@@ -315,7 +315,7 @@ class Consumption:
                     self._service.notify(consumers.group)  # for what could not be dropped yet
 
     def _subscriptions(self) -> list[Subscription]:
-        return [held for _, seat in self._seats() if (held := seat.subscription()) is not None]
+        return [held for _, slot in self._slots() if (held := slot.subscription()) is not None]
 
     def group_offsets(self, group: str, topic: str) -> dict[MessageQueue, int]:
         """See Stores.group_offsets."""
@@ -341,13 +341,13 @@ class Consumption:
 
     def _look_after(self) -> None:
         with self._lock:
-            for consumers, seat in self._seats():
-                held = seat.subscription()
+            for consumers, slot in self._slots():
+                held = slot.subscription()
                 if held is None:
-                    self._vacate(consumers, seat)
+                    self._evict(consumers, slot)
                 elif held.is_abandoned:
-                    held.sit_out()
-                    self._vacate(consumers, seat)
+                    held.leave_group()
+                    self._evict(consumers, slot)
                     text = "group %s: the threads of %s have ended: it has left, until it is asked for a message"
                     log.warning(text, held.group, held.name, extra={"group": held.group, "member": held.name})
         self._save_quietly()
@@ -359,8 +359,8 @@ class Consumption:
         """Write the offsets; what cannot be written now is tried again."""
         for store in self._stores.values():
             self._try_save(store.store.path, store.offsets.save)
-        for _, seat in self._seats():
-            self._save_local(seat.progress)
+        for _, slot in self._slots():
+            self._save_local(slot.progress)
 
     def _save_local(self, progress: Progress) -> None:
         if isinstance(progress, LocalProgress):
@@ -412,8 +412,8 @@ def _save(store: ConsumedStore) -> None:
 
 
 def _check_order(consumers: _Consumers, subscription: Subscription) -> None:
-    for seat in consumers.seats:
-        other = seat.subscription()
+    for slot in consumers.slots:
+        other = slot.subscription()
         if other is not None and other.is_ordered is not subscription.is_ordered:
             own, others = ("in order" if each.is_ordered else "in any order" for each in (subscription, other))
             raise InconsistentGroupError(subscription.group, f"{subscription.name!r} {own}", f"{others}, as all have")
@@ -421,8 +421,8 @@ def _check_order(consumers: _Consumers, subscription: Subscription) -> None:
 
 def _check_folder(consumers: _Consumers, subscription: Subscription) -> None:
     own = subscription.progress
-    for seat in consumers.seats:
-        other = seat.progress
+    for slot in consumers.slots:
+        other = slot.progress
         if isinstance(own, LocalProgress) and isinstance(other, LocalProgress) and own.path == other.path:
             found = f"a second member, {subscription.name!r}, that keeps its offsets in {own.path}"
             raise InconsistentGroupError(subscription.group, found, "a folder for each member")

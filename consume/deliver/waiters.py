@@ -43,7 +43,7 @@ class Waiter:
             store.arrivals.forget(self._wake_up)
 
 
-class Waiting:
+class Waiters:
     """Safe from many threads."""
 
     def __init__(self, stores: StoresNow, queues: Container[MessageQueue]) -> None:
