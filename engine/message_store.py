@@ -64,7 +64,7 @@ from .services.flush_service import FlushService
 from .services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S, LongPolls, PullRequest
 from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
-from .services.upkeep import Upkeep
+from .services.store_maintenance import StoreMaintenance
 from .shutdown import Service, close_at_exit, ending
 from .statistics import StoreStatistics, live_statistics
 from .topics.topic_calls import TopicWriting
@@ -126,7 +126,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 if parts.index is not None
                 else None
             )
-            self._upkeep = keep = Upkeep(disk, path, settings, clock, parts)
+            self._maintenance = keep = StoreMaintenance(disk, path, settings, clock, parts)
             self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
             self._service = service = FlushService(settings, clock, keep)
             self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
@@ -204,10 +204,10 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
             deleted.pending = []
 
         try:
-            self._topic_table.delete(name, lambda: self._upkeep.delete_topic(name, note), finish)
+            self._topic_table.delete(name, lambda: self._maintenance.delete_topic(name, note), finish)
         except DiskError as e:  # with a full disk, what has begun is done by the next open
             if isinstance(e, SyncFailedError) or (name in deleted.pending and not isinstance(e, DiskFullError)):
-                self._upkeep.poison(e)
+                self._maintenance.poison(e)
             raise
 
     def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
@@ -282,7 +282,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def verify(self) -> VerifyReport:
         """Check every byte of the store against itself, as a reader beside this writer would."""
         self._check_usable()
-        self._upkeep.catch_up()
+        self._maintenance.catch_up()
         with open_read_only(self.path, self.settings, disk=self._disk) as view:
             return view.verify()
 
@@ -290,7 +290,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         """What it holds, how far each part lags behind, how fast it is; see engine/statistics.py. Cheap, and on a
         poisoned store too."""
         self._check_usable()
-        parts = self._log, self._dispatcher, self._table, self._upkeep
+        parts = self._log, self._dispatcher, self._table, self._maintenance
         delays = () if self._levels is None else self._levels.states()
         return live_statistics(self._disk, self.path, *parts, self._clock, delays, self._timers.state())
 
@@ -309,7 +309,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         if retention_hours is not None:
             retention_hours = check_whole("retention_hours", retention_hours)
         hours = self.settings.retention_hours if retention_hours is None else retention_hours
-        return self._upkeep.clean_up(hours, is_asked_for=True)
+        return self._maintenance.clean_up(hours, is_asked_for=True)
 
     # -- life
 
@@ -350,7 +350,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         try:
             self._end()
         finally:
-            self._is_let_go = self._upkeep.is_over
+            self._is_let_go = self._maintenance.is_over
             if self._is_let_go:
                 atexit.unregister(self._at_exit)
 

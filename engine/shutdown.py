@@ -14,7 +14,7 @@ from .services.delay_service import DelayService
 from .services.flush_service import FlushService
 from .services.long_polls import LongPolls
 from .services.prepare_service import PrepareService
-from .services.upkeep import Upkeep
+from .services.store_maintenance import StoreMaintenance
 from .write.pending_puts import PendingPuts
 
 Service = LongPolls | Arrivals | DelayService | FlushService | PrepareService
@@ -26,7 +26,7 @@ def ending(
     services: Sequence[Service],
     pending: PendingPuts,
     save: Sequence[Callable[[], None]],
-    upkeep: Upkeep,
+    maintenance: StoreMaintenance,
 ) -> Callable[[], None]:
     """The end of a store without its handle; `save` writes how far deliveries are, and lets go of what that takes. If a
     KeyboardInterrupt ends it, it can be called again."""
@@ -37,7 +37,7 @@ def ending(
         pending.finish()
         for each in save:
             each()
-        upkeep.end()
+        maintenance.end()
 
     return end
 

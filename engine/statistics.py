@@ -28,7 +28,7 @@ from .dispatch.dispatcher import Dispatcher
 from .open.cutting import CUT_PREFIX
 from .open.shutdown_state import ShutdownState
 from .read.reading import queue_bounds
-from .services.upkeep import Upkeep
+from .services.store_maintenance import StoreMaintenance
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def live_statistics(
     log: CommitLog,
     dispatcher: Dispatcher,
     table: QueueTable,
-    upkeep: Upkeep,
+    maintenance: StoreMaintenance,
     clock: Clock,
     delays: tuple[LevelState, ...],
     timers: TimerState | None,
@@ -155,12 +155,12 @@ def live_statistics(
     visible, end = log.visible, log.end
     lag = LagStatistics(
         max(visible - position, 0),
-        max(visible - index_position, 0) if upkeep.has_index else None,
+        max(visible - index_position, 0) if maintenance.has_index else None,
         max(end - flushed, 0),
         _age_ms(log.reader, flushed, end, clock),
-        max(end - upkeep.queues_flushed, 0),
+        max(end - maintenance.queues_flushed, 0),
     )
-    messages, size, messages_per_s, size_per_s = upkeep.put_rates()
+    messages, size, messages_per_s, size_per_s = maintenance.put_rates()
     topics = _topics(table)
     return StoreStatistics(
         path=path,
@@ -169,7 +169,7 @@ def live_statistics(
         lag=lag,
         poison=None if log.poison is None else str(log.poison) or repr(log.poison),
         lacks_room=dispatcher.is_stalled,
-        puts=PutStatistics(messages, size, messages_per_s, size_per_s, upkeep.put_ms.distribution()),
+        puts=PutStatistics(messages, size, messages_per_s, size_per_s, maintenance.put_ms.distribution()),
         syncs=SyncStatistics(log.sync_count, log.sync_ms.distribution(), log.group_messages.distribution()),
         delays=delays,
         timers=timers,

@@ -18,7 +18,7 @@ from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ..open.boot import OpenParts
 from ..services.delay_service import DelayService
-from ..services.upkeep import Upkeep
+from ..services.store_maintenance import StoreMaintenance
 from ..write.putting import Putter
 from .parked_queue import ParkedQueue
 
@@ -29,7 +29,7 @@ def begin_levels(
     settings: StoreSettings,
     clock: Clock,
     parts: OpenParts,
-    upkeep: Upkeep,
+    maintenance: StoreMaintenance,
     putter: Putter,
     service: DelayService,
 ) -> DelayLevels | None:
@@ -39,7 +39,7 @@ def begin_levels(
     """
     if not settings.deliver_delayed:
         return None
-    levels = DelayLevels(disk, path, settings, clock, parts, upkeep.catch_up, putter.deliver, service)
+    levels = DelayLevels(disk, path, settings, clock, parts, maintenance.catch_up, putter.deliver, service)
     service.on_parked[SCHEDULE_TOPIC] = levels.parked
     service.savers.append(levels)
     if levels.has_pending:

@@ -18,7 +18,7 @@ from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ..open.boot import OpenParts
 from ..services.delay_service import DelayService
-from ..services.upkeep import Upkeep
+from ..services.store_maintenance import StoreMaintenance
 from ..write.putting import Putter
 from .store_timer_host import StoreTimerHost
 
@@ -60,12 +60,14 @@ class Timers:
         """One past the highest queue offset that was parked in this session."""
         self._failure = ""
 
-    def begin(self, parts: OpenParts, upkeep: Upkeep, putter: Putter) -> None:
+    def begin(self, parts: OpenParts, maintenance: StoreMaintenance, putter: Putter) -> None:
         """Deliver what waits. Raises DamagedStoreError, DiskError, ThreadStartError without a thread to give."""
         if not self._delivers:
             return
-        self._upkeep = upkeep
-        self._around = StoreTimerHost(parts.log, parts.table, parts.report.last_writer, upkeep.catch_up, putter.deliver)
+        self._maintenance = maintenance
+        self._around = StoreTimerHost(
+            parts.log, parts.table, parts.report.last_writer, maintenance.catch_up, putter.deliver
+        )
         # First, and here: the thread may run already, for levels, and must not open them as well.
         is_awaited = self._around.queue_bounds()[1] > 0 and self._opened().pending > 0
         self._service.on_parked[TIMER_TOPIC] = self.parked
@@ -104,7 +106,7 @@ class Timers:
             raise
         except FlightlogError as e:
             if isinstance(e, SyncFailedError):
-                self._upkeep.poison(e)
+                self._maintenance.poison(e)
                 raise StorePoisonedError(self._path, e) from e
             if str(e) != self._failure:
                 log.warning("timers wait: %s", e, extra={"path": str(self._path), "cause": repr(e)})

@@ -19,15 +19,15 @@ from ...store.log.commit_log import CommitLog
 from ...store.queue_offsets import QueueKey
 from .flush_service import FlushService
 from .service_thread import ServiceThread
-from .upkeep import Upkeep
+from .store_maintenance import StoreMaintenance
 from .wake_up import Notifiable, WakeUp
 
 
 class Arrivals:
     """Without a thread until somebody waits. Safe from many threads."""
 
-    def __init__(self, commit_log: CommitLog, service: FlushService, upkeep: Upkeep) -> None:
-        self._log, self._service, self._upkeep = commit_log, service, upkeep
+    def __init__(self, commit_log: CommitLog, service: FlushService, maintenance: StoreMaintenance) -> None:
+        self._log, self._service, self._maintenance = commit_log, service, maintenance
         self._lock = threading.Lock()
         self._waiting: dict[Notifiable, Container[QueueKey] | None] = {}
         """And the queues that each wants; None: all."""
@@ -51,7 +51,7 @@ class Arrivals:
             return
         self.thread.start()
         self._service.also_wake = self._work.notify
-        self._upkeep.expect_puts(self._work.notify_once)
+        self._maintenance.expect_puts(self._work.notify_once)
         if self._log.end > self._log.visible:  # a put that rang nobody, and cannot be read yet
             self._work.notify()
 
@@ -75,7 +75,7 @@ class Arrivals:
     def _serve(self) -> None:
         while self._work.wait() and not self.thread.is_stopping:
             if self._waiting:  # some of them will wait on; and before the dispatch, so that no put notifies nobody
-                self._upkeep.expect_puts(self._work.notify_once)
+                self._maintenance.expect_puts(self._work.notify_once)
             self._service.note_append()
             if self._service.is_sync:
                 self._service.flush_beside()

@@ -38,7 +38,7 @@ from ..columns.taking import all_rows
 from ..dispatch.dispatcher import Dispatcher
 from ..services.delay_service import DelayService
 from ..services.flush_service import FlushService
-from ..services.upkeep import Upkeep
+from ..services.store_maintenance import StoreMaintenance
 from ..topics.topics import TopicTable
 from .append_atomically import TopicColumns, records_of
 from .delay_hook import DelayHook, PrePutHook
@@ -69,7 +69,7 @@ class Putter:
         clock: Clock,
         pre_put_hook: PrePutHook,
         service: FlushService,
-        upkeep: Upkeep,
+        maintenance: StoreMaintenance,
         topics: TopicTable,
         delay_service: DelayService,
     ) -> None:
@@ -78,17 +78,17 @@ class Putter:
         self._delay_service = delay_service
         self._parks = isinstance(pre_put_hook, DelayHook)
         """Whether what the hook replaces waits for its delivery; else it is as good as any other message."""
-        self._retention = upkeep.retention
+        self._retention = maintenance.retention
         self._fast_path = commit_log.fast_path
         topics.open_fast_path(commit_log.fast_path)
         if not self._parks:
             commit_log.blockers["pre_put_hook"] = pre_put_hook
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
-        self._put_ms = upkeep.put_ms
+        self._put_ms = maintenance.put_ms
         self._puts = 0
         """Calls of `put`, about: two threads may count as one."""
-        self.pending = PendingPuts(commit_log, clock, self._sync_timeout_s, upkeep.poison)
+        self.pending = PendingPuts(commit_log, clock, self._sync_timeout_s, maintenance.poison)
         """The futures of `put_async`."""
 
     @property

@@ -200,12 +200,12 @@ def test_a_store_that_nobody_holds_any_more_is_closed_though_it_was_subscribed_t
     for message in store.subscribe("orders", "g", idle_s=0):
         message.ack()
     del message
-    upkeep = store._upkeep
+    maintenance = store._maintenance
 
     def has_ended() -> bool:  # in whichever thread finds it
         clock.now_s += SAVE_INTERVAL_S
         gc.collect()
-        return upkeep.is_over
+        return maintenance.is_over
 
     clock.now_s += SAVE_INTERVAL_S
     gc.collect()

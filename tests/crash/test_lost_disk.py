@@ -97,7 +97,7 @@ def lost(tmp_path: Path, kernel: str) -> Path:
     for i in range(COUNT):
         store.put(Message("t", b"%d" % i, queue_id=0, keys="k"))
     abort = (path / "abort").read_bytes()
-    store._upkeep.poison(InterruptedError("the disk is gone"))
+    store._maintenance.poison(InterruptedError("the disk is gone"))
     store.close()
     progress_path(path).write_bytes(page)
     for folder in ("consumequeue", "index"):
@@ -157,7 +157,7 @@ def with_long_properties(tmp_path: Path, kernel: str) -> Path:
     page = progress_path(path).read_bytes()
     for i in range(10):
         store.put(Message("t", b"%d" % i, queue_id=0, properties={"long": "v" * 2000}))
-    store._upkeep.poison(InterruptedError("the disk is gone"))
+    store._maintenance.poison(InterruptedError("the disk is gone"))
     store.close()
     progress_path(path).write_bytes(page)
     return path

@@ -10,7 +10,7 @@ import pytest
 from flightlog.engine.open import boot, cutting
 from flightlog.engine.open.log_sync import LogSync
 from flightlog.engine.open.shutdown_state import ShutdownState
-from flightlog.engine.services.upkeep import Upkeep
+from flightlog.engine.services.store_maintenance import StoreMaintenance
 from flightlog.store.errors import SyncFailedError
 from flightlog.store.log.commit_log import CommitLog
 from flightlog.store.log.log_reader import LogReader
@@ -231,15 +231,15 @@ def begins_with_a_progress_page_that_is_not_synced(patch: pytest.MonkeyPatch) ->
 
 
 def says_that_it_closed_before_all_is_flushed(patch: pytest.MonkeyPatch) -> None:
-    real = Upkeep._end_cleanly
+    real = StoreMaintenance._end_cleanly
 
-    def spoilt(self: Upkeep) -> None:
+    def spoilt(self: StoreMaintenance) -> None:
         self._progress.publish(FLUSHED, self._log.end)
         self._progress.publish(CLEAN_CLOSE, self._log.end)
         self._progress.sync()
         real(self)
 
-    patch.setattr(Upkeep, "_end_cleanly", spoilt)
+    patch.setattr(StoreMaintenance, "_end_cleanly", spoilt)
 
 
 def does_not_zero_the_tail(patch: pytest.MonkeyPatch) -> None:

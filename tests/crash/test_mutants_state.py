@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.engine.services.retention import Retention
-from flightlog.engine.services.upkeep import Upkeep
+from flightlog.engine.services.store_maintenance import StoreMaintenance
 from flightlog.index.key.index_writer import ActiveIndexFile
 from flightlog.index.queue.consume_queue import ConsumeQueue
 from flightlog.index.queue.queue_sync import Unsynced
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 def writes_the_checkpoint_before_what_it_speaks_of(patch: pytest.MonkeyPatch) -> None:
-    real = Upkeep._flush_queues
+    real = StoreMaintenance._flush_queues
 
-    def spoilt(self: Upkeep) -> None:
+    def spoilt(self: StoreMaintenance) -> None:
         newest_ms = self._log.last_store_timestamp_ms
         write_checkpoint(self._disk, self._path, Checkpoint(newest_ms, newest_ms, 0))
         real(self)
 
-    patch.setattr(Upkeep, "_flush_queues", spoilt)
+    patch.setattr(StoreMaintenance, "_flush_queues", spoilt)
 
 
 def notes_queues_as_flushed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
@@ -62,14 +62,14 @@ def notes_the_index_as_flushed_without_a_sync(patch: pytest.MonkeyPatch) -> None
 
 
 def seals_a_segment_before_it_is_synced(patch: pytest.MonkeyPatch) -> None:
-    def spoilt(self: Upkeep) -> None:
+    def spoilt(self: StoreMaintenance) -> None:
         for segment in self._log.reader.segments:
             if segment.end <= self._log.end and read_seal(self._disk, self._path, segment) is None:
                 seal = make_seal(self._log.reader, segment)
                 assert seal is not None
                 write_seal(self._disk, self._path, seal)
 
-    patch.setattr(Upkeep, "_seal_full_segments", spoilt)
+    patch.setattr(StoreMaintenance, "_seal_full_segments", spoilt)
 
 
 def deletes_a_topic_without_a_note(patch: pytest.MonkeyPatch) -> None:

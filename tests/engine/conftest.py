@@ -370,7 +370,7 @@ def killed(numbered: Numbered, tmp_path: Path, copy_as_killed: Callable[[Path, P
 
     with flightlog.open(tmp_path / "live", numbered.settings) as store:
         store.put_many(numbered.messages(0, 50))
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         store.put_many(numbered.messages(50, 100))
         store.flush()
         store.put_many(numbered.messages(100, 150))

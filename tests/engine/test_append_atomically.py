@@ -204,7 +204,7 @@ def test_a_torn_tail_is_still_kept_after_such_an_append(tmp_path: Path, assert_c
         appended = store.append_atomically(parts(1))
     store = flightlog.open(path, SETTINGS)
     last = store.put(Message("t", b"last"))
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
         file.seek(last.physical_offset + 8)
@@ -231,7 +231,7 @@ def test_the_note_of_an_earlier_sessions_rows_does_not_count(tmp_path: Path, ass
     assert "never committed" in store.recovery_report.cut[0]
     last = store.put(Message("t", b"last"))
     assert last.physical_offset == start, "where the rows began"
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
         file.seek(start + 8)
@@ -259,7 +259,7 @@ def lives(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[tupl
         with contextlib.suppress(power.Died):
             store.append_atomically(parts())
             ended = True
-        store._upkeep.poison(InterruptedError("killed"))
+        store._maintenance.poison(InterruptedError("killed"))
         store.close()
         yield disk, ended
         if ended:

@@ -59,7 +59,7 @@ def test_a_poisoned_store_rings_everybody(tmp_path: Path, assert_clean: AssertCl
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         wake_up = WakeUp()
         store._arrivals.expect(wake_up, set())
-        store._upkeep.poison(OSError("a disk that failed"))
+        store._maintenance.poison(OSError("a disk that failed"))
         assert wake_up.wait(LIMIT_S)
     with flightlog.open(tmp_path, StoreSettings.small()):
         pass  # recovered

@@ -40,7 +40,7 @@ def test_it_outlives_close_and_retention(tmp_path: Path, assert_clean: AssertCle
     with flightlog.open(tmp_path, SETTINGS) as store:
         fill(store)
         views = [store.body_view(message) for message in store.read("t")]
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         for segment in (tmp_path / "commitlog").iterdir():
             os.utime(segment, (0, 0))
         assert store.clean_up(1).segments

@@ -20,7 +20,7 @@ def test_readers_go_on_as_soon_as_another_has_dispatched_their_messages(
     tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path) as store:
-        dispatcher = store._upkeep._dispatcher
+        dispatcher = store._maintenance._dispatcher
         store.put(Message("t", b"1"))
         assert len(list(store.read("t"))) == 1
         found: list[int] = []

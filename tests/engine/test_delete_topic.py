@@ -74,7 +74,7 @@ def assert_gone(store: ReadableStore, stays: int = 40) -> None:
 
 
 def kill(store: MessageStore) -> None:
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
@@ -237,7 +237,7 @@ def test_a_crash_at_any_step(
         store = flightlog.open(root, SETTINGS, disk=disk)
         fill(store)
         store.flush()
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         disk.die_after = operations
         try:
             store.delete_topic("goes")
@@ -282,7 +282,7 @@ def test_a_tail_that_is_lost_does_not_hide_what_comes_after(
     fill(store, topics=("stays",))
     store.flush()
     end = store._log.end
-    store._upkeep._flush_queues = lambda: None  # type: ignore[method-assign]
+    store._maintenance._flush_queues = lambda: None  # type: ignore[method-assign]
     fill(store)
     store.delete_topic("goes")
     kill(store)
@@ -326,7 +326,7 @@ def test_a_failing_disk(
         store = stack.enter_context(flightlog.open(tmp_path, SETTINGS, disk=disk))
         fill(store)
         store.flush()
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         disk.fail(operation, f"/{part}", error)
         with pytest.raises(expected):
             store.delete_topic("goes")

@@ -69,7 +69,7 @@ def shown(path: Path) -> dict[str, int]:
 
 
 def index_geometry(store: MessageStore) -> tuple[int, int]:
-    index = store._upkeep._parts.index
+    index = store._maintenance._parts.index
     assert index is not None
     return index.geometry.slots, index.geometry.entries
 
@@ -285,7 +285,7 @@ def test_a_power_cut_behind_the_opening_leaves_the_note(
     store = flightlog.open(disk.root, MADE, disk=disk)
     if puts:
         store.put(MESSAGE)
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     disk.cut(random.Random(seed), chance=seed % 2 / 2)
     with flightlog.open(disk.root, disk=disk) as store:

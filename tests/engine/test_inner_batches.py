@@ -148,7 +148,7 @@ def test_after_a_kill(
 ) -> None:
     with flightlog.open(tmp_path / "live", SETTINGS, clock=clock) as store:
         put = put_some(store, 0, 20)
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         put += put_some(store, 20, 40)
         store.queues()
         put += put_some(store, 40, 60)  # in the log alone

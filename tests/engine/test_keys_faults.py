@@ -99,7 +99,7 @@ def test_no_room_between_the_slots_and_the_header(
         header, rest = file.read_bytes()[:40], file.read_bytes()[40:]
         disk.fail("write", INDEX, errno.ENOSPC, skip=1)  # the slots lie in one page
         with pytest.raises(DiskFullError, match="index"):
-            store._upkeep.flush_index()
+            store._maintenance.flush_index()
         assert file.read_bytes()[16:40] == header[16:] and file.read_bytes()[40:] != rest
         killed = copy_as_killed(tmp_path / "store", tmp_path / "killed")
         with flightlog.open_read_only(tmp_path / "store") as view:

@@ -74,7 +74,7 @@ CALLS: dict[str, Call] = {
     "put and query": put_and_query,
     "query": lambda store, ledger, keyed: store.query("t", "g1", max_count=1),
     "was_stored": lambda store, ledger, keyed: store.was_stored("u0"),
-    "flush": lambda store, ledger, keyed: store._upkeep.flush_index(),
+    "flush": lambda store, ledger, keyed: store._maintenance.flush_index(),
     "dispatch and flush": lambda store, ledger, keyed: keyed.flush_index(store),
 }
 

@@ -72,7 +72,7 @@ class Life:
                 self.sure = count
             store.queues()
             if step == 4:
-                store._upkeep.flush_queues()
+                store._maintenance.flush_queues()
         store.close()
         self.sure = count
 
@@ -86,7 +86,7 @@ class Life:
         finally:
             store, self._store = self._store, None
             if store is not None and not store._is_let_go:
-                store._upkeep.poison(InterruptedError("died"))
+                store._maintenance.poison(InterruptedError("died"))
                 store.close()
         return False
 

@@ -106,7 +106,9 @@ def test_killed_at_any_moment(
             step = dice.choice((1, 1, 2, 5, 11))
             store.put_many(keyed.messages(count, count + step))
             count += step
-            dice.choice((store.queues, lambda: keyed.flush_index(store), store._upkeep.flush_queues, store.flush))()
+            dice.choice(
+                (store.queues, lambda: keyed.flush_index(store), store._maintenance.flush_queues, store.flush)
+            )()
             killed = copy_as_killed(tmp_path / "live", tmp_path / f"killed-{life}")
             with flightlog.open(killed) as recovered:
                 keyed.check(recovered, count)

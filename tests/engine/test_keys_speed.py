@@ -127,7 +127,7 @@ def test_a_view_follows_a_writer_whose_index_files_go(
                 file.unlink()
             keyed.check(view, COUNT)
             assert open_index_files(path) == file_count
-            store._upkeep.flush_index()  # makes it anew
+            store._maintenance.flush_index()  # makes it anew
             store.put_many(keyed.messages(COUNT, COUNT + 5))
             keyed.flush_index(store)
             view.refresh()

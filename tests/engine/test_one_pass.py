@@ -111,9 +111,9 @@ def test_a_recovery_puts_the_keys_of_what_no_queue_had(
                 store.put_many(keyed.messages(20 * place, 20 * place + 20))
                 store.queues()
                 if what == "index":
-                    store._upkeep.flush_index()
+                    store._maintenance.flush_index()
                 else:
-                    store._upkeep.flush_queues()
+                    store._maintenance.flush_queues()
             store.put_many(keyed.messages(20 * len(flushes), COUNT))
             killed = copy_as_killed(path / "live", path / "killed")
         with flightlog.open(killed, keyed.settings()) as store:

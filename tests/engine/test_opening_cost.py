@@ -74,7 +74,7 @@ def test_a_closed_store_opens_without_reading_its_log(tmp_path: Path, scale: Sca
 
 def kill(store: flightlog.MessageStore) -> None:
     """Let go of a store as a killed process does: what is in the page cache stays, nothing else is written."""
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
@@ -83,8 +83,8 @@ def cost_after_a_kill(path: Path, segments: int, settings: StoreSettings) -> Ope
     store = flightlog.open(path, settings)
     record_size = store.put(flightlog.Message("topic-000", bytes(100), "tag", "key-1")).size
     put(store, segments * settings.segment_size // (record_size + 8), QUEUES)
-    store._upkeep.flush_queues()
-    store._upkeep.flush_index()
+    store._maintenance.flush_queues()
+    store._maintenance.flush_index()
     put(store, TAIL, QUEUES)
     kill(store)
     opened, cost = open_cold(path, settings, for_writing=True)

@@ -215,7 +215,7 @@ def test_the_page_never_promises_queues_beyond_the_durable_log(
         for hook in (put_and_read, put_and_read_in_the_next_one_too):
             disk.hook = hook
             store.put_many(numbered.messages(20, 21))
-            store._upkeep.flush_queues()
+            store._maintenance.flush_queues()
             progress = read_progress(RealDisk(), tmp_path)
             assert progress is not None
             assert progress.queues_flushed <= progress.flushed

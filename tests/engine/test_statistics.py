@@ -72,7 +72,7 @@ def test_lags_come_and_go(tmp_path: Path, clock: ManualClock, assert_clean: Asse
         assert dataclasses.astuple(store.statistics().lag) == (0, 0, size, 1750, size)
         store.flush()
         assert dataclasses.astuple(store.statistics().lag) == (0, 0, 0, 0, size)
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         assert store.statistics().lag == none
     assert_clean(tmp_path / "store")
 

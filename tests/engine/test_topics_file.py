@@ -151,7 +151,7 @@ def test_a_disk_without_room_for_the_file_does_not_stop_the_store(
     disk.fail("create", "config", errno.ENOSPC)
     with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
         store.put(Message("t", b""))
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         store.put(Message("u", b""))
     assert not (tmp_path / "config" / "topics.json").exists()
     with flightlog.open(tmp_path, SETTINGS) as store:
@@ -169,7 +169,7 @@ def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_a
     store.create_topic("t", 1)
     disk.fail("create", "config", errno.ENOSPC)
     store.put(Message("t", b"", queue_id=3))
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
     def die(*arguments: object) -> None:
@@ -196,7 +196,7 @@ def test_queues_that_outlived_a_kill_outlive_the_close_behind_it(tmp_path: Path,
     store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True))
     store.create_topic("t", 1)
     store.put(Message("t", b"", queue_id=3))
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     for _ in range(3):
         with flightlog.open(tmp_path, SETTINGS) as store:

@@ -117,7 +117,7 @@ def leave_as_killed() -> Callable[[flightlog.MessageStore], None]:
 
     def leave(store: flightlog.MessageStore) -> None:
         store._service.stop()
-        store._upkeep._was_ended = True
+        store._maintenance._was_ended = True
         store.close()
         assert (store.path / "abort").exists()
 

@@ -71,7 +71,7 @@ def test_after_a_power_cut_the_synced_rows_and_a_beginning_of_the_others_are_the
     store.append_columns("t", {"body": BODIES[:100]})
     store.flush()
     store.append_columns("t", {"body": BODIES[100:]})
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     power.cut(random.Random(seed), chance=0.5)
     with flightlog.open(power.root, settings, disk=power) as store:

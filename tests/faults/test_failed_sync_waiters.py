@@ -199,7 +199,7 @@ def test_a_queue_that_fails_poisons_futures_too(
     under_way = store.put_async(first)
     assert disk.held.acquire(timeout=60)
     waiting = store.put_async(acknowledged.message())
-    store._upkeep.poison(DiskError("a queue could not be written"))
+    store._maintenance.poison(DiskError("a queue could not be written"))
     disk.release()
     acknowledged.note([under_way.result(60)], (first,))
     with pytest.raises(StorePoisonedError, match="a queue could not be written"):

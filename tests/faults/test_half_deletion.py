@@ -36,7 +36,7 @@ def test_a_topic_made_again_after_half_a_deletion_stays(
         store.create_topic("goes", 7)
     disk.heal()
     store.create_topic("goes", 7)
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     with flightlog.open(tmp_path, SETTINGS) as store:
         made = store.topic("goes")

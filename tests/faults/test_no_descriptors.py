@@ -73,7 +73,11 @@ def test_no_descriptor_for_any_one_file(
                 message = Message("t", b"%d" % i + bytes(700), queue_id=i % 2, keys=f"k{i}")
                 if not refused(lambda message=message: store.put(message)):  # type: ignore[misc]
                     known[i % 2].append(message.body)
-                for work in (store._upkeep.dispatch, store._upkeep.flush_queues, store._upkeep.flush_index):
+                for work in (
+                    store._maintenance.dispatch,
+                    store._maintenance.flush_queues,
+                    store._maintenance.flush_index,
+                ):
                     refused(work)
                 assert store._log.poison is None
             disk.heal()
@@ -109,7 +113,7 @@ def test_messages_wait_in_the_log_for_descriptors(
         disk.fail("create", "consumequeue/", errno.ENFILE)
         store.put(Message("t", b"waits"))
         with pytest.raises(TooManyFilesError):
-            store._upkeep.dispatch()
+            store._maintenance.dispatch()
         with pytest.raises(TooManyFilesError):
             store.put(Message("t", b"refused"))
         with pytest.raises(DiskError):
@@ -128,8 +132,8 @@ def test_many_queues_synced_at_once_or_poisoned(tmp_path: Path, disk: FaultyDisk
     disk.fail("sync_all", "", errno.EIO)
     disk.fail("sync", "consumequeue/", errno.EIO)  # where the file system would not tell
     with pytest.raises(DiskError, match="the sync failed"):
-        store._upkeep.flush_queues()
-    store._upkeep.poison(InterruptedError("as the flush service does"))
+        store._maintenance.flush_queues()
+    store._maintenance.poison(InterruptedError("as the flush service does"))
     store.close()
     disk.heal()
     with flightlog.open(path, disk=disk) as store:

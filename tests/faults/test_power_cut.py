@@ -51,7 +51,7 @@ def disk(power: ModuleType, tmp_path: Path) -> PowerDisk:
 
 
 def kill(store: MessageStore) -> None:
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
@@ -100,7 +100,7 @@ def test_entries_of_a_killed_writer_are_synced_before_the_store_rests_on_them(
     """Recovery finds them as they should be, in the page cache alone."""
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many([Message("t", b"0"), Message("t", b"0", queue_id=1)])
-    store._upkeep.flush_queues()
+    store._maintenance.flush_queues()
     store.put(Message("t", b"1"))
     assert bodies(store) == [b"0", b"1"]
     kill(store)
@@ -187,7 +187,7 @@ def test_entries_that_a_cut_took_of_messages_that_retention_took(
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     for number in range(4):
         store.put(Message("t", b"%d" % number))
-    store._upkeep.flush_queues()
+    store._maintenance.flush_queues()
     store.put_many([Message("t", b"%d" % number + bytes(600)) for number in range(4, 40)])
     store.flush()
     assert len(bodies(store)) == 40
@@ -295,9 +295,9 @@ def test_a_mark_of_queues_or_keys_is_never_ahead_of_the_flushed_log(
 
     monkeypatch.setattr(Dispatcher, name, after_a_reader)
     if flushed == "queues":
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
     else:
-        store._upkeep.flush_index()
+        store._maintenance.flush_index()
     assert len(late) == 1 and store._log.flushed <= late[0].physical_offset
     progress = read_progress(disk, disk.root)
     assert progress is not None

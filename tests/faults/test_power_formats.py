@@ -83,11 +83,11 @@ def test_lives_that_end_in_power_cuts(seed: int, disk: PowerDisk) -> None:
                     store.flush()
                     durable = len(put)
                 case 1:
-                    store._upkeep.flush_queues()
+                    store._maintenance.flush_queues()
                     durable, is_synced = len(put), True
                 case 2:
                     assert sum(1 for _ in store.read("t", 0)) == len(put)
-        store._upkeep.poison(InterruptedError("killed"))
+        store._maintenance.poison(InterruptedError("killed"))
         store.close()
         if dice.randrange(3):
             disk.cut(dice, chance=dice.choice((0.0, 0.5, 1.0)))
@@ -105,12 +105,12 @@ def test_units_of_a_deleted_topic_are_none_of_a_later_one(disk: PowerDisk) -> No
     these without having made them, and must sync their names."""
 
     def kill(store: MessageStore) -> None:
-        store._upkeep.poison(InterruptedError("killed"))
+        store._maintenance.poison(InterruptedError("killed"))
         store.close()
 
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put(Message("t", b"deleted", tags="A"))
-    store._upkeep.flush_queues()
+    store._maintenance.flush_queues()
     store.delete_topic("t")
     store.put(Message("t", b"there", tags="B"))
     assert [m.body for m in store.read("t", tags="B")] == [b"there"]  # dispatched

@@ -42,12 +42,12 @@ def fill(store: MessageStore) -> None:
         store.put(Message("t", b"%03d" % i + bytes(700), queue_id=i % 2, keys=f"k-{i}"))
         if i == COUNT - 4:
             store.flush()
-            store._upkeep.flush_index()
-            store._upkeep.flush_queues()
+            store._maintenance.flush_index()
+            store._maintenance.flush_queues()
 
 
 def kill(store: MessageStore) -> None:
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
@@ -233,11 +233,11 @@ def test_retention_makes_room_on_a_full_file_system(
                 check_all(store, put[0])
                 before = store.queues()["t", 0][0]
                 # No time and no hour has come: it is the disk's ratio that makes room.
-                report = store._upkeep.clean_up(72)
+                report = store._maintenance.clean_up(72)
                 assert report.used_ratio is not None and report.used_ratio > 85, refused
                 assert len(report.segments) == 4 and store.queues()["t", 0][0] > before
                 for _ in range(30):  # down to where puts are taken again, whatever the ratio was
-                    if store._upkeep.clean_up(72).segments == []:
+                    if store._maintenance.clean_up(72).segments == []:
                         break
                 store.put(Message("t", b"%06d" % put[0] + body))
                 put[0] += 1

@@ -73,7 +73,7 @@ def test_no_state_file_rewritten_in_place_and_torn(
         except power.Died:
             pass
         disk.kill()
-        store._upkeep.poison(InterruptedError("killed"))
+        store._maintenance.poison(InterruptedError("killed"))
         store.close()
         disk.cut(random.Random(operations), chance=chance)
         both = [path for name in ("topics.json", "topics.json.bak") if (path := disk.root / "config" / name).exists()]
@@ -100,8 +100,8 @@ def test_no_unmapping_while_somebody_holds_the_bytes(tmp_path: Path, in_child: I
         put = [b"%03d" % number + bytes(700) for number in range(60)]
         store.put_many([Message("t", body) for body in put])
         store.flush()
-        store._upkeep.flush_index()
-        store._upkeep.flush_queues()
+        store._maintenance.flush_index()
+        store._maintenance.flush_queues()
         view = flightlog.open_read_only(tmp_path)
         reading = view.read("t")
         first = next(reading)
@@ -158,8 +158,8 @@ def test_no_unmapping_under_a_reader_that_goes_on(tmp_path: Path, in_child: InCh
                 started.wait()
             if number % 30 == 29:
                 store.flush()
-                store._upkeep.flush_queues()
-                store._upkeep.flush_index()
+                store._maintenance.flush_queues()
+                store._maintenance.flush_index()
                 store.clean_up(0)
         assert store.queues()["t", 0][0] > 200, "hardly anything was removed"
         closes.set()

@@ -120,7 +120,7 @@ def test_no_second_fsync_after_a_failed_one(disk: FaultyDisk, tmp_path: Path, as
         lambda: store.put_many([Message("t", b"x")]),
         lambda: store.put_async(Message("t", b"x")).result(),
         store.flush,
-        store._upkeep.flush_queues,
+        store._maintenance.flush_queues,
     ):
         with pytest.raises(StorePoisonedError):
             ask()
@@ -209,19 +209,19 @@ def flush_queues_and_cut(disk: PowerDisk, died: type[BaseException], clock: Held
         clock.at_ms += 10_000
         results.append(store.put(Message("t", b"%d" % number + bytes(300), queue_id=number % 2)))
         if number == 11:
-            store._upkeep.flush_queues()
+            store._maintenance.flush_queues()
     store.flush()
     assert store.queues() == {("t", 0): (0, 15), ("t", 1): (0, 15)}
     disk.die_after = operations
     has_died = False
     try:
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
     except died:
         has_died = True
     disk.kill()
     for early in (disk.root / "checkpoint", progress_path(disk.root)):
         disk.write_back(random.Random(1), whole=early)
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
     disk.cut(random.Random(operations), chance=0)
     covered = min(2 * entries_on_disk(disk.root, queue_id) for queue_id in (0, 1))

@@ -51,7 +51,7 @@ def make(tmp_path: Path, leave_as_killed: Leave) -> Callable[[str], Path]:
         store = flightlog.open(tmp_path / "store", SETTINGS)
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT)])
         assert len(bodies(store)) == COUNT
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         if state == "closed":
             store.close()
         else:
@@ -164,13 +164,13 @@ def test_no_index_file_lost_on_a_kill(
         disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{loses_power}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT)])
-        store._upkeep.catch_up()
-        store._upkeep.flush_index()
-        store._upkeep.flush_queues()
+        store._maintenance.catch_up()
+        store._maintenance.flush_index()
+        store._maintenance.flush_queues()
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT, COUNT + 5)])
         store.flush()
         newest = index_files(disk.root)[-1]
-        store._upkeep.poison(InterruptedError("killed"))
+        store._maintenance.poison(InterruptedError("killed"))
         store.close()
         if loses_power:
             disk.cut(random.Random(1), chance=0)
@@ -216,7 +216,7 @@ def test_no_endless_creation_of_index_files(
         assert [find(store, f"k{i}") for i in range(keys)] == [[b"many"]] * keys
         store.put(Message("t", b"%d" % life, keys=f"life-{life}"))
         assert find(store, f"life-{life}") == [b"%d" % life]
-        store._upkeep.flush_index()
+        store._maintenance.flush_index()
         leave_as_killed(store)
         assert len(index_files(tmp_path)) == -(-(keys + life + 1) // (entries - 1))
     flightlog.open(tmp_path, settings, clock=clock).close()

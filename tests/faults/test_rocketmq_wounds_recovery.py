@@ -60,14 +60,14 @@ def bodies(store: MessageStore | ReadOnlyStore, queue_id: int = BUSY) -> list[by
 
 
 def kill(store: MessageStore) -> None:
-    store._upkeep.poison(InterruptedError("killed"))
+    store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
 def put_with_a_quiet_queue(store: MessageStore, clock: HeldClock) -> None:
     """The last record of the first segment is the last one of the quiet queue; two more segments follow."""
     store.put_many([Message("t", b"first", queue_id=BUSY), Message("t", b"first", queue_id=QUIET)])
-    store._upkeep.flush_queues()
+    store._maintenance.flush_queues()
     number, quiet = 0, Message("t", b"quiet".ljust(600, b"."), queue_id=QUIET)
     while store._log.end < 2 * SEGMENT_SIZE + SEGMENT_SIZE // 2:
         clock.at_ms += 1000
@@ -149,7 +149,7 @@ def test_no_stale_tail_alive_again_after_a_second_crash(
     disk: PowerDisk = power.PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put(Message("t", b"a".ljust(1000, b".")))
-    store._upkeep.flush_queues()
+    store._maintenance.flush_queues()
     lost = store.put(Message("t", b"b".ljust(1000, b".")))
     stale = [store.put(Message("t", name.ljust(1000, b"."))) for name in (b"c", b"d")]
     assert len(bodies(store)) == 4
@@ -191,7 +191,7 @@ def test_no_torn_properties(power: ModuleType, tmp_path: Path, assert_clean: Ass
         disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{lost_sectors}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         store.put(Message("t", b"whole"))
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         properties = {f"name-{i}": "v" * 90 for i in range(30)}
         torn = store.put(Message("t", b"torn", tags="tag", keys="key", properties=properties))
         end = torn.physical_offset + torn.size
@@ -233,7 +233,7 @@ def test_no_flipped_byte_that_throws_away_everything_behind_it(
     for number in range(COUNT):
         results.append(store.put(Message("t", b"%05d" % number + bytes(700))))
         if number == 3:
-            store._upkeep.flush_queues()
+            store._maintenance.flush_queues()
     store.flush()
     if state == "closed":
         store.close()

@@ -122,7 +122,7 @@ class DelayMachine(RuleBasedStateMachine):
     def die(self) -> None:
         self.may_repeat |= self.unsaved
         self.unsaved.clear()
-        self.store._upkeep.poison(InterruptedError("killed"))
+        self.store._maintenance.poison(InterruptedError("killed"))
         self.store.close()
 
     @invariant()

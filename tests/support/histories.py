@@ -212,7 +212,7 @@ class History:
         if store is not None:
             self._say("kill")
             self.fast_path_puts += store._log.fast_path.taken
-            store._upkeep.poison(InterruptedError("killed"))
+            store._maintenance.poison(InterruptedError("killed"))
             store.close()
 
     def _cut(self) -> None:
@@ -284,16 +284,16 @@ class History:
 
     def _dispatch(self) -> None:
         self._say("round of the dispatcher")
-        self._open_store._service._does(self._open_store._upkeep.dispatch)
+        self._open_store._service._does(self._open_store._maintenance.dispatch)
 
     def _flush_queues(self) -> None:
         self._say("round of the queues")
-        if self._open_store._service._does(self._open_store._upkeep.flush_queues):
+        if self._open_store._service._does(self._open_store._maintenance.flush_queues):
             self._note_flushed()
 
     def _flush_index(self) -> None:
         self._say("round of the key index")
-        if self._open_store._service._does(self._open_store._upkeep.flush_index):
+        if self._open_store._service._does(self._open_store._maintenance.flush_index):
             self._note_flushed()
 
     def _note_flushed(self) -> None:

@@ -87,4 +87,4 @@ def check(store: Reading, count: int, first: int = 0) -> None:
 def flush_index(store: MessageStore) -> None:
     """Bring the index up to the log, and make it durable."""
     store.queues()
-    store._upkeep.flush_index()
+    store._maintenance.flush_index()

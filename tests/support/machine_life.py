@@ -203,6 +203,6 @@ class Life(PuttingLife):
         """Of what a life that went wrong has left open."""
         self.close_view()
         if self.store is not None:
-            self.store._upkeep.poison(InterruptedError("the life ended"))
+            self.store._maintenance.poison(InterruptedError("the life ended"))
             self.store.close()
             self.store = None

@@ -141,9 +141,9 @@ class StoreLife:
             self.it.flush()
             return
         try:
-            getattr(self.it._upkeep, which)()
+            getattr(self.it._maintenance, which)()
         except SyncFailedError as e:
-            self.it._upkeep.poison(e)
+            self.it._maintenance.poison(e)
             raise
 
     # -- asking
@@ -218,7 +218,7 @@ class StoreLife:
         """Leave the files as a killed process does."""
         store, self.store, self.reading = self.store, None, None
         if store is not None:
-            store._upkeep.poison(InterruptedError("killed"))
+            store._maintenance.poison(InterruptedError("killed"))
             store.close()
         self.is_poisoned = self.was_closed = False
         self.disk.fails_syncs_of, self.disk.full_after = "", None

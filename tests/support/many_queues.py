@@ -72,7 +72,7 @@ def message(number: int) -> Message:
 def put(store: flightlog.MessageStore, count: int, costs: Costs) -> None:
     for start in range(0, count, BATCH):
         store.put_many([message(number) for number in range(start, min(start + BATCH, count))])
-        store._upkeep.catch_up()
+        store._maintenance.catch_up()
         costs.look()
 
 
@@ -93,7 +93,7 @@ def main() -> None:
     costs.look()
     if step == "kill":
         assert isinstance(store, flightlog.MessageStore)
-        store._upkeep.poison(InterruptedError("killed"))
+        store._maintenance.poison(InterruptedError("killed"))
     report = store.report if isinstance(store, flightlog.ReadOnlyStore) else store.recovery_report
     store.close()
     figures = {

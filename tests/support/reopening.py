@@ -58,7 +58,7 @@ class Reopening:
                 if dice.random() < self.going_on:
                     self._go_on(store, disk, found, mark, dice)
             finally:
-                store._upkeep.poison(InterruptedError("killed"))
+                store._maintenance.poison(InterruptedError("killed"))
                 store.close()
         return recorder.moments if recorder is not None else []
 

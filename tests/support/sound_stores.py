@@ -67,7 +67,7 @@ def make(folder: Path) -> None:
         fill(store, 90)
     with flightlog.open(folder / "live", SETTINGS) as store:
         fill(store, 60)
-        store._upkeep.flush_queues()
+        store._maintenance.flush_queues()
         store.put_many([message(number) for number in range(60, 75)])
         store.flush()
         store.queues()

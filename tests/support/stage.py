@@ -192,7 +192,7 @@ class Stage:
     def die(self, store: MessageStore) -> None:
         """Let go of an open store as the death of its process would: nothing is flushed, nothing is noted."""
         store._service.stop()
-        store._upkeep._was_ended = True
+        store._maintenance._was_ended = True
         store.close()
 
     def cut(self, *, keeps_all: bool = False) -> None:

@@ -59,7 +59,11 @@ class TimedStore:
     def __post_init__(self) -> None:
         self.store = store = flightlog.open(self.root, SETTINGS, disk=self.disk, clock=self.clock)
         self.around = StoreTimerHost(
-            store._log, store._table, store.recovery_report.last_writer, store._upkeep.catch_up, store._putter.deliver
+            store._log,
+            store._table,
+            store.recovery_report.last_writer,
+            store._maintenance.catch_up,
+            store._putter.deliver,
         )
         self.timers = TimerWheelStore(self.disk, self.root, self.around, **self.options)
         try:
@@ -92,5 +96,5 @@ class TimedStore:
     def kill(self) -> None:
         """Let go as a process that dies."""
         self.timers.close()
-        self.store._upkeep.poison(InterruptedError("killed"))
+        self.store._maintenance.poison(InterruptedError("killed"))
         self.store.close()

@@ -78,7 +78,7 @@ class Walk:
         if self._view is not None:
             self._view.close()
         if self._store is not None:
-            self._store._upkeep.poison(InterruptedError("the life ended"))
+            self._store._maintenance.poison(InterruptedError("the life ended"))
             self._store.close()
 
     def _step(self) -> None:
@@ -182,11 +182,11 @@ class Walk:
 
     def _dispatch_round(self) -> None:
         self._say("round of the dispatcher")
-        self._open_store._upkeep.dispatch()
+        self._open_store._maintenance.dispatch()
 
     def _flush_queues_round(self) -> None:
         self._say("round of the queues")
-        self._open_store._upkeep.flush_queues()
+        self._open_store._maintenance.flush_queues()
         self._synced = self._model.end
 
     # -- asking
@@ -262,7 +262,7 @@ class Walk:
         """Leave the files as a killed writer or a power cut would, and open them again."""
         store, self._store, self._reading = self._store, None, None
         if store is not None:
-            store._upkeep.poison(InterruptedError("killed"))
+            store._maintenance.poison(InterruptedError("killed"))
             store.close()
         self._leave_files()
         if self._dice.random() < 0.3:

@@ -51,7 +51,7 @@ from .retention import CleanUpReport, Retention
 log = logging.getLogger("flightlog.store")
 
 
-class Upkeep:
+class StoreMaintenance:
     """Used by the flush service while it runs, and by the closer after it has ended; `catch_up` and `poison` by all."""
 
     def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, parts: OpenParts) -> None:
