@@ -97,7 +97,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     Safe from many threads. The stop order of `close` is written there, with its reasons.
     """
 
-    _is_let_go = True  # until there is something to let go of
+    _is_released = True  # until there is something to let go of
     _forked = False
 
     def __init__(
@@ -160,9 +160,9 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 each.stop()
             if timers is not None:
                 timers.close()
-            parts.let_go()
+            parts.release()
             raise
-        self._is_let_go = False
+        self._is_released = False
         report = parts.report
         log.info(
             "%s: open for writing, the log goes on at physical offset %d",
@@ -344,18 +344,18 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
                 self._close_lock.release()
 
     def _close_locked(self) -> None:
-        if self._is_let_go:
+        if self._is_released:
             return
-        self._queues.let_go()
+        self._queues.release()
         try:
             self._end()
         finally:
-            self._is_let_go = self._maintenance.is_over
-            if self._is_let_go:
+            self._is_released = self._maintenance.is_over
+            if self._is_released:
                 atexit.unregister(self._at_exit)
 
     def __del__(self) -> None:
-        if self._is_let_go or self._forked:
+        if self._is_released or self._forked:
             return
         text = f"{self.path}: the store was never closed; closing it now"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)

@@ -206,9 +206,9 @@ class ReadOnlyStore(ReadableStore):
             # A segment may be removed in the middle of it: then everything is looked at anew.
             with suppress(FileNotFoundError):
                 self._follow(self._shutdown_state.readable_below)
-                self._let_go_of_what_is_due()
+                self._release_what_is_due()
                 return
-        self._let_go_of_what_is_due()
+        self._release_what_is_due()
         shutdown_state = read_shutdown_state(self._disk, self.path, tolerant=True, folders=self._folders)
         is_at_rest = shutdown_state.is_ours and not shutdown_state.is_served and not self._has_deleted()
         if shutdown_state == self._shutdown_state and is_at_rest:
@@ -247,7 +247,7 @@ class ReadOnlyStore(ReadableStore):
             self._shutdown_state = replace(known, progress=progress)
         return is_same
 
-    def _let_go_of_what_is_due(self) -> None:
+    def _release_what_is_due(self) -> None:
         """Begin where the log begins now, or would if this view did not hold it; but no iterator loses what it is yet
         to read."""
         reader, due_below = self._reader, SegmentPins.of(self._reader.folder).due_below
@@ -370,9 +370,9 @@ class ReadOnlyStore(ReadableStore):
         self._closed = True
         self._reader.close()
         self._table.close()
-        self._queues.let_go()
+        self._queues.release()
         if self._keys is not None:
-            self._keys.let_go()
+            self._keys.release()
         self._pin.release()
 
     def __enter__(self) -> ReadOnlyStore:

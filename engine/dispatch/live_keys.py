@@ -33,5 +33,5 @@ class LiveKeys:
             if self._index.clear_count == clear_count:
                 return
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nothing: the index itself is closed with the store."""

@@ -121,7 +121,7 @@ class OpenParts:
     deleted: DeletedTopics
     deleted_file: DeletedTopicsFile
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Give up every file; the lock last, so that nobody opens the store before. Calling it twice is fine."""
         self.dispatcher.close()
         if self.index is not None:

@@ -86,11 +86,11 @@ class ViewKeys:
                 at = max(header.end_physical_offset, at)
         return size + max(end - at, 0)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep no file open."""
         known = self._known
         if known is not None:
-            known.folder.let_go()
+            known.folder.release()
 
     def _has_lost_records(self, folder: IndexFolder) -> bool:
         """Whether files have gone whose records the log still has: its writer has made the index anew, or somebody has
@@ -106,7 +106,7 @@ class ViewKeys:
                 folder, plan = self._look_at_files(end)
                 self._known = known = _Known(folder, MemoryKeys(), plan.resume, plan.resume)
             if known.position < end:
-                known.folder.let_go_of_removed()
+                known.folder.release_removed()
                 self._gather(known, end)
                 self._known = known = known._replace(position=end)
             return known

@@ -43,7 +43,7 @@ class KeySource(Protocol):
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
         """Physical offsets, newest first, among them those of every record of this hash and time."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep no file open."""
 
 
@@ -64,9 +64,9 @@ class KeyQuery:
         self.corrupt_skipped = 0
         """Messages that `on_corrupt="skip"` has left out so far."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep no file open."""
-        self._source.let_go()
+        self._source.release()
 
     def query(
         self, topic: str, key: str, begin_ms: int, end_ms: int | None, max_count: int, on_corrupt: OnCorrupt, end: int

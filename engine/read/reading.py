@@ -206,7 +206,7 @@ class QueueReader:
                 status = missed
         return status, examined
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Hold nothing any more: the store was closed, and no iterator can go on."""
         self._pins.release_all(self)
         self.empty_pages()

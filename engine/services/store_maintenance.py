@@ -282,7 +282,7 @@ class StoreMaintenance:
             with self._one_at_a_time:  # a round that is under way would go on in somebody else's store
                 self._was_ended = True
                 self.retention.stop()
-            self._parts.let_go()
+            self._parts.release()
             self.is_over = True
 
     def _end_cleanly(self) -> None:

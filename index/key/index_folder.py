@@ -119,18 +119,18 @@ class IndexFolder:
                 self._meet_gone(file)
             finally:
                 if place >= MOST_MAPPED:
-                    file.let_go()
+                    file.release()
 
-    def let_go_of_removed(self) -> None:
+    def release_removed(self) -> None:
         """Give back the disk of files that were removed since they were searched first."""
         for file in self.files:
             if not self.disk.exists(file.path):
-                file.let_go()
+                file.release()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep nothing mapped; searches under way end as they began."""
         for file in self.files:
-            file.let_go()
+            file.release()
 
     def entries(self, physical_offset: int = 0) -> Iterator[Entries]:
         """All entries of records from `physical_offset` on, in the order of the log, a bounded number at a time."""

@@ -117,7 +117,7 @@ class IndexFile:
         self._mapping = mapping
         return mapping
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Keep no mapping; searches under way end as they began."""
         self._mapping = None
 

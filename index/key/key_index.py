@@ -186,7 +186,7 @@ class KeyIndex(IndexFolder):
 
     def close(self) -> None:
         """Give every descriptor back. Nothing is flushed; no put and no flush round may follow."""
-        self.let_go()
+        self.release()
         if self._active is not None:
             self._active.close()
 

@@ -176,7 +176,7 @@ class ConsumeQueue:
             path = self._path(0)
             with suppress(FileNotFoundError):
                 self._disk.remove(path)
-            self._let_go_of(path)
+            self._release_path(path)
             removed.append(path)
             self._first_file_index += self._file_entries  # this before the count, see units
             self._file_count -= 1
@@ -337,7 +337,7 @@ class ConsumeQueue:
         for number in range(self._file_count - 1, count - 1, -1):
             path = self._path(number)
             self._disk.remove(path)
-            self._let_go_of(path)
+            self._release_path(path)
         self._disk.sync_folder(self.folder)
         self._file_count = count
 
@@ -360,7 +360,7 @@ class ConsumeQueue:
         except FileNotFoundError as e:
             raise queue_file_gone(path) from e
 
-    def _let_go_of(self, path: Path) -> None:
+    def _release_path(self, path: Path) -> None:
         self._unsynced.files.discard(path)
         self._files.forget(path)
 

@@ -94,7 +94,7 @@ class CommitLog(AtomicAppends):
         self.sync_count = 0  # since the log was opened
         self.sync_ms, self.group_messages = Latest(), Latest()  # how long syncs took; records that each made durable
         self._synced_records = 0
-        self._lacks_room = self._is_let_go = False
+        self._lacks_room = self._is_released = False
         self._active = self._find_active()
 
     @property
@@ -317,7 +317,7 @@ class CommitLog(AtomicAppends):
     def _sync_all(self) -> None:
         if self.blockers and self.poison is not None:
             raise StorePoisonedError(self._folder.parent, self.poison)
-        if self._is_let_go:
+        if self._is_released:
             raise self._closed_error()
         target, records, began_s = self.end, self.appended_records, time.perf_counter()
         self._sync_segments(self.flushed, target)
@@ -354,9 +354,9 @@ class CommitLog(AtomicAppends):
         with self._append_lock:
             self.blockers[CLOSED] = True
             self.fast_path.close()
-        self._group_commit.run_exclusive(self._let_go)
+        self._group_commit.run_exclusive(self._release)
 
-    def _let_go(self) -> None:
-        self._is_let_go = True
+    def _release(self) -> None:
+        self._is_released = True
         self.preparation.close()
         self.reader.close()

@@ -38,7 +38,7 @@ def tell(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[Tell]
 
         def new() -> Stage:
             stage: Stage = support("stage").Stage(tmp_path / f"{len(list(tmp_path.iterdir()))}")
-            left.callback(stage.let_go)
+            left.callback(stage.release)
             return stage
 
         yield tell

@@ -267,7 +267,7 @@ def test_what_the_border_entries_of_an_index_file_say(
         index.load()
         plan = plan_keys(view.log_reader, index, view.shutdown_state, end, None, is_live=False)
         assert (plan.reason, plan.resume) == (expected, first if file == files[0] else end)
-        index.let_go()
+        index.release()
     with flightlog.open(path, clock=clock) as store:
         check(store, golden, first)
     assert_clean(path)

@@ -85,7 +85,7 @@ class Life:
             return True
         finally:
             store, self._store = self._store, None
-            if store is not None and not store._is_let_go:
+            if store is not None and not store._is_released:
                 store._maintenance.poison(InterruptedError("died"))
                 store.close()
         return False

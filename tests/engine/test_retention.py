@@ -290,7 +290,7 @@ def test_a_view_of_another_process_is_told(open_store: Callable[..., MessageStor
         next(begun)
         for pin in (view._pin, seen._pin):
             pin.release()
-        seen._queues.let_go()
+        seen._queues.release()
         assert len(store.clean_up().segments) == 5
         assert bytes(mapped.mapping()) == content
         with pytest.raises(SegmentGoneError, match="refresh"):

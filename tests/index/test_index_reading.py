@@ -62,9 +62,9 @@ def test_files_that_were_removed_keep_no_disk(plain: ModuleType, tmp_path: Path)
 
     assert removed in mapped() and kept in mapped()
     Path(removed).unlink()
-    reader.let_go_of_removed()
+    reader.release_removed()
     assert removed not in mapped() and kept in mapped()
-    reader.let_go()
+    reader.release()
     assert kept not in mapped()
 
 

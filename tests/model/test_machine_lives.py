@@ -27,7 +27,7 @@ def life(messages: ModuleType, support: Callable[[str], ModuleType], tmp_path: P
     geometry = messages.Geometry(1, 29, 4, 5, 2, 500, 1, is_far=True)
     found = support("machine_life").Life(tmp_path / "store", geometry, messages.Opening())
     yield found
-    found.let_go()
+    found.release()
 
 
 def delete_and_die(life: Life, name: str, operations: int, messages: ModuleType) -> None:

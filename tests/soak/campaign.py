@@ -75,7 +75,7 @@ class Soak:
             view.stop()
         self.ledger.close()
         self._errors.close()
-        self._place.let_go()
+        self._place.release()
 
     def run(self, *, until: Callable[[int], bool]) -> None:
         """Episode after episode until `until(number of episodes)`. Raises Finding, with the store kept."""

@@ -32,7 +32,7 @@ class Folder:
     def give_room_back(self) -> None:
         """There was some all the time."""
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Nothing is held."""
 
 
@@ -69,5 +69,5 @@ class Mounted(Folder):
     def give_room_back(self) -> None:
         self._ballast.unlink(missing_ok=True)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         self._disk.__exit__(AssertionError)  # a view may still hold a file

@@ -65,7 +65,7 @@ def live(seed: int, steps: int, parent: Path) -> None:
             "\n".join([f"seed {seed} ({RERUN}={seed}): {type(e).__name__}: {e}", *told[-SHOWN_STEPS:]])
         ) from e
     finally:
-        walk.let_go()
+        walk.release()
     shutil.rmtree(folder)
 
 

@@ -64,7 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
                 self._life.end(Opening())
         finally:
             if self._life is not None:
-                self._life.let_go()
+                self._life.release()
             shutil.rmtree(self._root)
 
     def is_open(self) -> bool:

@@ -199,7 +199,7 @@ class Life(PuttingLife):
             self.questions.everything(view, self.model.end)
             self.check_report(view.verify())
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Of what a life that went wrong has left open."""
         self.close_view()
         if self.store is not None:

@@ -211,7 +211,7 @@ class Stage:
         """The kernel has written this file as it is now, unasked."""
         self.disk.write_back(random.Random(0), whole=path)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         for store in self._open:
             self.die(store)
 

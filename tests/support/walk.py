@@ -73,7 +73,7 @@ class Walk:
         self._close()
         self._look_at_rest()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Of what a life that went wrong has left open, as a killed process would."""
         if self._view is not None:
             self._view.close()
