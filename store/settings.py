@@ -59,12 +59,12 @@ RANGES: Ranges = {
     "get_memory_max_count": (1, MAX_ANSWER),
     "get_disk_max_size": (1, MAX_ANSWER),
     "get_disk_max_count": (1, MAX_ANSWER),
-    "access_memory_ratio": (0, 100),
+    "access_memory_percent": (0, 100),
     "get_scan_size": (1, MAX_ANSWER),
     "retention_hours": (0, 1_000_000),
-    "disk_max_used_ratio": (10, 95),  # RocketMQ moves what lies outside into these three ranges
-    "disk_clean_forcibly_ratio": (30, 85),
-    "disk_warning_ratio": (35, 90),
+    "disk_max_used_percent": (10, 95),  # RocketMQ moves what lies outside into these three ranges
+    "disk_clean_forcibly_percent": (30, 85),
+    "disk_warning_percent": (35, 90),
     "clean_interval_ms": INTERVAL_MS,
     "clean_batch_count": (1, 1_000_000),
 }
@@ -146,8 +146,8 @@ class StoreSettings:
     """Bytes of an extension's file (`mappedFileSizeConsumeQueueExt`). None adopts what exists, else 48 MiB."""
     commit_log_folders: tuple[str, ...] = ()
     """Folders of the commit log, each absolute or below the store's: its segments are made in them in turn
-    (`storePathCommitLog`, there separated by commas), but not on a disk above `disk_clean_forcibly_ratio` while others
-    are below. Empty: `commitlog`. Whoever opens the store must name them."""
+    (`storePathCommitLog`, there separated by commas), but not on a disk above `disk_clean_forcibly_percent` while
+    others are below. Empty: `commitlog`. Whoever opens the store must name them."""
     commit_log_read_only_folders: tuple[str, ...] = ()
     """Folders that hold segments too, and get no new ones (`readOnlyCommitLogStorePaths`)."""
     multi_dispatch: bool = False
@@ -185,7 +185,7 @@ class StoreSettings:
     """Bytes of records that a get answers further back (`maxTransferBytesOnMessageInDisk`)."""
     get_disk_max_count: int = 8
     """Messages that a get answers there (`maxTransferCountOnMessageInDisk`)."""
-    access_memory_ratio: int = 40
+    access_memory_percent: int = 40
     """How near is near: per cent of this machine's memory before the log's end (`accessMessageInMemoryMaxRatio`)."""
     get_scan_size: int = 16_000
     """Bytes of queue entries that a get looks at, or more if it is asked for more (`maxFilterMessageSize`)."""
@@ -195,11 +195,11 @@ class StoreSettings:
     always stays, and what a reader of this process holds."""
     delete_when: str = "04"
     """The hours of local time at which such segments go, separated by ";" (`deleteWhen`)."""
-    disk_max_used_ratio: int = 75
+    disk_max_used_percent: int = 75
     """Per cent of the disk in use above which they go at any hour (`diskMaxUsedSpaceRatio`)."""
-    disk_clean_forcibly_ratio: int = 85
+    disk_clean_forcibly_percent: int = 85
     """Above which the oldest segments go, whatever their age (`diskSpaceCleanForciblyRatio`)."""
-    disk_warning_ratio: int = 90
+    disk_warning_percent: int = 90
     """Above which puts are refused too, until the disk is down at the ratio before (`diskSpaceWarningLevelRatio`)."""
     clean_forcibly: bool = True
     """Whether segments that are not old enough may go for want of room (`cleanFileForciblyEnable`)."""

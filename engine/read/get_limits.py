@@ -48,7 +48,7 @@ class GetLimits:
             settings.get_memory_max_count,
             settings.get_disk_max_size,
             settings.get_disk_max_count,
-            int(physical_memory_size() * (settings.access_memory_ratio / 100)),
+            int(physical_memory_size() * (settings.access_memory_percent / 100)),
             settings.get_scan_size,
         )
 

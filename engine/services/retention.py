@@ -113,8 +113,8 @@ class Retention:
         if self._rule.is_disk_full:
             settings = self._settings
             detail = (
-                f"{self._rule.used_ratio} per cent of the disk are in use; above {settings.disk_warning_ratio} puts "
-                f"are refused until it is {settings.disk_clean_forcibly_ratio}"
+                f"{self._rule.used_ratio} per cent of the disk are in use; above {settings.disk_warning_percent} puts "
+                f"are refused until it is {settings.disk_clean_forcibly_percent}"
             )
             raise DiskFullError(self._log.reader.folder, 0, detail)
 

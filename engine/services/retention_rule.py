@@ -1,9 +1,9 @@
 """When segments go: RocketMQ's rule (`DefaultMessageStore.CleanCommitLogService`).
 
     per cent of the disk in use        puts                  segments
-    above disk_warning_ratio           refused from now on   the oldest go, whatever their age
-    above disk_clean_forcibly_ratio    as they were          the same
-    above disk_max_used_ratio          taken again           those that are old enough go
+    above disk_warning_percent           refused from now on   the oldest go, whatever their age
+    above disk_clean_forcibly_percent    as they were          the same
+    above disk_max_used_percent          taken again           those that are old enough go
     below                              the same              those that are old enough go, in the hours of delete_when
 
 A segment is old enough when its file was last written to `retention_hours` ago or longer. Of several disks that hold
@@ -47,15 +47,15 @@ class RetentionRule:
     def look(self, log_spaces: Iterable[DiskSpace], queue_space: DiskSpace) -> None:
         """Take note of how full the disks are."""
         self.used_ratio = max(min(space.used_ratio for space in log_spaces), queue_space.used_ratio)
-        if self.used_ratio > self._settings.disk_warning_ratio:
+        if self.used_ratio > self._settings.disk_warning_percent:
             self.is_disk_full = True
-        elif self.used_ratio <= self._settings.disk_clean_forcibly_ratio:
+        elif self.used_ratio <= self._settings.disk_clean_forcibly_percent:
             self.is_disk_full = False
 
     def due(self, now_ms: int) -> Due:
         """What is to go now, by the last look."""
         settings = self._settings
-        must_make_room = self.used_ratio > min(settings.disk_clean_forcibly_ratio, settings.disk_warning_ratio)
+        must_make_room = self.used_ratio > min(settings.disk_clean_forcibly_percent, settings.disk_warning_percent)
         is_time = time.localtime(now_ms / 1000).tm_hour in self._hours
-        by_age = is_time or must_make_room or self.used_ratio > settings.disk_max_used_ratio
+        by_age = is_time or must_make_room or self.used_ratio > settings.disk_max_used_percent
         return Due(by_age, must_make_room and settings.clean_forcibly)

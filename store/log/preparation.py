@@ -66,7 +66,7 @@ class Preparation:
     ) -> None:
         self._disk, self._files, self._clock, self._make = disk, files, clock, make
         self._size = files.segment_size or 0
-        self._step_size, self._full_ratio = settings.allocate_step_size, settings.disk_clean_forcibly_ratio
+        self._step_size, self._full_ratio = settings.allocate_step_size, settings.disk_clean_forcibly_percent
         ahead_size = settings.prepare_ahead_size
         if ahead_size is None:
             ahead_size = DEFAULT_AHEAD_SIZE if self._size >= LEAST_SEGMENT_SIZE else 0

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Open = Callable[..., MessageStore | ReadOnlyStore]
 
 NEAR = StoreSettings(segment_size=8 << 20, queue_file_entries=10_000)
-FAR = StoreSettings(segment_size=8 << 20, queue_file_entries=10_000, access_memory_ratio=0)
+FAR = StoreSettings(segment_size=8 << 20, queue_file_entries=10_000, access_memory_percent=0)
 MIB = 1 << 20
 
 
@@ -85,12 +85,12 @@ def test_further_back(opened: Open, sized: Path) -> None:
         (StoreSettings(get_memory_max_count=1000, get_memory_max_size=261_999), 261),
         (StoreSettings(get_memory_max_count=1000, get_memory_max_size=1), 1),
         (StoreSettings(get_memory_max_count=1, get_disk_max_count=1000), 1),
-        (StoreSettings(get_disk_max_count=1000, access_memory_ratio=0), 65),
-        (StoreSettings(get_disk_max_count=65, access_memory_ratio=0), 65),
-        (StoreSettings(get_disk_max_count=64, access_memory_ratio=0), 64),
-        (StoreSettings(get_disk_max_count=1000, get_disk_max_size=65_000, access_memory_ratio=0), 65),
-        (StoreSettings(get_disk_max_count=1000, get_disk_max_size=64_999, access_memory_ratio=0), 64),
-        (StoreSettings(get_disk_max_count=1, get_memory_max_count=1000, access_memory_ratio=0), 1),
+        (StoreSettings(get_disk_max_count=1000, access_memory_percent=0), 65),
+        (StoreSettings(get_disk_max_count=65, access_memory_percent=0), 65),
+        (StoreSettings(get_disk_max_count=64, access_memory_percent=0), 64),
+        (StoreSettings(get_disk_max_count=1000, get_disk_max_size=65_000, access_memory_percent=0), 65),
+        (StoreSettings(get_disk_max_count=1000, get_disk_max_size=64_999, access_memory_percent=0), 64),
+        (StoreSettings(get_disk_max_count=1, get_memory_max_count=1000, access_memory_percent=0), 1),
     ],
 )
 def test_bytes_and_counts_that_settings_allow(settings: StoreSettings, count: int, opened: Open, sized: Path) -> None:
@@ -153,8 +153,8 @@ def test_what_is_near() -> None:
     assert limits.is_full(20, 1000, 1000, window + 1)
     assert [limits.is_full(count, 1000, 1000, window) for count in (31, 32)] == [False, True]
     assert [limits.is_full(count, 1000, 1000, window + 1) for count in (7, 8)] == [False, True]
-    assert GetLimits.of(StoreSettings(access_memory_ratio=100)).memory_window_size == total
-    assert GetLimits.of(StoreSettings(access_memory_ratio=0)).memory_window_size == 0
+    assert GetLimits.of(StoreSettings(access_memory_percent=100)).memory_window_size == total
+    assert GetLimits.of(StoreSettings(access_memory_percent=0)).memory_window_size == 0
 
 
 def test_half_near_and_half_far(tmp_path: Path) -> None:

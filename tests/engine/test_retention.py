@@ -170,7 +170,7 @@ def test_the_hours_of_the_day_and_the_disk_ratio(
     open_store: Callable[..., MessageStore], disk: Any, clock: ManualClock
 ) -> None:
     """What a round of the service takes; 3 of the 7 segments are old."""
-    with open_store(clean_batch_count=1, delete_when="04;22", disk_max_used_ratio=75) as store:
+    with open_store(clean_batch_count=1, delete_when="04;22", disk_max_used_percent=75) as store:
         fill(store, 7)
 
         def a_round(hour: int, used: int) -> int:

@@ -120,7 +120,7 @@ def test_get_far_from_the_end_of_the_log(asked: dict[str, Asked], name: str) -> 
     """Where RocketMQ takes nothing for being in memory, it answers less at a time."""
     found = asked[name]
     pairs = [(q, theirs) for q, theirs in found.pairs["far_gets"] if not found.case.collides(q.tags)]
-    with flightlog.open_read_only(found.case.path, StoreSettings(access_memory_ratio=0)) as view:
+    with flightlog.open_read_only(found.case.path, StoreSettings(access_memory_percent=0)) as view:
         Opened(found, view).check(pairs)
 
 

@@ -79,7 +79,7 @@ def test_defaults_are_rocketmqs() -> None:
     assert (settings.sync_flush_timeout_ms, settings.max_message_size) == (5000, 4_194_304)
     assert (settings.get_memory_max_size, settings.get_memory_max_count) == (262_144, 32)
     assert (settings.get_disk_max_size, settings.get_disk_max_count) == (65_536, 8)
-    assert (settings.access_memory_ratio, settings.get_scan_size) == (40, 16_000)
+    assert (settings.access_memory_percent, settings.get_scan_size) == (40, 16_000)
     assert (settings.auto_create_topics, settings.default_queue_count) == (True, 4)
     assert (settings.max_auto_queue_count, settings.put_adds_queues) == (64, False)
     assert settings.delay_levels == "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -147,10 +147,10 @@ def test_the_edges_are_accepted(name: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [
-        ("disk_max_used_ratio", 10, 95),
-        ("disk_clean_forcibly_ratio", 30, 85),
-        ("disk_warning_ratio", 35, 90),
-        ("access_memory_ratio", 0, 100),
+        ("disk_max_used_percent", 10, 95),
+        ("disk_clean_forcibly_percent", 30, 85),
+        ("disk_warning_percent", 35, 90),
+        ("access_memory_percent", 0, 100),
     ],
 )
 def test_ratios_are_within_what_rocketmq_takes(name: str, low: int, high: int) -> None:
@@ -195,7 +195,7 @@ def test_every_field_says_what_it_is_and_what_rocketmq_calls_it() -> None:
 
 
 def test_units_stand_in_the_names() -> None:
-    units = ("_ms", "_s", "_hours", "_size", "_entries", "_slots", "_pages", "_count", "_ratio")
+    units = ("_ms", "_s", "_hours", "_size", "_entries", "_slots", "_pages", "_count", "_percent")
     for name, kind in FIELDS.items():
         if kind.removesuffix(" | None") in ("int", "float"):
             assert name.endswith(units), name

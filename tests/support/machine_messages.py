@@ -177,7 +177,7 @@ def settings_of(geometry: Geometry, opening: Opening) -> StoreSettings:
         store_host=opening.host,
         default_queue_count=DEFAULT_QUEUES,
         clean_batch_count=CLEAN_BATCH_COUNT,
-        access_memory_ratio=0 if geometry.is_far else 40,
+        access_memory_percent=0 if geometry.is_far else 40,
         get_memory_max_count=near[0],
         get_memory_max_size=near[1],
         get_disk_max_count=far[0],

@@ -57,7 +57,7 @@ class Openings:
             index_flush_interval_ms=NEVER_MS,
             allocate_step_size=dice.choice((4096, 1 << 20)),
             store_host=dice.choice(STORE_HOSTS),
-            access_memory_ratio=0 if self._is_far else 40,
+            access_memory_percent=0 if self._is_far else 40,
             get_memory_max_count=near[0],
             get_memory_max_size=near[1],
             get_disk_max_count=far[0],
