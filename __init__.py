@@ -24,7 +24,7 @@ from .consume.consuming_store import Store
 from .consume.consuming_store import open_store as open
 from .consume.deliver.received import ReceivedMessage
 from .consume.deliver.subscription import Subscription
-from .consume.group.starting import StartFrom
+from .consume.group.initial_offset import StartFrom
 from .consume.stores import Stores
 from .engine.message_store import MessageStore
 from .engine.read.finding import Boundary

@@ -19,7 +19,7 @@ from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .deliver.workers import Workers
 from .group.group import Change
-from .group.starting import StartFrom, check_start
+from .group.initial_offset import StartFrom, check_start
 from .subscribing import Subscribing, checked_subscription
 
 log = logging.getLogger("flightlog.consume")

@@ -40,11 +40,11 @@ from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore, GroupProgress, Progress
 from .group.group import Change, Group
+from .group.initial_offset import StartFrom
 from .group.local_progress import LocalProgress
 from .group.offset_table import name_of
 from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from .group.rebalance import RebalanceService
-from .group.starting import StartFrom
 
 log = logging.getLogger("flightlog.consume")
 

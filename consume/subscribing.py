@@ -23,7 +23,7 @@ from .allocate.allocate import AllocationStrategy
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.group import Change
-from .group.starting import StartFrom, check_start
+from .group.initial_offset import StartFrom, check_start
 from .group_coordinator import GroupCoordinator
 
 

@@ -43,7 +43,7 @@ from ..store.topic import Topic
 from .delay.waiting_levels import waiting_levels
 from .dispatch.dispatching import dispatch_range, dispatch_rules
 from .open.deleting import note_foreign_deletions
-from .open.lost import lost_places, missing_start, start_text
+from .open.missing_ranges import lost_places, missing_start, start_text
 from .open.recovery import RecoveryReport, recover_queues
 from .open.shutdown_state import LastWriter, ShutdownState, read_abort, read_shutdown_state, refuse_links
 from .open.tail_scan import Damage, TailScan, scan_tail
@@ -311,7 +311,7 @@ class ReadOnlyStore(ReadableStore):
         return self._reader
 
     def lost_places(self) -> list[Damage]:
-        """What of the log no walk over it comes by, for readers of whole ranges; see engine/open/lost.py."""
+        """What of the log no walk over it comes by, for readers of whole ranges; see engine/open/missing_ranges.py."""
         self._check_usable()
         return lost_places(self._reader, self._shutdown_state, self._tail_scan)
 

@@ -25,8 +25,8 @@ from ..store.seal.seal import SEALS_FOLDER
 from ..store.state.progress import FLIGHTLOG_FOLDER
 from .delay.store_timers import TimerState
 from .dispatch.dispatcher import Dispatcher
-from .open.cutting import CUT_PREFIX
 from .open.shutdown_state import ShutdownState
+from .open.truncation import CUT_PREFIX
 from .read.reading import queue_bounds
 from .services.store_maintenance import StoreMaintenance
 

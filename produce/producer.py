@@ -36,10 +36,10 @@ from ..store.message_check import check_message
 from ..store.message_queue import MessageQueue
 from ..store.results import PutResult
 from .faults import FaultRules, FaultTable
-from .hot import HotSpots, HotWatch
+from .hot_spots import HotSpots, HotWatch
 from .queue_hash import by_hash_code, by_sip_hash
+from .round_robin import RoundRobin
 from .route import Route, Routes
-from .turns import Turns
 from .uniq_key import UniqKeys
 
 log = logging.getLogger("flightlog.produce")
@@ -100,7 +100,12 @@ class Producer:
         self._stores = {ONE_STORE: stores} if isinstance(stores, MessageStore) else dict(stores)
         self._rule, self._retries, self._clock = rule, retries, clock or SystemClock()
         self._faults = FaultTable(self._clock, fault_rules or FaultRules())
-        self._routes, self._turns, self._hot, self._uniq_keys = Routes(self._clock), Turns(), HotWatch(), UniqKeys()
+        self._routes, self._turns, self._hot, self._uniq_keys = (
+            Routes(self._clock),
+            RoundRobin(),
+            HotWatch(),
+            UniqKeys(),
+        )
 
     def __repr__(self) -> str:
         return f"<Producer to {', '.join(f'{name!r}: {store!r}' for name, store in self._stores.items())}>"

@@ -23,7 +23,7 @@ from ...store.message_queue import MessageQueue
 from ..allocate.allocate import AllocationStrategy
 from ..group.consumed_store import Progress, StoresNow
 from ..group.group import Change
-from ..group.starting import StartFrom, start_offset
+from ..group.initial_offset import StartFrom, start_offset
 from .async_subscription import AsyncSubscription
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from ...store.errors import InvalidMessageError
-from .ranges import Fields, Integers, Lists, Mask, Pairs, Ranges, fields_of, missing
-from .ranges import numbers_of as checked_numbers
+from .column_buffers import Fields, Integers, Lists, Mask, Pairs, Ranges, fields_of, missing
+from .column_buffers import numbers_of as checked_numbers
 
 types = pa.types
 

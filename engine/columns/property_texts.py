@@ -16,7 +16,7 @@ from ...store.errors import InvalidMessageError, PropertiesTooLargeError
 from ...store.format import property_names as props
 from ...store.format.properties import LOOKS_LOST, looks_lost
 from ...store.format.record import PROPERTIES_MAX_SIZE
-from .ranges import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
+from .column_buffers import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
 
 NAME_END = ord(props.NAME_END)
 VALUE_END = ord(props.VALUE_END)

@@ -75,14 +75,14 @@ from ..dispatch.dispatcher import Dispatcher
 from ..dispatch.dispatching import dispatch_rules
 from ..dispatch.key_scan import KeptKeys
 from ..topics.topics import TopicTable
-from .cutting import cut_tail, remove_empty
 from .deleting import note_foreign_deletions
 from .key_recovery import open_index, recover_keys
 from .log_sync import LogSync
-from .lost import missing_start, start_text
+from .missing_ranges import missing_start, start_text
 from .recovery import RecoveryReport, recover_queues
 from .rocksdb_config import rocksdb_configs
 from .shutdown_state import ABORT_FILE, LastWriter, ShutdownState, abort_content, read_shutdown_state, refuse_links
+from .truncation import cut_tail, remove_empty
 
 log = logging.getLogger("flightlog.recovery")
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
 from ...index.queue.queue_table import Queue, QueueTable, has_lost_unit, last_entry
 from ...index.queue.queue_unit import QueueUnit
-from ...store.disk.at_once import each
+from ...store.disk.parallel import each
 from ...store.errors import CorruptRecordError
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey

@@ -33,7 +33,7 @@ from ...store.errors import StoreClosedError
 from ...store.get_result import GetResult, GetStatus
 from ...store.queue_offsets import QueueKey
 from .arrivals import Arrivals
-from .completing import complete
+from .futures import complete
 from .service_thread import ServiceThread
 from .wake_up import WakeUp
 

@@ -11,7 +11,7 @@ from ...store.errors import InvalidMessageError
 from ...store.format import property_names as props
 from ...store.log.column_records import ColumnRecords
 from ...store.settings import StoreSettings
-from ..columns.taking import Rows, all_rows
+from ..columns.column_input import Rows, all_rows
 from ..topics.topics import TopicTable
 
 HARMLESS = {props.WAIT.encode()}

@@ -28,7 +28,7 @@ from ...store.disk.clock import Clock
 from ...store.errors import DiskError, FlightlogError, StorePoisonedError
 from ...store.log.commit_log import CommitLog
 from ...store.results import PutResult, PutStatus
-from ..services.completing import complete
+from ..services.futures import complete
 from ..services.service_thread import ServiceThread
 from ..services.wake_up import WakeUp
 

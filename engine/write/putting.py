@@ -34,7 +34,7 @@ from ...store.message_check import check_message, checked_messages
 from ...store.native.fast_path_protocol import FastPathProtocol
 from ...store.results import AppendResult, PutResult, PutStatus
 from ...store.settings import FlushMode, StoreSettings
-from ..columns.taking import all_rows
+from ..columns.column_input import all_rows
 from ..dispatch.dispatcher import Dispatcher
 from ..services.delay_service import DelayService
 from ..services.flush_service import FlushService

@@ -23,7 +23,6 @@ from ...store.disk.disk import Disk, DiskFile
 from ...store.errors import FileGoneError, SegmentLengthError
 from ...store.segments.segment import segment_base, segment_name
 from ...store.settings import PAGE_SIZE
-from .looking_again import look_again_where_files_go
 from .queue_extension import QueueExtension
 from .queue_files import QueueFiles
 from .queue_layout import QueueLayout
@@ -41,6 +40,7 @@ from .queue_unit import (
     search_offset,
     valid_mask,
 )
+from .retry_listing import look_again_where_files_go
 
 CHUNK_ENTRIES = 16_384
 

@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ...store.disk.at_once import each
 from ...store.disk.disk import MAX_FILE_SIZE, Disk
+from ...store.disk.parallel import each
 from ...store.errors import SegmentLengthError
 from ...store.format.light_queues import is_light
 from ...store.format.record import INT32_MAX, is_safe_topic

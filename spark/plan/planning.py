@@ -19,8 +19,8 @@ from ...store.segments.log_files import COMMIT_LOG_FOLDER
 from ...store.state.deleted_topics import DeletedTopics
 from ..options.bounds import NO_BOUNDS, Bounds
 from ..remote.locations import StoreLocation
-from .cutting import Cutter
 from .log_pruning import stretches
+from .split_points import Cutter
 
 
 @dataclass(frozen=True, slots=True)

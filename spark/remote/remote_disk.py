@@ -22,9 +22,9 @@ from typing import NoReturn
 
 from ...index.key.index_file import INDEX_FOLDER
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
-from ...store.disk.at_once import AT_ONCE
 from ...store.disk.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
 from ...store.disk.file_system import FileSystem, Unpromising
+from ...store.disk.parallel import AT_ONCE
 from ...store.errors import DiskError, FileGoneError
 from ...store.segments.log_files import COMMIT_LOG_FOLDER
 from .storages import Storage, StorageFile, storage_errors

@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
-from ...store.disk.at_once import AT_ONCE
+from ...store.disk.parallel import AT_ONCE
 from ...store.errors import DiskError, FileGoneError, InvalidSettingsError, MissingExtraError
 from .addresses import Address
 

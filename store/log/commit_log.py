@@ -45,7 +45,7 @@ from ..segments.segment import AppendSegment, Segment
 from ..settings import PAGE_SIZE, StoreSettings
 from ..state.progress import FLUSHED, VISIBLE, ProgressPage
 from .atomic_append import AtomicAppends
-from .incidents import tell_room
+from .log_events import tell_room
 from .log_reader import LogReader
 from .log_state import CLOSED
 from .preparation import Preparation

@@ -42,7 +42,7 @@ from ..results import PutResult, PutStatus
 from ..segments.segment import AppendSegment
 from ..settings import FlushMode, StoreSettings
 from ..state.progress import APPENDED, VISIBLE, ProgressPage
-from .incidents import tell_poison
+from .log_events import tell_poison
 
 POISON = "poison"
 CLOSED = "closed"

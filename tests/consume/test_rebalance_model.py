@@ -18,7 +18,7 @@ import pytest
 
 from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
 from flightlog.consume.allocate.consistent_hash import ConsistentHash
-from flightlog.consume.allocate.own_strategies import AllTopics, Designated, WhenGone
+from flightlog.consume.allocate.extra_strategies import AllTopics, Designated, WhenGone
 from flightlog.consume.deliver.process_queue import ProcessQueue
 from flightlog.consume.group.group import Group
 from flightlog.consume.group.rebalance import INTERVAL_S, UNBALANCED_INTERVAL_S, RebalanceService

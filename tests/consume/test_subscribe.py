@@ -18,7 +18,7 @@ from flightlog.consume.allocate.allocate import AveragelyByCircle
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.consume.deliver.subscription import Subscription
 from flightlog.consume.group.group import Change
-from flightlog.consume.group.starting import StartFrom
+from flightlog.consume.group.initial_offset import StartFrom
 from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
 from flightlog.store.message_queue import MessageQueue
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from flightlog.engine.open import boot, cutting
+from flightlog.engine.open import boot, truncation
 from flightlog.engine.open.log_sync import LogSync
 from flightlog.engine.open.shutdown_state import ShutdownState
 from flightlog.engine.services.store_maintenance import StoreMaintenance
@@ -243,29 +243,29 @@ def says_that_it_closed_before_all_is_flushed(patch: pytest.MonkeyPatch) -> None
 
 
 def does_not_zero_the_tail(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cutting, "_zero", lambda *arguments: None)
+    patch.setattr(truncation, "_zero", lambda *arguments: None)
 
 
 def does_not_keep_what_it_cuts(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cutting, "_copy", lambda *arguments: None)
+    patch.setattr(truncation, "_copy", lambda *arguments: None)
 
 
 def does_not_sync_what_it_keeps_of_a_cut(patch: pytest.MonkeyPatch) -> None:
-    real = cutting._copy
+    real = truncation._copy
 
     def spoilt(disk: Any, *arguments: Any) -> None:
         real(Lax(disk, "sync"), *arguments)
 
-    patch.setattr(cutting, "_copy", spoilt)
+    patch.setattr(truncation, "_copy", spoilt)
 
 
 def does_not_sync_each_removal_behind_a_cut(patch: pytest.MonkeyPatch) -> None:
-    real = cutting.cut_tail
+    real = truncation.cut_tail
     patch.setattr(boot, "cut_tail", lambda disk, *arguments: real(Lax(disk, "sync_folder"), *arguments))
 
 
 def removes_the_oldest_segment_behind_a_cut_first(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(cutting, "reversed", iter, raising=False)
+    patch.setattr(truncation, "reversed", iter, raising=False)
 
 
 def takes_a_torn_record_for_whole(patch: pytest.MonkeyPatch) -> None:

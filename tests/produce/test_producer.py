@@ -17,7 +17,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.produce.faults import FaultRules
-from flightlog.produce.hot import WINDOW
+from flightlog.produce.hot_spots import WINDOW
 from flightlog.produce.producer import Producer, SendResult, by_key
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash, by_sip_hash
 from flightlog.store.errors import (

@@ -19,7 +19,7 @@ import numpy as np
 from ....consume.consumer import Consumer
 from ....consume.consuming_store import Store, open_store
 from ....consume.deliver.received import ReceivedMessage
-from ....consume.group.starting import StartFrom
+from ....consume.group.initial_offset import StartFrom
 from ....store.errors import UsageError
 from ....store.message import Message
 from ....store.settings import FlushMode, StoreSettings

@@ -9,7 +9,7 @@ import threading
 MASK = 0x7FFFFFFF
 
 
-class Turns:
+class RoundRobin:
     """Safe from many threads."""
 
     def __init__(self) -> None:

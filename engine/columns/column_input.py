@@ -15,9 +15,9 @@ from ...store.format.record import BLANK_SIZE, INT32_MAX, prepare
 from ...store.log.column_records import ColumnRecords
 from ...store.message import Message
 from ...store.settings import RECORD_EXTRA_SIZE, StoreSettings
-from . import ranges, with_arrow
+from . import column_buffers, with_arrow
+from .column_buffers import Fields, Integers, Lists, Mask, Pairs, Ranges
 from .property_texts import key_texts, texts_of
-from .ranges import Fields, Integers, Lists, Mask, Pairs, Ranges
 
 WRITABLE = ("value", "tags", "keys", "uniqKey", "partition", "bornTimestamp", "flag", "properties")
 """The columns that an append takes, by the names that a read gives them."""
@@ -108,7 +108,7 @@ class Rows:
     def _texts(self, name: str) -> Ranges:
         given = self._given[name]
         if isinstance(given, str):  # one for all rows
-            return ranges.one_for_all(name, given, self.count)
+            return column_buffers.one_for_all(name, given, self.count)
         return _ranges(name, given)
 
     def _alone(self, name: str, column: str, texts: Ranges) -> Fields:
@@ -124,7 +124,7 @@ class Rows:
         if _is_arrow(given):
             numbers, present = with_arrow("arrow_intake", "append_columns").numbers_of(name, given, bits)
         else:
-            numbers, present = ranges.numbers_of(name, given, self.count, bits)
+            numbers, present = column_buffers.numbers_of(name, given, self.count, bits)
         _check_count(name, len(numbers), self.count)
         return numbers, present
 
@@ -207,7 +207,7 @@ def _ranges(name: str, values: Any) -> Ranges:
     if _is_arrow(values):
         found: Ranges = with_arrow("arrow_intake", "append_columns").ranges_of(name, values)
         return found
-    return ranges.ranges_of(name, values)
+    return column_buffers.ranges_of(name, values)
 
 
 def _lists(name: str, values: Any, count: int) -> Lists | Ranges:
@@ -216,12 +216,12 @@ def _lists(name: str, values: Any, count: int) -> Lists | Ranges:
     if _is_arrow(values):
         found: Lists | Ranges = with_arrow("arrow_intake", "append_columns").lists_of(name, values)
         return found
-    return ranges.lists_of(name, values)
+    return column_buffers.lists_of(name, values)
 
 
 def _pairs(name: str, values: Any, count: int) -> Pairs | Fields:
     if not _is_arrow(values):
-        return ranges.pairs_of(name, values, count)
+        return column_buffers.pairs_of(name, values, count)
     _check_count(name, len(values), count)
     found: Pairs | Fields = with_arrow("arrow_intake", "append_columns").pairs_of(name, values)
     return found

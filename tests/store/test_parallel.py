@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from flightlog.store.disk.at_once import each
 from flightlog.store.disk.disk import RealDisk
+from flightlog.store.disk.parallel import each
 
 
 class FarDisk(RealDisk):

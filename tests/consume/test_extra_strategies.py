@@ -12,7 +12,7 @@ import pytest
 from flightlog import MessageQueue, Stores
 from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle, allocate
 from flightlog.consume.allocate.consistent_hash import ConsistentHash, md5_hash
-from flightlog.consume.allocate.own_strategies import AllTopics, Designated, WhenGone
+from flightlog.consume.allocate.extra_strategies import AllTopics, Designated, WhenGone
 from flightlog.store.errors import InconsistentGroupError
 
 if TYPE_CHECKING:
