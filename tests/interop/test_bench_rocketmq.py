@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flightlog.tools.bench.bars.bars import BarsOptions
-from flightlog.tools.bench.bars.bars import run as run_bars
 from flightlog.tools.bench.cases.plan import make_cases
 from flightlog.tools.bench.cases.rocketmq_cases import RIVALS, rocketmq_cases
 from flightlog.tools.bench.cases.runner import Result
 from flightlog.tools.bench.loads.load import Load
 from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
+from flightlog.tools.bench.targets.targets import TargetsOptions
+from flightlog.tools.bench.targets.targets import run as run_targets
 from flightlog.tools.bench.telling.report import find_rival
 from flightlog.tools.bench.versus.contest import Contest
 
@@ -57,8 +57,8 @@ def test_a_bar_is_held_against_it(
     rocketmq: RocketMq, interop: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     jars = interop.JAVA_FOLDER / "target" / "dependency"
-    options = BarsOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
-    assert run_bars(options) == 0
+    options = TargetsOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
+    assert run_targets(options) == 0
     [line] = json.loads(capsys.readouterr().out)["lines"]
     assert line["group"] == "recovery" and line["measured"] > 0
     assert not list(tmp_path.iterdir())

@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from flightlog.tools.bar import Bar
 from flightlog.tools.output import Output
 from flightlog.tools.program import EXIT_FINDINGS, run_program
+from flightlog.tools.progress_bar import ProgressBar
 from flightlog.tools.words import count_text, seconds_text
 from tests.soak.campaign import Soak
 from tests.soak.episodes import kinds_first
@@ -48,8 +48,8 @@ class Progress:
         first = kinds_first(can_lose_power=self._soak.can_lose_power)
         return episodes >= len(first) and self.passed_s >= self._limit_s
 
-    def bar(self) -> Bar:
-        return Bar("soak", max(round(self._limit_s), 1), lambda: round(self.passed_s))
+    def bar(self) -> ProgressBar:
+        return ProgressBar("soak", max(round(self._limit_s), 1), lambda: round(self.passed_s))
 
 
 def _summary(soak: Soak, passed_s: float, seed: int, findings: int) -> list[tuple[str, str]]:
@@ -114,7 +114,7 @@ def _simulate(cuts: int, seed: int) -> int:
             command += ["--part", f"{part}/{parts}", "--cuts", str(-(-cuts // parts))]
             processes.append(subprocess.Popen(command, env=environment))
         try:
-            with Bar("simulated cuts"):
+            with ProgressBar("simulated cuts"):
                 return sum(process.wait() != 0 for process in processes)
         finally:
             for process in processes:

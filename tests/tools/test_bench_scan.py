@@ -34,8 +34,8 @@ MIB = 1 << 20
 def test_every_query_has_a_bar_at_every_size() -> None:
     for query in SCANS:
         assert query.rival == PARQUET
-        assert [query.bar(body_size) > 0 for body_size in BODY_SIZES] == [True] * len(BODY_SIZES)
-    assert [query.bar(1024) for query in SELECTIONS] == [0.2, 0.35, 0.5, 0.2, 0.35, 0.5, 0.5]
+        assert [query.target(body_size) > 0 for body_size in BODY_SIZES] == [True] * len(BODY_SIZES)
+    assert [query.target(1024) for query in SELECTIONS] == [0.2, 0.35, 0.5, 0.2, 0.35, 0.5, 0.5]
 
 
 def test_a_plan_names_its_stores_and_grows_with_them() -> None:
@@ -129,7 +129,7 @@ def test_a_daemon_that_was_there_before_and_is_found_now_brings_counts_of_long_a
 
 def line(query: int, ours_s: list[float], rival_s: list[float]) -> ScanLine:
     store = ScanStore(Path("/store"), 1024, 1 << 30, 900_000, (0, 1))
-    made = ScanLine(SCANS[query], store, SCANS[query].bar(1024))
+    made = ScanLine(SCANS[query], store, SCANS[query].target(1024))
     made.ours = [ScanRound(seconds, Usage(2 * seconds, 1 << 30)) for seconds in ours_s]
     made.rival = [ScanRound(seconds, Usage(seconds, 0)) for seconds in rival_s]
     return made
@@ -140,10 +140,10 @@ def test_ratios_are_those_of_the_rounds(capsys: pytest.CaptureFixture[str]) -> N
     assert found.ratios == [0.5, 0.8, 1.5]
     assert (found.is_met, found.read_part, found.cpu_ratio) == (True, 1.0, 3.0)
     assert found.as_object()["ratio"] == 0.8
-    assert not replace(found, bar=0.79).is_met
-    show([found, replace(found, bar=0.5)], Output())
+    assert not replace(found, target=0.79).is_met
+    show([found, replace(found, target=0.5)], Output())
     out = capsys.readouterr().out
-    assert "1 of 2 bars met" in out
+    assert "1 of 2 targets met" in out
     [row] = [row.split() for row in out.splitlines() if row.endswith("NO")]
     assert row[-8:-1] == ["3", "2", "0.8", "0.5", "125%", "3", "100.0%"]
 

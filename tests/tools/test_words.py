@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flightlog.tools.bar import Bar
+from flightlog.tools.progress_bar import ProgressBar
 from flightlog.tools.words import count_text, printable, seconds_text, size_text, time_text
 
 
@@ -50,16 +50,16 @@ def test_foreign_names_cannot_move_the_cursor() -> None:
 
 
 def test_the_bar_shows_how_far_it_is() -> None:
-    bar = Bar("reading", 200)
+    bar = ProgressBar("reading", 200)
     bar.done = 50
     assert bar.line(0).startswith("  [######..................]  25% reading, ")
     bar.done = 900
     assert "100%" in bar.line(0)
-    assert Bar("counted", 10, lambda: 5).line(0).startswith("  [############............]  50% counted")
-    assert [Bar("waiting").line(turn)[:12] for turn in (0, 1)] == ["  | waiting,", "  / waiting,"]
+    assert ProgressBar("counted", 10, lambda: 5).line(0).startswith("  [############............]  50% counted")
+    assert [ProgressBar("waiting").line(turn)[:12] for turn in (0, 1)] == ["  | waiting,", "  / waiting,"]
 
 
 def test_the_bar_is_silent_where_stderr_is_no_terminal(capfd: pytest.CaptureFixture[str]) -> None:
-    with Bar("reading", 2) as bar:
+    with ProgressBar("reading", 2) as bar:
         bar.done = 1
     assert capfd.readouterr() == ("", "")

@@ -5,7 +5,7 @@ and the ratio to it is what may be compared between machines.
 
 Which room inside imports from which:
 
-    bars      -> readers, versus, telling, writers, loads, cases, machine
+    targets      -> readers, versus, telling, writers, loads, cases, machine
     delay     -> telling, writers, machine
     messaging -> telling, writers, machine
     scan      -> readers, telling, machine

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ...store import native
 from ...store.errors import UsageError
-from ..bar import Bar
 from ..output import Output
+from ..progress_bar import ProgressBar
 from ..words import seconds_text, size_text
 from .cases import spark_scan
 from .cases.case import Case
@@ -76,7 +76,7 @@ def run(options: Options) -> int:
     with scratch_folder(options.folder) as folder, ExitStack() as running:
         rocketmq = None
         if jars is not None:
-            with Bar("starting RocketMQ"):
+            with ProgressBar("starting RocketMQ"):
                 rocketmq = running.enter_context(RocketmqProcess(jars, folder, QUICK_WARM_COUNT))
         results, machine = _measure_all(options, rounds, folder, rocketmq)
     found = as_object(results, machine, rounds)
@@ -131,7 +131,7 @@ def _measure_all(
         f"{rounds} rounds, about {seconds_text(max(whole_s, 1))}, writing about {size_text(_written(cases, rounds))} "
         f"below {folder}"
     )
-    with Bar("measuring", rounds * len(cases)) as bar:
+    with ProgressBar("measuring", rounds * len(cases)) as bar:
 
         def done(count: int) -> None:
             bar.done = count
@@ -143,7 +143,7 @@ def _measure_all(
 
 
 def _measure_spark(kernel: str, options: Options, rounds: int, folder: Path) -> list[Result]:
-    with spark_scan.SparkProcess(kernel) as spark, Bar(f"Spark scan, {kernel} kernel"):
+    with spark_scan.SparkProcess(kernel) as spark, ProgressBar(f"Spark scan, {kernel} kernel"):
         cases = [spark.case(body_size, quick=options.quick) for body_size in BODY_SIZES]
         for case in cases:
             case.measure(folder)

@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ..bench.bars.bar_plan import GROUPS
-from ..bench.bars.bars import BarsOptions
-from ..bench.bars.bars import run as run_bars
 from ..bench.delay.delay import RATES, DelayOptions
 from ..bench.delay.delay import run as run_delay
 from ..bench.messaging.messaging import PARTS, MessagingOptions
@@ -21,6 +18,9 @@ from ..bench.scan.scan import ScanOptions
 from ..bench.scan.scan import run as run_scan
 from ..bench.scan.scan_plan import BODY_SIZES as SCAN_BODY_SIZES
 from ..bench.scan.scan_plan import NAMES as SCAN_NAMES
+from ..bench.targets.target_plan import GROUPS
+from ..bench.targets.targets import TargetsOptions
+from ..bench.targets.targets import run as run_targets
 from ..bench.versus.versus import THREADS, VersusOptions
 from ..bench.versus.versus import run as run_versus
 
@@ -215,7 +215,7 @@ def messaging(
 
 
 @bench.command()
-def bars(
+def targets(
     only: Annotated[list[str] | None, typer.Option(help="Groups of figures: " + ", ".join(GROUPS) + ".")] = None,
     rocketmq: Annotated[
         Path | None, typer.Option(help="The folder of RocketMQ's jars; without it its lines are left out.")
@@ -234,9 +234,9 @@ def bars(
     as_json: AsJson = False,
     save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
 ) -> None:
-    """Every figure that this store has to come to, each held against its bar."""
+    """Every figure that this store has to come to, each held against its target."""
     raise typer.Exit(
-        run_bars(BarsOptions(only or (), rocketmq, size, sync_size, rounds, quick, full, folder, as_json, save))
+        run_targets(TargetsOptions(only or (), rocketmq, size, sync_size, rounds, quick, full, folder, as_json, save))
     )
 
 

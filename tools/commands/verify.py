@@ -14,11 +14,11 @@ from ...store.disk import lock
 from ...store.disk.bad_sectors import BadSectors
 from ...store.disk.disk import RealDisk
 from ...store.seal.seal import seal_path
-from ..bar import Bar
 from ..counting_disk import CountingDisk
 from ..inspecting import open_to_inspect
 from ..output import Output
 from ..program import EXIT_FINDINGS
+from ..progress_bar import ProgressBar
 from ..words import count_text, printable, seconds_text, size_text
 from .arguments import AsJson, StorePath
 
@@ -33,7 +33,7 @@ def verify(path: StorePath, as_json: AsJson = False) -> None:
     disk = CountingDisk()
     with open_to_inspect(path, BadSectors.around(disk)) as view:
         disk.read_size = 0
-        with Bar("verifying", _size_to_read(view), lambda: disk.read_size):
+        with ProgressBar("verifying", _size_to_read(view), lambda: disk.read_size):
             report = view.verify()
     is_held = lock.is_held(path)
     if as_json:

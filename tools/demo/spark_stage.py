@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from ...engine.read_only import open_read_only
 from ...spark import session
 from ...store.errors import UsageError
-from ..bar import Bar
 from ..program import EXIT_INTERRUPTED, run_program
+from ..progress_bar import ProgressBar
 from ..words import count_text, seconds_text, size_text
 from .orders import STEPS, TOPIC
 from .rocketmq_store import ROCKETMQ_VERSION, STORE
@@ -45,7 +45,7 @@ def run(folder: Path) -> int:
             raise UsageError(f"{path}: not there. Run the first stage: python -m {__package__}.store_stage {folder}")
     tell = Teller("Now Spark: both stores as DataFrames, their files read as they are")
     started_s = time.monotonic()
-    with Bar("starting Spark, which is a Java process"):
+    with ProgressBar("starting Spark, which is a Java process"):
         spark = session("flightlog demo", conf=CONF)
     signal.signal(signal.SIGINT, _end_quietly)
     tell.result(f"Spark {spark.version} started in {seconds_text(time.monotonic() - started_s)}.")
@@ -65,7 +65,7 @@ def _end_quietly(signal_number: int, frame: object) -> None:
 def _read_store(tell: Teller, spark: SparkSession, path: Path, parquet: Path) -> None:
     started_s = time.monotonic()
     frame = spark.read.format("flightlog").load(str(path))
-    with Bar("scanning"):
+    with ProgressBar("scanning"):
         rows = Counter({row["topic"]: row["rows"] for row in _rows_a_topic(frame).collect()})
     with open_read_only(path) as view:
         own = Counter[str]()
@@ -77,7 +77,7 @@ def _read_store(tell: Teller, spark: SparkSession, path: Path, parquet: Path) ->
         "as many in every topic as the store's own queues say."
     )
     _check_orders(tell, frame)
-    with Bar("writing Parquet"):
+    with ProgressBar("writing Parquet"):
         _write_parquet(frame, parquet)
         back = spark.read.parquet(str(parquet)).count()
     must(back == rows.total(), f"{parquet}: {back} rows came back, {rows.total()} were written")
@@ -103,7 +103,7 @@ def _check_orders(tell: Teller, frame: DataFrame) -> None:
     )
     all_steps = f.array(*[f.lit(step) for step in STEPS])
     is_right = (f.col("partitions") == 1) & (f.col("steps") == f.slice(all_steps, 1, f.size("steps")))
-    with Bar("checking every order"):
+    with ProgressBar("checking every order"):
         found = a_row_an_order.agg(
             f.count("*").alias("orders"),
             f.sum(f.coalesce(is_right, f.lit(False)).cast("long")).alias("right"),

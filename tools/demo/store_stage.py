@@ -21,8 +21,8 @@ from ...engine.read_only import ReadOnlyStore, open_read_only
 from ...engine.verify.findings import VerifyReport
 from ...store import native
 from ...store.errors import DiskError, UsageError
-from ..bar import Bar
 from ..program import run_program
+from ..progress_bar import ProgressBar
 from ..words import count_text, seconds_text, size_text
 from .orders import QUEUES, SHIPPED_TOPIC, STEPS, TOPIC, OrderCheck, Step
 from .rocketmq_store import ROCKETMQ_VERSION, STORE, put_by_rocketmq, unpack_rocketmq_store
@@ -69,7 +69,7 @@ def _put_and_kill(tell: Teller, folder: Path) -> set[Step]:
     acknowledged: set[Step] = set()
     rest = b""
     started_s = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer, Bar("putting", KILL_AFTER_PUTS) as bar:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer, ProgressBar("putting", KILL_AFTER_PUTS) as bar:
         assert writer.stdout is not None
         pipe = writer.stdout.fileno()
         try:
@@ -127,7 +127,7 @@ def _tell_verified(tell: Teller, report: VerifyReport) -> None:
 def _read_back(tell: Teller, store: MessageStore, acknowledged: set[Step]) -> None:
     tell.step("Every queue is read from its first message to its last, and every order is checked.")
     check, stored = OrderCheck(), Counter[Step]()
-    with Bar("reading", sum(end - first for first, end in store.queues().values())) as bar:
+    with ProgressBar("reading", sum(end - first for first, end in store.queues().values())) as bar:
         for topic, queue_id in store.queues():
             messages = list(store.read(topic, queue_id))
             check.feed(messages)

@@ -15,8 +15,8 @@ from typing import Any
 
 from ....store.errors import UsageError
 from ....store.settings import FlushMode
-from ...bar import Bar
 from ...output import Column, Output
+from ...progress_bar import ProgressBar
 from ...words import figure_text, size_text
 from ..machine.machine import this_machine
 from ..machine.scratch import scratch_folder
@@ -45,7 +45,7 @@ SECONDS, QUICK_SECONDS = 10.0, 0.5
 IDLE_SECONDS, QUICK_IDLE_SECONDS = 5.0, 0.5
 WAITING = 1000
 """Messages that an idle store waits for."""
-P99_BAR_MS = 150.0
+P99_TARGET_MS = 150.0
 """Of delay levels. (Timers have a second that they are precise to.)"""
 STEPS = {"put": "put, and delivered nothing", "take": "placed on the wheel", "open": "recovered by an opening"}
 
@@ -77,7 +77,7 @@ def run(options: DelayOptions) -> int:
         found: list[Lateness] = []
         idle: list[Idle] = []
         pending: list[Step] = []
-        with Bar("measuring", len(loads) + len(waiting) + (options.pending is not None)) as bar:
+        with ProgressBar("measuring", len(loads) + len(waiting) + (options.pending is not None)) as bar:
             for kind, rate, mode in loads:
                 found.append(measure(folder / f"{kind}-{rate}-{mode.name}", kind, rate, seconds, mode))
                 bar.done += 1
@@ -100,7 +100,7 @@ def run(options: DelayOptions) -> int:
     if options.csv is not None:
         save_csv(options.csv, rows, list(rows[0]))
     if options.plot is not None:
-        draw(found, machine, P99_BAR_MS, options.plot)
+        draw(found, machine, P99_TARGET_MS, options.plot)
     if options.as_json:
         print(json.dumps(told, indent=2))
     else:
@@ -128,7 +128,7 @@ def show(found: Sequence[Lateness], idle: Sequence[Idle], pending: Sequence[Step
     columns = [Column("due a second"), Column("flush"), Column("messages", True), Column("put in s", True)]
     columns += [Column(percentile_name(p), True) for p in PERCENTILES] + [Column("CPU of it", True)]
     titles = {
-        LEVEL: f"Delay levels: how late messages can be read, ms; the bar of p99 is {P99_BAR_MS:g}",
+        LEVEL: f"Delay levels: how late messages can be read, ms; the target of p99 is {P99_TARGET_MS:g}",
         TIMER: "Timers: the same, from the whole second on in which they are due",
     }
     for kind, title in titles.items():

@@ -21,8 +21,8 @@ SHARES = 0.5, 0.9, 0.99, 0.999, 0.9999
 """Of the messages; each gets as much room as the one before."""
 
 
-def draw(found: Sequence[Lateness], machine: Machine, bar_ms: float, path: Path) -> None:
-    """One figure. A rate has one colour, a flush mode one style; the bar is that of delay levels."""
+def draw(found: Sequence[Lateness], machine: Machine, target_ms: float, path: Path) -> None:
+    """One figure. A rate has one colour, a flush mode one style; the target is that of delay levels."""
     kinds = list(dict.fromkeys(one.kind for one in found))
     rates = sorted({one.rate for one in found})
     with drawing(path, machine, 1, len(kinds), figsize=(1.0 + 6.0 * len(kinds), 5.2), sharey=True) as panels:
@@ -38,10 +38,10 @@ def draw(found: Sequence[Lateness], machine: Machine, bar_ms: float, path: Path)
                     label=f"{one.rate:,} a second, {one.mode} flush: p99 {figure_text(one.percentile(99))} ms",
                 )
             if kind == LEVEL:
-                axes.axvline(bar_ms, color="#404040", linewidth=0.9, linestyle=":")
+                axes.axvline(target_ms, color="#404040", linewidth=0.9, linestyle=":")
                 axes.annotate(
-                    f"the bar of p99: {bar_ms:g} ms",
-                    xy=(bar_ms, 1.0),
+                    f"the target of p99: {target_ms:g} ms",
+                    xy=(target_ms, 1.0),
                     xycoords=axes.get_xaxis_transform(),
                     xytext=(4, -4),
                     textcoords="offset points",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from ....store.errors import UsageError
-from ...bar import Bar
 from ...output import Column, Output
+from ...progress_bar import ProgressBar
 from ...words import figure_text
 from ..machine.machine import this_machine
 from ..machine.scratch import scratch_folder
@@ -87,7 +87,7 @@ def run(options: MessagingOptions) -> int:
         takes_s = sum(plan[name][0] + BESIDE_S for name in wanted)
         print(f"{machine}\nabout {takes_s:.0f} s", file=sys.stderr, flush=True)
         found = []
-        with Bar("measuring", len(wanted)) as bar:
+        with ProgressBar("measuring", len(wanted)) as bar:
             for name in wanted:
                 (folder / name).mkdir()
                 found.append(plan[name][1]())

@@ -13,8 +13,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 
 from ....store.errors import UsageError
-from ...bar import Bar
 from ...output import Column, Output
+from ...progress_bar import ProgressBar
 from ...words import figure_text, seconds_text, size_text
 from ..cases.workloads import record_size
 from ..machine.machine import this_machine
@@ -74,7 +74,7 @@ def run(options: ReadersOptions) -> int:
             f"writing up to {size_text(rounds * room)} below {folder.parent}"
         )
         check_room(folder, room)
-        with Bar("measuring", len(KINDS) * rounds) as bar:
+        with ProgressBar("measuring", len(KINDS) * rounds) as bar:
 
             def done() -> None:
                 bar.done += 1

@@ -15,8 +15,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ....store.errors import UsageError
-from ...bar import CLEAR_LINE, Bar
 from ...output import Column, Output
+from ...progress_bar import CLEAR_LINE, ProgressBar
 from ...words import figure_text, seconds_text, size_text
 from ..machine.machine import this_machine
 from ..machine.scratch import scratch_folder
@@ -65,7 +65,7 @@ class ScanLine:
 
     query: ScanQuery
     store: ScanStore
-    bar: float
+    target: float
     ours: list[ScanRound] = field(default_factory=list)
     rival: list[ScanRound] = field(default_factory=list)
 
@@ -87,7 +87,7 @@ class ScanLine:
 
     @property
     def is_met(self) -> bool:
-        return median(self.ratios) <= self.bar
+        return median(self.ratios) <= self.target
 
     def per_gib_s(self, rounds: Sequence[ScanRound]) -> float:
         return median(each.seconds for each in rounds) * GIB / self.store.size
@@ -106,7 +106,7 @@ class ScanLine:
             "ratio": median(self.ratios),
             "cpu_ratio": saving.told(self.cpu_ratio),
             "read_part": saving.told(self.read_part),
-            "bar": self.bar,
+            "target": self.target,
             "is_met": self.is_met,
         }
 
@@ -198,13 +198,13 @@ def _measure(spark: SparkSession, plan: _Plan, folder: Path) -> list[ScanLine]:
     scanner = Scanner(spark, folder)
     for is_mixed, body_size, queries in plan.stores:
         path = folder / f"store-{'shares' if is_mixed else body_size}"
-        with Bar(f"writing {path.name}"):
+        with ProgressBar(f"writing {path.name}"):
             write = write_shares if is_mixed else write_plain
             store = write(path, body_size, plan.size * (1 + is_mixed))
             parquet = None if is_mixed else scanner.make_parquet(store)
             os.sync()
-        here = [ScanLine(query, store, query.bar(body_size)) for query in queries]
-        with Bar(f"measuring {path.name}", (WARM_ROUNDS + plan.rounds) * len(here)) as bar:
+        here = [ScanLine(query, store, query.target(body_size)) for query in queries]
+        with ProgressBar(f"measuring {path.name}", (WARM_ROUNDS + plan.rounds) * len(here)) as bar:
             for number in range(WARM_ROUNDS + plan.rounds):
                 for line in here:
                     ours, rival = scanner.round(line.query, store, parquet)
@@ -236,7 +236,7 @@ def show(lines: Sequence[ScanLine], output: Output) -> None:
         "to the time that its processes computed. Parquet: Spark's own, of the same rows. not pushed: the same answer "
         "by a filter that Spark keeps to itself"
     )
-    output.line(f"{sum(line.is_met for line in lines)} of {len(lines)} bars met")
+    output.line(f"{sum(line.is_met for line in lines)} of {len(lines)} targets met")
 
 
 def _row(line: ScanLine) -> list[str]:
@@ -247,7 +247,7 @@ def _row(line: ScanLine) -> list[str]:
         figure_text(line.per_gib_s(line.ours)),
         figure_text(line.per_gib_s(line.rival)),
         figure_text(median(ratios)),
-        figure_text(line.bar),
+        figure_text(line.target),
         f"{(max(ratios) - min(ratios)) / median(ratios):.0%}",
         figure_text(line.cpu_ratio),
         "" if math.isnan(line.read_part) else f"{line.read_part:.1%}",

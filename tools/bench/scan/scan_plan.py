@@ -19,20 +19,20 @@ WINDOW = (0.7, 0.8)
 
 @dataclass(frozen=True)
 class ScanQuery:
-    """A query, the columns that it names, and its bars: times its rival's time, at most."""
+    """A query, the columns that it names, and its targets: times its rival's time, at most."""
 
     name: str
     text: str
     columns: str
     rival: str
-    bars: tuple[float, ...]
+    targets: tuple[float, ...]
     """One for each of BODY_SIZES, or one for all."""
     seconds: float
     """About what it and its rival take of a GiB together, for the estimate."""
 
-    def bar(self, body_size: int) -> float:
+    def target(self, body_size: int) -> float:
         """What the ratio must not exceed."""
-        return self.bars[0] if len(self.bars) == 1 else self.bars[BODY_SIZES.index(body_size)]
+        return self.targets[0] if len(self.targets) == 1 else self.targets[BODY_SIZES.index(body_size)]
 
 
 SCANS = (
@@ -44,12 +44,12 @@ SCANS = (
 )
 SELECTIONS = (
     *(
-        ScanQuery(f"{way} {share} %", text.format(share), "topic,value", NOT_PUSHED, (bar,), 2.0)
+        ScanQuery(f"{way} {share} %", text.format(share), "topic,value", NOT_PUSHED, (target,), 2.0)
         for way, text in (
             (SUBSCRIBE, "subscribe to a topic with {} % of the messages"),
             (PUSHED, "filter by such a topic, {} %, pushed"),
         )
-        for share, bar in zip(SHARES, (0.2, 0.35, 0.5), strict=True)
+        for share, target in zip(SHARES, (0.2, 0.35, 0.5), strict=True)
     ),
     ScanQuery("window", "a window of time in one of two segments, pushed", "timestamp,value", NOT_PUSHED, (0.5,), 2.0),
 )

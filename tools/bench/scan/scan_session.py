@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from ....spark import session
-from ...bar import Bar
+from ...progress_bar import ProgressBar
 from ..machine.process_tree import below, children
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def measured_session(master: str) -> Iterator[SparkSession]:
     """A session that ends with the block, and within it what Ctrl-C did before."""
     at_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        with Bar("starting Spark"):
+        with ProgressBar("starting Spark"):
             spark = session("flightlog bench scan", master=master, conf=CONF)
         if signal.getsignal(signal.SIGINT) is not at_interrupt:
             signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler talks to Java out of turn, and fails

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ....store.errors import UsageError
-from ...bar import Bar
 from ...output import Output
+from ...progress_bar import ProgressBar
 from ...words import seconds_text, size_text
 from ..cases.plan import BODY_SIZES
 from ..loads.load import Load, Outcome
@@ -140,13 +140,13 @@ def _measure(
     with ExitStack() as running:
         rocketmq = None
         if jars is not None:
-            with Bar("warming RocketMQ up"):
+            with ProgressBar("warming RocketMQ up"):
                 warm_count = QUICK_WARM_COUNT if options.quick else WARM_COUNT
                 rocketmq = running.enter_context(RocketmqProcess(jars, folder, warm_count))
         until_s = time.monotonic() + budget_s
         contest = Contest(folder, rocketmq)
         _say(f"{len(loads)} loads in about {seconds_text(budget_s)}, if they can; trying out how many messages that is")
-        with Bar("trying out", len(loads)) as bar:
+        with ProgressBar("trying out", len(loads)) as bar:
             trials = []
             for load in loads:
                 trials.append(contest.try_out(load))
@@ -157,7 +157,7 @@ def _measure(
         if plan.seconds > max(left_s, 0) * CLOSE_ENOUGH:
             _say(_overrun(budget_s, budget_s - left_s + plan.seconds, options))
         _say(_announcement(plan, folder))
-        with Bar("measuring", len(loads) * (plan.rounds + 1)) as bar:
+        with ProgressBar("measuring", len(loads) * (plan.rounds + 1)) as bar:
 
             def done() -> None:
                 bar.done += 1

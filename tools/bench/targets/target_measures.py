@@ -28,9 +28,9 @@ from ..rocketmq import RocketmqProcess
 from ..versus.contest import Contest, begin, first_calls
 from ..versus.trial import Entry
 from ..writers import NOTHING, OWN, RAW_LOOP, opened
-from .bar_lines import Line
-from .bar_plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
-from .bar_plan import Contest as Plan
+from .target_lines import Line
+from .target_plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
+from .target_plan import Contest as Plan
 
 WARM_PART = 20
 """Everybody's first round is a twentieth of the others, and not counted."""
@@ -103,10 +103,10 @@ class Measures:
         found, idle = contest.measure(entries, self.sizes.rounds, self.done, stamped=False)
         self.outcomes += found, idle
         lines = []
-        for percentile, bar in ((99.0, 5.0), (99.9, 100.0)):
+        for percentile, target in ((99.0, 5.0), (99.9, 100.0)):
             alone = _percentiles_us([round_.calls_ns for round_ in found.rounds], percentile)
             text = f"put at {RATE:,}/s, {KB:,} B, the call alone, p{percentile:g}"
-            lines.append(Line("paced", text, bar, alone, "µs", at_most=True))
+            lines.append(Line("paced", text, target, alone, "µs", at_most=True))
             values = _percentiles_us([round_.latencies_ns for round_ in found.rounds], percentile)
             waits = median(_percentiles_us([round_.waits_ns for round_ in found.rounds], percentile))
             floor = median(_percentiles_us([round_.latencies_ns for round_ in idle.rounds], percentile))
@@ -115,7 +115,7 @@ class Measures:
                 f"the same loop with nothing to call, {figure_text(floor)} µs"
             )
             text = f"put at {RATE:,}/s, {KB:,} B, from when it was due, p{percentile:g}"
-            lines.append(Line("paced", text, bar, values, "µs", at_most=True, note=note))
+            lines.append(Line("paced", text, target, values, "µs", at_most=True, note=note))
         return lines
 
     def device(self) -> list[Line]:
@@ -160,12 +160,12 @@ class Measures:
             own = results.get(figure.own)
             if own is None:
                 note = "needs pyarrow; pip install 'flightlog[arrow]'"
-                lines.append(Line(figure.group, figure.text, figure.bar, note=note))
+                lines.append(Line(figure.group, figure.text, figure.target, note=note))
                 continue
             rivals = [results[name].seconds for name in figure.rivals]
             best = [min(times) for times in zip(*rivals, strict=True)]
             values = tuple(rival_s / own_s for rival_s, own_s in zip(best, own.seconds, strict=True))
-            lines.append(Line(figure.group, figure.text, figure.bar, values))
+            lines.append(Line(figure.group, figure.text, figure.target, values))
         return lines
 
     def query(self) -> list[Line]:
@@ -174,9 +174,14 @@ class Measures:
         latencies_ns = self._measured("query", {"query"}, count)["query"].latencies_ns
         return [
             Line(
-                "query", f"key query, warm, p{percentile:g}", bar, _percentiles_us(latencies_ns, percentile), "µs", True
+                "query",
+                f"key query, warm, p{percentile:g}",
+                target,
+                _percentiles_us(latencies_ns, percentile),
+                "µs",
+                True,
             )
-            for percentile, bar in ((50.0, 10.0), (99.0, 50.0))
+            for percentile, target in ((50.0, 10.0), (99.0, 50.0))
         ]
 
     def _measured(self, subject: str, names: set[str], count: int) -> dict[str, runner.Result]:
@@ -234,7 +239,7 @@ def _writer_line(figure: WriterFigure, outcomes: dict[Load, Outcome]) -> Line:
     if len(rivals) > 1:
         fastest = min(figure.rivals, key=lambda load: median(each_s(load)))
         note = f"the fastest of {len(rivals)} is {fastest.writer}"
-    return Line(figure.group, figure.text, figure.bar, values, note=note)
+    return Line(figure.group, figure.text, figure.target, values, note=note)
 
 
 def _device_line(ratios: tuple[float, ...], note: str) -> Line:

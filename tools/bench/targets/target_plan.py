@@ -29,7 +29,7 @@ class WriterFigure:
 
     group: str
     text: str
-    bar: float
+    target: float
     own: Load
     rivals: tuple[Load, ...]
     returned: bool = False
@@ -57,7 +57,7 @@ class CaseFigure:
 
     group: str
     text: str
-    bar: float
+    target: float
     own: str
     rivals: tuple[str, ...]
 

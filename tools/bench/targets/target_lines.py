@@ -1,4 +1,4 @@
-"""One line of the table of bars: a figure, what it has to come to, and what came of it."""
+"""One line of the table of targets: a figure, what it has to come to, and what came of it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ class Line:
 
     group: str
     figure: str
-    bar: float
+    target: float
     values: tuple[float, ...] = ()
     """One a round; none: it was not measured, and the note says why."""
     unit: str = "x"
     at_most: bool = False
-    """Whether the bar is one to stay below."""
+    """Whether the target is one to stay below."""
     every: bool = False
-    """Whether every value has to meet the bar, not their median."""
+    """Whether every value has to meet the target, not their median."""
     note: str = ""
 
     @property
     def measured(self) -> float | None:
-        """What is held against the bar: the median, or the worst where every one counts."""
+        """What is held against the target: the median, or the worst where every one counts."""
         if not self.values:
             return None
         worst = max if self.at_most else min
@@ -45,7 +45,7 @@ class Line:
         """None where nothing was measured."""
         if self.measured is None:
             return None
-        return self.measured <= self.bar if self.at_most else self.measured >= self.bar
+        return self.measured <= self.target if self.at_most else self.measured >= self.target
 
     @property
     def brief(self) -> str:
@@ -58,7 +58,13 @@ class Line:
 
 def show(lines: Sequence[Line], output: Output) -> None:
     """The table, the notes, and how many are met."""
-    columns = [Column("figure"), Column("bar", True), Column("measured", True), Column("spread", True), Column("met")]
+    columns = [
+        Column("figure"),
+        Column("target", True),
+        Column("measured", True),
+        Column("spread", True),
+        Column("met"),
+    ]
     output.table("Bars; medians of rounds, ratios within one round", columns, [_row(line) for line in lines])
     output.line()
     for line in lines:
@@ -68,15 +74,15 @@ def show(lines: Sequence[Line], output: Output) -> None:
     output.line()
     left_out = len(lines) - len(known)
     tail = f"; {left_out} not measured" if left_out else ""
-    output.line(f"{sum(bool(line.is_met) for line in known)} of {len(known)} bars are met{tail}.")
+    output.line(f"{sum(bool(line.is_met) for line in known)} of {len(known)} targets are met{tail}.")
 
 
 def _row(line: Line) -> list[str]:
-    bar = f"{'<=' if line.at_most else '>='} {line.bar:g}{_unit(line)}"
+    target = f"{'<=' if line.at_most else '>='} {line.target:g}{_unit(line)}"
     if line.measured is None:
-        return [line.figure, bar, "", "", line.note]
+        return [line.figure, target, "", "", line.note]
     measured = f"{figure_text(line.measured)}{_unit(line)}"
-    return [line.figure, bar, measured, f"{line.spread:.0%}", "yes" if line.is_met else "NO"]
+    return [line.figure, target, measured, f"{line.spread:.0%}", "yes" if line.is_met else "NO"]
 
 
 def _unit(line: Line) -> str:

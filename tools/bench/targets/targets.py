@@ -1,4 +1,4 @@
-"""`flightlog bench bars`: every figure that this store has to come to, in one run, each held against its bar.
+"""`flightlog bench targets`: every figure that this store has to come to, in one run, each held against its target.
 
 Ratios are taken within one round, in which everybody has a turn. RocketMQ runs at its defaults, warmed by a million
 puts, on the same messages and as full; the better of its modes counts. Every writer begins in a fresh store with a few
@@ -18,8 +18,8 @@ from typing import Any
 
 from ....store import native
 from ....store.errors import UsageError
-from ...bar import CLEAR_LINE, Bar
 from ...output import Output
+from ...progress_bar import CLEAR_LINE, ProgressBar
 from ...words import seconds_text, size_text
 from .. import rocketmq
 from ..cases.workloads import record_size
@@ -29,9 +29,9 @@ from ..readers import readers_run
 from ..rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
 from ..telling import saving
 from ..writers import PURE, peers_at_hand
-from .bar_lines import Line, show
-from .bar_measures import THREADS_MORE, Measures, Sizes
-from .bar_plan import (
+from .target_lines import Line, show
+from .target_measures import THREADS_MORE, Measures, Sizes
+from .target_plan import (
     BY_SIZE,
     BY_SYNC_SIZE,
     CASE_SUBJECTS,
@@ -60,7 +60,7 @@ NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
 
 
 @dataclass(frozen=True)
-class BarsOptions:
+class TargetsOptions:
     """What the command line says."""
 
     only: Sequence[str] = ()
@@ -77,7 +77,7 @@ class BarsOptions:
     save: Path | None = None
 
 
-def run(options: BarsOptions) -> int:
+def run(options: TargetsOptions) -> int:
     """Measure and print. Raises UsageError for wrong options, before anything is written."""
     groups, sizes = _groups(options), _sizes(options)
     if options.rocketmq is not None:
@@ -92,7 +92,7 @@ def run(options: BarsOptions) -> int:
                 f"--folder, or leave out {', '.join(NOT_IN_MEMORY)} with --only"
             )
         if "c" not in native.available():
-            raise UsageError("the bars are those of the C kernel, which is not there; install with a C compiler")
+            raise UsageError("the targets are those of the C kernel, which is not there; install with a C compiler")
         lines, measures = _measure(options, groups, sizes, machine, folder)
     found: dict[str, Any] = saving.as_object(measures.outcomes, machine)
     found = {"machine": found["machine"], "sizes": asdict(sizes), "lines": [line.as_object() for line in lines]} | {
@@ -107,7 +107,7 @@ def run(options: BarsOptions) -> int:
     return 0
 
 
-def _groups(options: BarsOptions) -> list[str]:
+def _groups(options: TargetsOptions) -> list[str]:
     words = [word for text in options.only for word in text.split(",")]
     for word in words:
         if word not in GROUPS:
@@ -115,7 +115,7 @@ def _groups(options: BarsOptions) -> list[str]:
     return [group for group in GROUPS if not words or group in words]
 
 
-def _sizes(options: BarsOptions) -> Sizes:
+def _sizes(options: TargetsOptions) -> Sizes:
     sizes = QUICK if options.quick else FULL if options.full else USUAL
     numbers = {"--size": options.size_mb, "--sync-size": options.sync_size_mb, "--rounds": options.rounds}
     for name, value in numbers.items():
@@ -129,7 +129,7 @@ def _sizes(options: BarsOptions) -> Sizes:
 
 
 def _measure(
-    options: BarsOptions, groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path
+    options: TargetsOptions, groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path
 ) -> tuple[list[Line], Measures]:
     contests = writer_contests(peers_at_hand(), groups, sizes.sync_fill_size // record_size(KB))
     cases = {name: [f for f in figures if f.group in groups] for name, figures in CASE_SUBJECTS.items()}
@@ -144,16 +144,16 @@ def _measure(
     with ExitStack() as running:
         process = None
         if options.rocketmq is not None and _asks_rocketmq(plans, cases):
-            with Bar("warming RocketMQ up"):
+            with ProgressBar("warming RocketMQ up"):
                 warm_count = QUICK_WARM_COUNT if options.quick else WARM_COUNT
                 process = running.enter_context(RocketmqProcess(options.rocketmq.resolve(), folder, warm_count))
-        bar = Bar("measuring")
+        bar = ProgressBar("measuring")
 
         def done() -> None:
             bar.done += 1
 
         measures = Measures(folder, process, sizes, done)
-        bar = Bar("measuring", measures.runs(plans, cases, groups))
+        bar = ProgressBar("measuring", measures.runs(plans, cases, groups))
         with bar:
             for plan in plans:
                 lines += _told(measures.writers(plan))
@@ -185,7 +185,7 @@ def _without_rocketmq(
     figures: list[WriterFigure | CaseFigure] = [f for contest in contests for f in contest.figures]
     figures += [f for each in cases.values() for f in each]
     note = "needs --rocketmq FOLDER_OF_JARS"
-    missing = [Line(f.group, f.text, f.bar, note=note) for f in figures if f.needs_rocketmq]
+    missing = [Line(f.group, f.text, f.target, note=note) for f in figures if f.needs_rocketmq]
     left = [Contest(c.fill, tuple(f for f in c.figures if not f.needs_rocketmq)) for c in contests]
     return left, {name: [f for f in each if not f.needs_rocketmq] for name, each in cases.items()}, missing
 

@@ -15,7 +15,7 @@ SPINNER = "|/-\\"
 CLEAR_LINE = "\r\033[K"
 
 
-class Bar:
+class ProgressBar:
     """Use as a context manager around the work; the work moves `done`, or `count` tells how far it has come.
 
     Without a total it turns and shows the time. It leaves no trace: what was done is said by whoever did it.
@@ -28,9 +28,9 @@ class Bar:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> ProgressBar:
         if sys.stderr.isatty():
-            self._thread = threading.Thread(target=self._draw_until_stopped, name="flightlog-bar", daemon=True)
+            self._thread = threading.Thread(target=self._draw_until_stopped, name="flightlog-progress", daemon=True)
             self._thread.start()
         return self
 

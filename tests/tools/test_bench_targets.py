@@ -1,4 +1,4 @@
-"""`flightlog bench bars`: which figures there are, what they are held against, and a run as its user sees it."""
+"""`flightlog bench targets`: which figures there are, what they are held against, and a run as its user sees it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.bars import bars
-from flightlog.tools.bench.bars.bar_lines import Line, show
-from flightlog.tools.bench.bars.bar_measures import _writer_line
-from flightlog.tools.bench.bars.bar_plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
-from flightlog.tools.bench.bars.bars import BarsOptions, _sizes, _without_rocketmq
 from flightlog.tools.bench.cases.file_workloads import PLAIN, PLAIN_COLD
 from flightlog.tools.bench.cases.plan import make_cases
 from flightlog.tools.bench.cases.rocketmq_cases import RIVALS
 from flightlog.tools.bench.loads.load import Load, Outcome, Round
 from flightlog.tools.bench.rocketmq import MAPPED, POOL
+from flightlog.tools.bench.targets import targets
+from flightlog.tools.bench.targets.target_lines import Line, show
+from flightlog.tools.bench.targets.target_measures import _writer_line
+from flightlog.tools.bench.targets.target_plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
+from flightlog.tools.bench.targets.targets import TargetsOptions, _sizes, _without_rocketmq
 from flightlog.tools.bench.writers import OWN, PEERS
 from flightlog.tools.output import Output
 
@@ -120,7 +120,7 @@ def test_what_a_line_says(capsys: pytest.CaptureFixture[str]) -> None:
     assert lines[2].brief == "query  <= 10 µs  9 µs  244%  yes"
     show(lines, Output())
     out = capsys.readouterr().out
-    assert "put: a note" in out and "2 of 4 bars are met; 1 not measured." in out
+    assert "put: a note" in out and "2 of 4 targets are met; 1 not measured." in out
     rows = {line.split("  ")[0]: line.split() for line in out.splitlines() if line}
     assert rows["query"][1:] == ["<=", "10", "µs", "9", "µs", "244%", "yes"]
     assert rows["slow put"][-1] == "NO" and rows["read"][-2:] == ["needs", "something"]
@@ -134,45 +134,45 @@ def test_syncs_are_measured_in_filled_stores() -> None:
 
 
 def test_sizes_are_chosen() -> None:
-    kinds = BarsOptions(), BarsOptions(full=True), BarsOptions(quick=True)
+    kinds = TargetsOptions(), TargetsOptions(full=True), TargetsOptions(quick=True)
     usual, full, quick = map(_sizes, kinds)
     assert usual.size >= 300_000_000 and usual.rounds == full.rounds == 5
     assert full.device_step_size * full.device_steps == 900_000_000 and full.recovery_size == 2 << 30
     assert quick.size < usual.size / 100
     assert usual.sync_fill_size >= 100_000_000 and full.sync_fill_size >= 100_000_000, "RocketMQ's syncs are dear then"
-    own = _sizes(BarsOptions(size_mb=2, sync_size_mb=0.5, rounds=3))
+    own = _sizes(TargetsOptions(size_mb=2, sync_size_mb=0.5, rounds=3))
     assert (own.size, own.recovery_size, own.sync_size, own.rounds) == (2_000_000, 2_000_000, 500_000, 3)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (BarsOptions(only=["put,speed"]), "--only speed: no such group; there are put"),
-        (BarsOptions(size_mb=0), "--size 0"),
-        (BarsOptions(rounds=-1), "--rounds -1"),
-        (BarsOptions(rocketmq=Path("/proc")), "rocketmq=/proc: no rocketmq-store"),
-        (BarsOptions(folder=Path("/no/folder")), "--folder /no/folder"),
-        (BarsOptions(save=Path("/no/folder/bars.json")), "--save /no/folder/bars.json"),
-        (BarsOptions(folder=Path("/dev/shm")), "a sync syncs nothing"),
+        (TargetsOptions(only=["put,speed"]), "--only speed: no such group; there are put"),
+        (TargetsOptions(size_mb=0), "--size 0"),
+        (TargetsOptions(rounds=-1), "--rounds -1"),
+        (TargetsOptions(rocketmq=Path("/proc")), "rocketmq=/proc: no rocketmq-store"),
+        (TargetsOptions(folder=Path("/no/folder")), "--folder /no/folder"),
+        (TargetsOptions(save=Path("/no/folder/targets.json")), "--save /no/folder/targets.json"),
+        (TargetsOptions(folder=Path("/dev/shm")), "a sync syncs nothing"),
     ],
 )
-def test_wrong_calls(options: BarsOptions, says: str) -> None:
+def test_wrong_calls(options: TargetsOptions, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        bars.run(options)
+        targets.run(options)
 
 
 @pytest.mark.ci
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
-    kept = tmp_path / "bars.json"
+    kept = tmp_path / "targets.json"
     only = ("--only", "columns,put", "--only", "paced,device,cold,verify,query")
-    finished = cli("bench", "bars", "--quick", "--rounds", "1", *only, "--folder", tmp_path, "--save", kept)
+    finished = cli("bench", "targets", "--quick", "--rounds", "1", *only, "--folder", tmp_path, "--save", kept)
     assert finished.code == 0, finished.err
     assert "writing about" in finished.err and "verify, seals alone, against reading" in finished.err
-    assert "bars are met; 2 not measured" in finished.out and "needs --rocketmq" in finished.out
+    assert "targets are met; 2 not measured" in finished.out and "needs --rocketmq" in finished.out
     found = json.loads(kept.read_text())
     by_group: dict[str, int] = {}
     for line in found["lines"]:
         by_group[line["group"]] = by_group.get(line["group"], 0) + 1
         assert (line["measured"] is None) == (line["group"] == "put")
     assert by_group == {"put": 2, "columns": 3, "paced": 4, "device": 1, "cold": 1, "verify": 2, "query": 2}
-    assert [path.name for path in tmp_path.iterdir()] == ["bars.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["targets.json"]

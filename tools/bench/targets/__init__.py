@@ -1,0 +1,1 @@
+"""Every figure that this store has to come to, each held against its target."""
