@@ -258,7 +258,7 @@ class Producer:
         if has_it:
             error.add_note(
                 f"The message {message.uniq_key} is in the log of {name!r}, not acknowledged: it was not sent to "
-                "another store, which could make it two. PullRequest was_stored when the store is open again"
+                "another store, which could make it two. Ask was_stored when the store is open again"
             )
         return has_it
 

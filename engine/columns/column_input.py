@@ -149,7 +149,7 @@ class Rows:
             )
 
     def choose_queues(self, queue_for: Callable[[int | None], int], next_queues: Callable[[int], Integers]) -> None:
-        """PullRequest for every row's queue, as a put does: None where none is given; where none of them has one, for
+        """Ask for every row's queue, as a put does: None where none is given; where none of them has one, for
         all at once."""
         if not self.count:
             return

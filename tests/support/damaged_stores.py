@@ -130,7 +130,7 @@ class Case:
             raise InventedError(f"{place}: {body[:60]!r}")
 
     def _read(self, store: MessageStore | ReadOnlyStore) -> None:
-        """PullRequest everything that can be asked."""
+        """Ask everything that can be asked."""
         self._try(store.statistics)
         self._try(store.topics)
         queues = store.queues()

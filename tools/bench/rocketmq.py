@@ -115,7 +115,7 @@ class RocketmqProcess:
         return self._ask(f"read {QUEUES} {a_call}")["messages"]
 
     def query(self, count: int) -> np.ndarray:
-        """PullRequest for each of the first `count` keys; returns the latencies (ns, int64)."""
+        """Ask for each of the first `count` keys; returns the latencies (ns, int64)."""
         latencies = self._folder / "latencies"
         found = self._ask(f"query {count} {latencies}")["messages"]
         if found != count:
