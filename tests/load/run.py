@@ -62,7 +62,7 @@ class Running:
 
 
 class Load:
-    """RoundRobin that run, and the results of those that ended."""
+    """Turns that run, and the results of those that ended."""
 
     def __init__(self, work: Path, marked: str) -> None:
         self._work, self._marked = work, marked

@@ -54,7 +54,7 @@ def suite(tmp_path: Path) -> Path:
     room = tmp_path / "room"
     support.mkdir()
     room.mkdir()
-    (support / "waiters.py").write_text("import time\n")
+    (support / "waiting.py").write_text("import time\n")
     (support / "outer.py").write_text("waiting = load('waiting')\n")
     (support / "words.py").write_text("import re\n")
     (room / "conftest.py").write_text(FIXTURES)

@@ -128,7 +128,8 @@ def note(event, arguments):
     if event == "open" and arguments[0]:
         path, _, flags = arguments
         by = os.path.basename(sys._getframe(1).f_code.co_filename)
-        print("opened", os.fsdecode(path) if not isinstance(path, int) else path, flags, by, file=sys.stderr)
+        path = path if isinstance(path, int) else os.fsdecode(path)
+        os.write(2, f"opened {path} {flags} {by}\\n".encode())  # in one piece: threads open files, too
 from flightlog.__main__ import main
 sys.addaudithook(note)
 sys.exit(main())
