@@ -1,13 +1,26 @@
-"""Appending to the commit log.
+"""The commit log of one open store: what appends change, what a sync makes durable, and what ends both.
 
-Ordinary puts take the fast path, in one call of the kernel; here is the slow path, and everything that needs the append
-lock. What both share, and how they keep apart, stands in log_state.py.
+    the fast path        an ordinary put in one call, without a lock of ours; see native/fast_path_protocol.py
+    the slow path        everything else, under the append lock: here
+
+`blockers` says who or what keeps puts off the fast path, which looks at it in every call:
+
+    append          somebody appends on the slow path, or an append was interrupted: the value is its intent, or None
+    poison          what has ended puts and syncs for good
+    an exception    it may have a failed sync behind it: with it, again, and what its caller was handling before
+    closed          no append comes any more
+    anything else   what others have noted there: see `engine/`
 
 Invariants:
-- `end` is always the end of a whole record or of a segment; it is the one commit point of an append.
+- `end` is always the end of a whole record or of a segment; it is the one commit point of an append. It moves only
+  under the append lock, or in the fast path, which never works beside somebody who holds that lock and has entered the
+  slow path. Whoever reads `end` without the lock gets the end of a whole record, and it may have moved since.
+- `end`, the store time and the count of records are the fast path's, the queue offsets the dict's, as soon as the fast
+  path has handed them over: `_enter_slow_path` keeps the fast path away, then has it hand over; `_leave_slow_path` lets
+  it go on.
 - An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
-  behind, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes its bytes if
-  not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
+  among the blockers, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes its
+  bytes if not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. Where a file system
   gives no such promise, nothing is stored through a mapping (call_segment.py), and the fast path stays closed.
 - Store times never run backwards.
@@ -22,33 +35,46 @@ Lock order: the append lock, then those of the preparation and of segments. Nobo
 from __future__ import annotations
 
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from .. import native
-from ..disk.clock import Clock
+from ..disk.clock import Clock, SystemClock
 from ..disk.disk import Disk
-from ..errors import DiskFullError, StorePoisonedError
+from ..errors import DiskFullError, StoreClosedError, StorePoisonedError
 from ..format.crc_property import EMPTY as EMPTY_CRC_PROPERTY
 from ..format.crc_property import put_crc_property
+from ..format.host import encode_host
 from ..format.light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
-from ..format.properties import encode_inner_base
+from ..format.properties import FAST_PATH_NEVER_TAKES, encode_inner_base
 from ..format.record import BLANK_SIZE, PreparedRecord, encode_blank
 from ..format.sys_flag import has_queue_entry
+from ..message import Message
 from ..meters import Latest
-from ..native.fast_path_protocol import APPEND
+from ..native.fast_path_protocol import APPEND, FastPathProtocol
 from ..queue_offsets import QueueKey, QueueOffsets
+from ..results import PutResult, PutStatus
 from ..segments.call_segment import CallSegment
 from ..segments.log_files import LogFiles
 from ..segments.segment import AppendSegment, Segment
-from ..settings import PAGE_SIZE, StoreSettings
-from ..state.progress import FLUSHED, VISIBLE, ProgressPage
-from .atomic_append import AtomicAppends
-from .log_events import tell_room
+from ..settings import PAGE_SIZE, FlushMode, StoreSettings
+from ..state.progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
+from .atomic_append import AtomicAppend, AtomicRange, Commit, note_held
+from .column_records import ColumnRecords
 from .log_reader import LogReader
-from .log_state import CLOSED
+from .poison import Poison, tell_room
 from .preparation import Preparation
+
+CLOSED = "closed"
+SETTINGS = "settings"
+"""Something in the settings gives every put a meaning that the fast path does not know."""
+
+Intent = tuple[int, int, dict[QueueKey, int] | tuple[tuple[QueueKey, int], ...]]
+"""Start and stop of the bytes being written, and the queues that advance, with their next offsets: as a dict, or what
+makes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +92,8 @@ Appended = tuple[int, int, int, int]
 """Queue offset, physical offset, store time in ms, bytes of the record."""
 
 
-class CommitLog(AtomicAppends):
-    """The writable commit log of one open store."""
+class CommitLog:
+    """The writable commit log of one open store. It owns its reader, and what prepares segments ahead of appends."""
 
     def __init__(
         self,
@@ -85,10 +111,37 @@ class CommitLog(AtomicAppends):
         assert files.segment_size is not None
         make_segment = AppendSegment if maps_appends else CallSegment
         self.reader = LogReader(disk, files, make_segment, check_crc_property=settings.check_crc_property)
-        self._disk, self._folder, self._segment_size = disk, files.folders.main, files.segment_size
+        self._disk, self._folder, self.segment_size = disk, files.folders.main, files.segment_size
         self.preparation = Preparation(disk, files, settings, clock, make_segment)
-        super().__init__(settings, clock, progress, start.end, start.last_store_timestamp_ms, start.queue_offsets)
+        self._settings, self._clock, self._progress = settings, clock, progress
+        self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
+        self._append_lock = threading.Lock()
+        self._queue_offsets = start.queue_offsets
+        self.blockers: dict[Any, Any] = {APPEND: None}
+        """Who or what keeps puts off the fast path. Anybody may note something of his own there, and take it out
+        again."""
+        if settings.append_crc_property:
+            self.blockers[SETTINGS] = "append_crc_property"
+        self.fast_path: FastPathProtocol[Message, PutResult] = native.FastPath(
+            self.blockers,
+            start.queue_offsets,
+            Message,
+            PutResult,
+            PutStatus.PUT_OK,
+            encode_host(*settings.store_host),
+            FAST_PATH_NEVER_TAKES,
+            settings.max_message_size,
+            None if type(clock) is SystemClock else clock.now_ms,
+            self._append_lock,
+            progress.mapping,
+            APPENDED,
+            VISIBLE if self._sees_unflushed else -1,
+            progress.publisher(*((APPENDED, VISIBLE) if self._sees_unflushed else (APPENDED,))),
+        )
+        self.fast_path.end = start.end
+        self.fast_path.last_store_timestamp_ms = start.last_store_timestamp_ms
         self._group_commit = native.GroupCommit(start.flushed)
+        self._poison = Poison(self._folder.parent, self.blockers, self.fast_path, self._group_commit)
         self.dispatched = start.end
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.sync_count = 0  # since the log was opened
@@ -97,18 +150,42 @@ class CommitLog(AtomicAppends):
         self._lacks_room = self._is_released = False
         self._active = self._find_active()
 
+    # -- where it is
+
+    @property
+    def end(self) -> int:
+        """Physical offset of the next append; the commit point."""
+        return self.fast_path.end
+
+    @end.setter
+    def end(self, end: int) -> None:
+        self.fast_path.end = end
+
+    @property
+    def last_store_timestamp_ms(self) -> int:
+        return self.fast_path.last_store_timestamp_ms
+
+    @property
+    def appended_records(self) -> int:
+        """Since the log was opened."""
+        return self.fast_path.appended_records
+
+    @property
+    def queue_offsets(self) -> QueueOffsets:
+        """The next offset of every queue, as it is now."""
+        self.fast_path.write_back_offsets()
+        return self._queue_offsets
+
     @property
     def flushed(self) -> int:
         return self._group_commit.synced_to
-
-    @flushed.setter
-    def flushed(self, flushed: int) -> None:
-        self._group_commit.synced_to = flushed
 
     @property
     def visible(self) -> int:
         """Physical offset that readers may read up to: under sync flush only what is durable."""
         return self.end if self._sees_unflushed else self.flushed
+
+    # -- appends on the slow path
 
     def append(self, records: Sequence[PreparedRecord], appended: list[Appended]) -> None:
         """Append records in order. When this returns they are whole and in the page cache; durable only after `flush`.
@@ -131,53 +208,6 @@ class CommitLog(AtomicAppends):
                 self.fast_path.appended_records += len(appended)
                 self._publish_end()
             self._leave_slow_path()
-
-    def remove_oldest(self, segment: Segment) -> None:
-        """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk, durably.
-        Raises DiskError, and the segment is listed again, or SyncFailedError.
-
-        Whoever reads it now goes on reading it.
-        """
-        with self._append_lock:
-            assert self.reader.segments[0] is segment and len(self.reader.segments) > 1
-            self.reader.segments = self.reader.segments[1:]
-        try:
-            self._disk.remove(segment.path)
-        except FileNotFoundError:
-            pass  # somebody was faster
-        except BaseException:
-            with self._append_lock:
-                self.reader.segments = [segment, *self.reader.segments]
-            raise
-        self._disk.sync_folder(segment.path.parent)  # one by one: a segment that came back would leave a gap
-
-    def restart_topic(self, topic: str, commit: Callable[[int], None]) -> None:
-        """Let the queues of a topic begin at 0 again. `commit` is told from which physical offset on, before anything
-        is appended there, and may raise: then nothing has changed. Raises StorePoisonedError, StoreClosedError."""
-        with self._append_lock:
-            self._check_appendable()
-            self._enter_slow_path()
-            self.settle()
-            commit(self.end)
-            for key in [key for key in self._queue_offsets if key[0] == topic]:
-                del self._queue_offsets[key]
-
-    def _tell_room(self, lack: DiskFullError | None) -> None:
-        if self._lacks_room != (lack is not None):
-            self._lacks_room = lack is not None
-            tell_room(self._folder.parent, lack, self.end)
-
-    def stop_appends(self) -> None:
-        """Refuse every append from now on; the one that is under way is waited for."""
-        with self._append_lock:
-            self.blockers[CLOSED] = True
-            self._enter_slow_path()
-            self.settle()
-            self._publish_end()
-
-    @property
-    def segment_size(self) -> int:
-        return self._segment_size
 
     def _append_one(self, record: PreparedRecord) -> Appended:
         next_offsets: dict[QueueKey, int] = {}
@@ -244,6 +274,178 @@ class CommitLog(AtomicAppends):
         size = record.size - light_offsets_max_size(len(keys)) + len(added)
         return replace(record, size=size, properties_raw=record.properties_raw + added)
 
+    def append_columns(self, records: ColumnRecords, size: int) -> None:
+        """Append the next rows, about `size` bytes of them or one. As `append`; `records.done` moves behind what was
+        appended, also if this raises."""
+        with self._append_lock:
+            self._check_appendable()
+            self._enter_slow_path()
+            self.settle()
+            before = records.done
+            stop_row = max(records.fitting(before, size), before + 1)
+            try:
+                while records.done < stop_row:
+                    self._append_rows(records, stop_row)
+            except DiskFullError as e:
+                self._tell_room(e)
+                raise
+            finally:
+                self.fast_path.appended_records += records.done - before
+                self._publish_end()
+            self._leave_slow_path()
+
+    def _append_rows(self, records: ColumnRecords, stop_row: int) -> None:
+        """Append the rows up to `stop_row`, or as many as the active segment has room for."""
+        first = records.done
+        segment = self._segment_with_room(records.size_of(first, first + 1))
+        start = self.end
+        position = start - segment.base
+        stop_row = min(stop_row, records.fitting(first, segment.size - position - BLANK_SIZE))
+        if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.calm_below:
+            stop_row = self._allocate_rows(segment, records, stop_row)
+            self._tell_room(None)
+            self.preparation.call(segment, position + records.size_of(first, stop_row) + BLANK_SIZE)
+        fast_path = self.fast_path
+        now_ms = max(self._clock.now_ms(), fast_path.last_store_timestamp_ms)
+        next_offsets = records.place(first, stop_row, start, now_ms, self._queue_offsets)
+        stop = start + records.size_of(first, stop_row)
+        self.blockers[APPEND] = (start, stop, next_offsets)
+        records.encode(segment, first, stop_row)
+        fast_path.last_store_timestamp_ms = now_ms
+        fast_path.end = stop  # the commit point
+        records.done = stop_row
+        self._queue_offsets.update(next_offsets)
+        self.blockers[APPEND] = None
+
+    def _allocate_rows(self, segment: AppendSegment, records: ColumnRecords, stop_row: int) -> int:
+        """Have blocks for the rows up to `stop_row`, or for as many as there is room for; returns up to which."""
+        first, position, undispatched = records.done, self.end - segment.base, self.end - self.dispatched
+        try:
+            needed = position + records.size_of(first, stop_row) + BLANK_SIZE
+            segment.allocate_up_to(needed, self._settings.allocate_step_size, undispatched)
+        except DiskFullError:
+            if records.fitting(first, segment.allocated - position - BLANK_SIZE) == first:
+                needed = position + records.size_of(first, first + 1) + BLANK_SIZE
+                segment.allocate_up_to(needed, 0, undispatched)
+        return min(stop_row, records.fitting(first, segment.allocated - position - BLANK_SIZE))
+
+    def append_atomically(self, parts: Iterable[ColumnRecords], before_commit: Commit) -> AtomicRange:
+        """Append the rows of all parts, durably: all of them or none; see atomic_append.py.
+
+        `before_commit` is called when everything but the commit point is durable. Whatever it, or `parts`, raises ends
+        the append. Raises DiskFullError, SyncFailedError, StorePoisonedError, StoreClosedError. If anything was written
+        by then, the log is poisoned, and the next open tells whether the rows are there.
+        """
+        with self._append_lock:
+            self._check_appendable()
+            self._enter_slow_path()
+            self.settle()
+            rows = AtomicAppend(self._clock, self._settings, self._start_segment, lambda: self.dispatched)
+            try:
+                for records in parts:
+                    if not rows.has_begun and len(records):
+                        segment = self._segment_with_room(records.size_of(0, 1))
+                        note_held(self._disk, self._folder.parent, self.end)
+                        rows.begin(segment, self.end, self._queue_offsets, self.last_store_timestamp_ms)
+                    rows.append(records)
+                if not rows.has_begun:
+                    found = AtomicRange(self.end, self.end, 0, b"")
+                else:
+                    found = rows.range()
+                    rows.sync()
+                    before_commit(found)
+                    rows.commit()
+                    self._active, self.end = rows.last_segment, found.end
+                    self.fast_path.last_store_timestamp_ms = rows.store_timestamp_ms
+                    self.fast_path.appended_records += found.count
+                    self._queue_offsets.update(rows.next_offsets)
+            except BaseException as e:
+                if rows.has_begun:
+                    self.refuse_all(e)
+                raise
+            finally:
+                self._publish_end()
+            self._leave_slow_path()
+            return found
+
+    def stop_appends(self) -> None:
+        """Refuse every append from now on; the one that is under way is waited for."""
+        with self._append_lock:
+            self.blockers[CLOSED] = True
+            self._enter_slow_path()
+            self.settle()
+            self._publish_end()
+
+    def remove_oldest(self, segment: Segment) -> None:
+        """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk, durably.
+        Raises DiskError, and the segment is listed again, or SyncFailedError.
+
+        Whoever reads it now goes on reading it.
+        """
+        with self._append_lock:
+            assert self.reader.segments[0] is segment and len(self.reader.segments) > 1
+            self.reader.segments = self.reader.segments[1:]
+        try:
+            self._disk.remove(segment.path)
+        except FileNotFoundError:
+            pass  # somebody was faster
+        except BaseException:
+            with self._append_lock:
+                self.reader.segments = [segment, *self.reader.segments]
+            raise
+        self._disk.sync_folder(segment.path.parent)  # one by one: a segment that came back would leave a gap
+
+    def restart_topic(self, topic: str, commit: Callable[[int], None]) -> None:
+        """Let the queues of a topic begin at 0 again. `commit` is told from which physical offset on, before anything
+        is appended there, and may raise: then nothing has changed. Raises StorePoisonedError, StoreClosedError."""
+        with self._append_lock:
+            self._check_appendable()
+            self._enter_slow_path()
+            self.settle()
+            commit(self.end)
+            for key in [key for key in self._queue_offsets if key[0] == topic]:
+                del self._queue_offsets[key]
+
+    @property
+    def _intent(self) -> Intent | None:
+        """Of the append that is under way, or was interrupted."""
+        found: Intent | None = self.blockers.get(APPEND)
+        return found
+
+    def _enter_slow_path(self) -> None:
+        """Keep puts off the fast path, so that the caller alone appends. Called under the append lock."""
+        self.blockers.setdefault(APPEND)  # which leaves an intent that is there
+        self.fast_path.write_back_offsets()
+
+    def _leave_slow_path(self) -> None:
+        """Let the fast path go on where the caller has come to. Not called if an error or an interrupt ended the
+        append: the next one that succeeds does it."""
+        segment = self._active
+        if self._intent is None and segment.calm_below > 0 and segment.maps_appends:
+            self.fast_path.open(segment.append_mapping(), segment.base, segment.calm_below)
+            self.blockers.pop(APPEND)
+
+    def _publish_end(self) -> None:
+        self._progress.publish(APPENDED, self.end)
+        if self._sees_unflushed:
+            self._progress.publish(VISIBLE, self.end)
+
+    def settle(self) -> None:
+        """Finish or undo the append that an exception interrupted. Called under the append lock, after
+        `_enter_slow_path`."""
+        intent = self._intent
+        if intent is None:
+            return
+        start, stop, next_offsets = intent
+        if self.end >= stop:
+            self._queue_offsets.update(next_offsets)
+        else:
+            segment = self._active
+            segment.wipe(start - segment.base, min(stop - segment.base, segment.allocated))
+        self.blockers[APPEND] = None
+
+    # -- segments
+
     def _segment_with_room(self, size: int) -> AppendSegment:
         """The active segment, after a roll if the record and a filler behind it do not fit."""
         while True:
@@ -270,7 +472,7 @@ class CommitLog(AtomicAppends):
         try:
             segment = self.preparation.take(base, last)
         except BaseException as e:
-            self._judge(e, outer)
+            self._poison.judge(e, outer)
             raise
         self.reader.segments = [*self.reader.segments, segment]
         return segment
@@ -294,6 +496,13 @@ class CommitLog(AtomicAppends):
         """Prepare some of what a burst of appends will need, while there are none; whether there is more to do."""
         return self.preparation.rest(self._active, self.end, self.end - self.dispatched)
 
+    def _tell_room(self, lack: DiskFullError | None) -> None:
+        if self._lacks_room != (lack is not None):
+            self._lacks_room = lack is not None
+            tell_room(self._folder.parent, lack, self.end)
+
+    # -- syncs
+
     def is_dirty(self, least_pages: int = 0) -> bool:
         """Whether that many pages of 4 KiB wait for a sync, or a segment is full; 0: whether a byte does.
 
@@ -302,7 +511,7 @@ class CommitLog(AtomicAppends):
         flushed, end = self.flushed, self.end
         if least_pages == 0:
             return end > flushed
-        is_full = end // self._segment_size > flushed // self._segment_size
+        is_full = end // self.segment_size > flushed // self.segment_size
         return is_full or end // PAGE_SIZE - flushed // PAGE_SIZE >= least_pages
 
     def flush(self, timeout_s: float | None = None, up_to: int | None = None) -> bool:
@@ -328,7 +537,9 @@ class CommitLog(AtomicAppends):
         self._progress.publish(FLUSHED, target)
         if not self._sees_unflushed:
             self._progress.publish(VISIBLE, target)
-        self.flushed = target  # last: what an interrupt left unpublished is synced and published once more
+        self._group_commit.synced_to = (
+            target  # last: what an interrupt left unpublished is synced and published once more
+        )
 
     def _sync_segments(self, start: int, stop: int) -> None:
         outer, active = sys.exception(), self._active
@@ -346,7 +557,7 @@ class CommitLog(AtomicAppends):
                 if segment.end <= stop and segment is not self._active:
                     segment.finish_appends()
         except BaseException as e:
-            self._judge(e, outer)
+            self._poison.judge(e, outer)
             raise
 
     def close(self) -> None:
@@ -360,3 +571,28 @@ class CommitLog(AtomicAppends):
         self._is_released = True
         self.preparation.close()
         self.reader.close()
+
+    # -- what ends appends
+
+    @property
+    def poison(self) -> BaseException | None:
+        """What has ended puts and syncs for good, if anything has."""
+        return self._poison.cause
+
+    @property
+    def poison_wake_ups(self) -> list[Callable[[], object]]:
+        """Called once something has ended puts and syncs, from wherever that was found: they must take no lock."""
+        return self._poison.wake_ups
+
+    def refuse_all(self, cause: BaseException) -> None:
+        """Append, acknowledge and sync nothing any more. The first cause counts."""
+        self._poison.refuse_all(cause)
+
+    def _check_appendable(self) -> None:
+        if self.poison is not None:
+            raise StorePoisonedError(self._folder.parent, self.poison)
+        if CLOSED in self.blockers:
+            raise self._closed_error()
+
+    def _closed_error(self) -> StoreClosedError:
+        return StoreClosedError(f"{self._folder.parent}: the store was closed; open it again")

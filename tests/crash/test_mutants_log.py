@@ -76,7 +76,7 @@ def calls_durable_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
 
     def spoilt(self: CommitLog) -> None:
         real(self)
-        self.flushed = self.end
+        self._group_commit.synced_to = self.end
         self._progress.publish(FLUSHED, self.flushed)
 
     patch.setattr(CommitLog, "_sync_all", spoilt)

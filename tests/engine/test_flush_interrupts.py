@@ -165,7 +165,7 @@ def test_an_interrupted_sync_refuses_nobodys_put(
 
         def look(frame: FrameType, event: str, argument: object) -> Any:
             nonlocal puts
-            if event == "line" and frame.f_code.co_filename.endswith(("commit_log.py", "log_state.py")):
+            if event == "line" and frame.f_code.co_filename.endswith(("commit_log.py", "poison.py")):
                 message = Message("t", b"beside", wait_store_ok=False)
                 assert others.submit(store.put, message).result(60).status is PutStatus.PUT_OK
                 puts += 1

@@ -16,8 +16,7 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.disk.failed_sync import failed_sync_behind
 from flightlog.store.errors import DiskError, SegmentRemovedError, StorePoisonedError, SyncFailedError
-from flightlog.store.log import log_state
-from flightlog.store.log.commit_log import CommitLog
+from flightlog.store.log import poison
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Acknowledged, AssertClean
@@ -268,7 +267,7 @@ def test_a_failed_sync_that_is_noted_while_an_interrupt_is_judged(
 ) -> None:
     """One thread asks whether an interrupt came upon a failed sync; the other one's sync fails before it is through."""
     is_judging, is_noted, is_judged = threading.Event(), threading.Event(), threading.Event()
-    find, tell = failed_sync_behind, CommitLog._tell_poison
+    find, tell = failed_sync_behind, poison.Poison._tell
 
     def find_slowly(error: BaseException, outer: BaseException | None) -> BaseException | None:
         if isinstance(error, KeyboardInterrupt):
@@ -276,20 +275,20 @@ def test_a_failed_sync_that_is_noted_while_an_interrupt_is_judged(
             assert is_noted.wait(60)
         return find(error, outer)
 
-    def tell_late(log: CommitLog) -> None:
+    def tell_late(found: poison.Poison) -> None:
         if threading.current_thread() is failing:
             is_noted.set()
             assert is_judged.wait(60)
-        tell(log)
+        tell(found)
 
-    monkeypatch.setattr(log_state, "failed_sync_behind", find_slowly)
-    monkeypatch.setattr(CommitLog, "_tell_poison", tell_late)
+    monkeypatch.setattr(poison, "failed_sync_behind", find_slowly)
+    monkeypatch.setattr(poison.Poison, "_tell", tell_late)
     path = tmp_path / "store"
     store = flightlog.open(path, settings(FlushMode.ASYNC))
     store.put(Message("t", b"before"))
     failure = SyncFailedError(path, "Input/output error")
-    failing = threading.Thread(target=store._log._judge, args=(failure, None))
-    interrupted = threading.Thread(target=store._log._judge, args=(KeyboardInterrupt(), None))
+    failing = threading.Thread(target=store._log._poison.judge, args=(failure, None))
+    interrupted = threading.Thread(target=store._log._poison.judge, args=(KeyboardInterrupt(), None))
     interrupted.start()
     assert is_judging.wait(60)
     failing.start()

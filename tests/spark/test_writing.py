@@ -35,7 +35,7 @@ from flightlog.store.errors import (
     StoreNotFoundError,
     TopicTooLongError,
 )
-from flightlog.store.log.atomic_append import _AtomicRows
+from flightlog.store.log.atomic_append import AtomicAppend
 
 if TYPE_CHECKING:
     from tests.spark.conftest import AssertClean
@@ -361,14 +361,14 @@ def test_an_append_that_fails_leaves_a_sound_store_without_its_rows(
 def test_an_error_behind_the_commit_point_is_none_of_the_job(
     files: list[StagedFile], path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
-    real = _AtomicRows.commit
+    real = AtomicAppend.commit
 
-    def commit(rows: _AtomicRows) -> None:
+    def commit(rows: AtomicAppend) -> None:
         real(rows)
         raise DiskError("and then the disk was gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_AtomicRows, "commit", commit)
+        patch.setattr(AtomicAppend, "commit", commit)
         append_files(path, files, None, 0)
     assert bodies(path) == BEFORE | ROWS
     assert_clean(path)
@@ -387,7 +387,7 @@ from flightlog.spark.write.writing import append_files
 from flightlog.store.log import atomic_append
 
 site = sys.argv[2]
-rows = atomic_append._AtomicRows
+rows = atomic_append.AtomicAppend
 
 def die_in(name, after):
     real = getattr(rows, name)

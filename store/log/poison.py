@@ -1,0 +1,92 @@
+"""What ends appends, acknowledgements and syncs of a log for good: a failed sync, or a service that has failed.
+
+The kernel reports a failed write only once, and an interrupt may come with every call. So an error is noted among the
+blockers first, which keeps puts off the fast path; until it is judged, `cause` judges it itself, for whoever looks. An
+interrupt alone refuses nobody's put.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..disk.failed_sync import failed_sync_behind
+from ..errors import DiskError, DiskFullError, FlightlogError
+from ..native.fast_path_protocol import FastPathProtocol
+from ..native.group_commit_protocol import GroupCommitProtocol
+
+log = logging.getLogger("flightlog.store")
+
+POISON = "poison"
+
+
+class Poison:
+    """Of one open log. Safe from many threads, without a lock."""
+
+    def __init__(
+        self,
+        root: Path,
+        blockers: dict[Any, Any],
+        fast_path: FastPathProtocol[Any, Any],
+        group_commit: GroupCommitProtocol,
+    ) -> None:
+        self._root, self._blockers, self._fast_path, self._group_commit = root, blockers, fast_path, group_commit
+        self._is_told = False
+        self.wake_ups: list[Callable[[], object]] = []
+        """Called once there is a cause, from wherever it was found: they must take no lock."""
+
+    @property
+    def cause(self) -> BaseException | None:
+        """What has ended puts and syncs, if anything has."""
+        blockers = self._blockers
+        for error in [who for who in list(blockers) if isinstance(who, BaseException)]:
+            doubt = blockers.get(error)
+            if doubt is not None:
+                found = failed_sync_behind(*doubt)
+                if found is not None:
+                    blockers.setdefault(POISON, found)
+                blockers.pop(error, None)  # this one alone: others may have come meanwhile
+        cause: BaseException | None = blockers.get(POISON)
+        return cause
+
+    def judge(self, error: BaseException, outer: BaseException | None) -> None:
+        """Refuse everything from now on if a failed sync is behind an error; `outer` is what its caller was handling
+        before."""
+        self._blockers[error] = (error, outer)
+        self._tell()
+
+    def refuse_all(self, cause: BaseException) -> None:
+        """Append, acknowledge and sync nothing any more. The first cause counts."""
+        if self.cause is None:
+            self._blockers[POISON] = cause
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake those who are to know, and tell the log of the application, once."""
+        cause = self.cause
+        if cause is not None and not self._is_told:
+            self._is_told = True
+            for notify in tuple(self.wake_ups):
+                notify()
+            tell_poison(self._root, cause, self._group_commit.synced_to, self._fast_path.end)
+
+
+def tell_poison(root: Path, cause: BaseException, flushed: int, end: int) -> None:
+    """The store at `root` takes no more puts. With a traceback, if it was not the disk."""
+    log.error(
+        "%s: takes no more puts: %s",
+        *(root, cause if isinstance(cause, FlightlogError) else repr(cause)),
+        exc_info=None if isinstance(cause, DiskError | OSError) else cause,
+        extra={"path": str(root), "cause": repr(cause), "flushed": flushed, "physical_offset": end},
+    )
+
+
+def tell_room(root: Path, lack: DiskFullError | None, end: int) -> None:
+    """Room begins to lack; None: there is some again."""
+    extra = {"path": str(root), "physical_offset": end}
+    if lack is None:
+        log.info("%s: there is room on the disk again", root, extra=extra)
+    else:
+        log.warning("%s: the disk is full, puts are refused: %s", root, lack, extra=extra | {"wanted": lack.wanted})
