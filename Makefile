@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench targets fuzz soak campaign coverage mutants load-test wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench targets readers delay messaging fuzz soak campaign coverage mutants load-test wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make check   ruff and mypy'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
 	@echo 'make targets  every figure that the store has to come to, against its target; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
+	@echo 'make readers, make delay, make messaging  the loads behind docs/; ARGS="--quick --plot delay.svg"'
 	@echo 'make fuzz    the fuzz targets for ten minutes, or SECONDS=3600; needs clang and its compiler-rt'
 	@echo 'make campaign  random histories and power cuts at full size, with new seeds, for some hours'
 	@echo 'make soak    a store under load, kills, power cuts and full disks for an hour, or MINUTES=600'
@@ -156,8 +157,12 @@ check: $(VENV)/.all .dev/flightlog
 bench: $(VENV)/.all
 	$(PY) -m flightlog.tools.bench
 
+# ARGS="--help" tells what each takes.
+readers delay messaging: $(VENV)/.all
+	$(PY) benches/run.py $@ $(ARGS)
+
 targets: $(VENV)/.all
-	$(PY) -m flightlog bench targets $(if $(ROCKETMQ),--rocketmq $(ROCKETMQ)) $(if $(ONLY),--only $(ONLY)) $(TARGETS_ARGS)
+	$(PY) benches/run.py targets $(if $(ROCKETMQ),--rocketmq $(ROCKETMQ)) $(if $(ONLY),--only $(ONLY)) $(TARGETS_ARGS)
 
 $(VENV)/.fuzz: $(VENV)/.core
 	@$(PIP) install -q -e '.[fuzz]'

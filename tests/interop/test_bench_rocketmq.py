@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benches.targets.command import TargetsOptions
+from benches.targets.command import run as run_targets
 from flightlog.tools.bench.cases.plan import make_cases
 from flightlog.tools.bench.cases.rocketmq_cases import RIVALS, rocketmq_cases
 from flightlog.tools.bench.cases.runner import Result
 from flightlog.tools.bench.loads.load import Load
 from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
-from flightlog.tools.bench.targets.targets import TargetsOptions
-from flightlog.tools.bench.targets.targets import run as run_targets
 from flightlog.tools.bench.telling.report import find_rival
 from flightlog.tools.bench.versus.contest import Contest
 

@@ -46,13 +46,14 @@ class Finished:
 
 @pytest.fixture(scope="session")
 def cli() -> Callable[..., Finished]:
-    """Runs `python -m flightlog ARGUMENTS`, or another module, and waits for it."""
+    """Runs `python -m flightlog ARGUMENTS`, or another module or file, and waits for it."""
 
     def run(
         *arguments: str | Path, module: str = "flightlog", env: Mapping[str, str] | None = None, launcher: str = ""
     ) -> Finished:
         start = ["-c", launcher] if launcher else []
-        command = [sys.executable, "-P", *start, *([sys.executable, "-P"] if launcher else []), "-m", module]
+        command = [sys.executable, "-P", *start, *([sys.executable, "-P"] if launcher else [])]
+        command += [module] if module.endswith(".py") else ["-m", module]
         finished = subprocess.run(
             [*command, *arguments],
             env={**os.environ, "COLUMNS": "100", **(env or {})},

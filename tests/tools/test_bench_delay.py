@@ -1,4 +1,4 @@
-"""`flightlog bench delay`: every message comes, none before its time, and the figures are told, kept and drawn."""
+"""`make delay`: every message comes, none before its time, and the figures are told, kept and drawn."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benches.delay import command as delay
+from benches.delay import lateness as delay_load
+from benches.delay.command import DelayOptions, run
+from benches.delay.lateness import LEVEL, TIMER, Idle, Lateness, Watch, measure, measure_idle
+from benches.delay.pending_timers import Step
 from flightlog.store.errors import UsageError
 from flightlog.store.settings import FlushMode
-from flightlog.tools.bench.delay import delay, delay_load
-from flightlog.tools.bench.delay.delay import DelayOptions, run
-from flightlog.tools.bench.delay.delay_load import LEVEL, TIMER, Idle, Lateness, Watch, measure, measure_idle
-from flightlog.tools.bench.delay.pending_timers import Step
 
 MIB = 1 << 20
 

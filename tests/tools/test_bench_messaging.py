@@ -1,4 +1,4 @@
-"""`flightlog bench messaging`: every message comes and is counted, and the figures are told, kept and drawn."""
+"""`make messaging`: every message comes and is counted, and the figures are told, kept and drawn."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from benches.messaging import command as messaging
+from benches.messaging.command import PARTS, MessagingOptions, run
+from benches.messaging.flow import burst, latency, throughput
+from benches.messaging.groups import STRATEGIES, Life, rebalance
+from benches.messaging.part import Part
+from benches.messaging.pulls import pulls
+from benches.messaging.sqlite_queue import SqliteQueue
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.messaging import messaging
-from flightlog.tools.bench.messaging.messaging import PARTS, MessagingOptions, run
-from flightlog.tools.bench.messaging.messaging_flow import burst, latency, throughput
-from flightlog.tools.bench.messaging.messaging_groups import STRATEGIES, Life, rebalance
-from flightlog.tools.bench.messaging.messaging_part import Part
-from flightlog.tools.bench.messaging.messaging_pulls import pulls
-from flightlog.tools.bench.messaging.sqlite_queue import SqliteQueue
 
 
 def test_latencies_are_of_every_message(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog.tools.bench.delay.pending_timers import measure
+from benches.delay.pending_timers import measure
 
 
 @pytest.mark.ci

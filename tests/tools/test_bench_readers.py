@@ -1,4 +1,4 @@
-"""`flightlog bench readers`: every reader reads all of the backlog, beside a writer that puts what falls due."""
+"""`make readers`: every reader reads all of the backlog, beside a writer that puts what falls due."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benches.readers.command import ReadersOptions, run
+from benches.readers.readers import PROCESSES, THREADS, Readers, ReadersRound, _again_and_again, backlog
 from flightlog import open_read_only
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.cases.workloads import QUEUES, TOPIC
-from flightlog.tools.bench.readers import readers_run
-from flightlog.tools.bench.readers.readers import PROCESSES, THREADS, Readers, ReadersRound, _again_and_again, backlog
-from flightlog.tools.bench.readers.readers_run import ReadersOptions, run
+from flightlog.tools.bench.machine.scratch import check_room
+
+BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
 
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished
@@ -74,11 +76,11 @@ def test_threads_share_one_core_and_processes_those_of_the_machine(
 @pytest.mark.ci
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     small = ("--readers", "2", "--seconds", "0.05", "--messages", "400", "--quick", "--folder", tmp_path)
-    finished = cli("bench", "readers", *small)
+    finished = cli("readers", *small, module=BENCHES)
     assert finished.code == 0, finished.err
     assert "writing up to" in finished.err
     assert "2 threads" in finished.out and "2 processes" in finished.out
-    finished = cli("bench", "readers", *small, "--json")
+    finished = cli("readers", *small, "--json", module=BENCHES)
     found = json.loads(finished.out)
     assert {kind: len(rounds) for kind, rounds in found["rounds"].items()} == {THREADS: 1, PROCESSES: 1}
     assert not list(tmp_path.iterdir())
@@ -101,4 +103,4 @@ def test_wrong_calls(options: ReadersOptions, says: str) -> None:
 
 def test_a_full_disk_is_told_beforehand(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="free, expected"):
-        readers_run.check_room(tmp_path, 1 << 60)
+        check_room(tmp_path, 1 << 60)

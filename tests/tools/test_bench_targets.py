@@ -1,4 +1,4 @@
-"""`flightlog bench targets`: which figures there are, what they are held against, and a run as its user sees it."""
+"""`make targets`: which figures there are, what they are held against, and a run as its user sees it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from benches.targets import command as targets
+from benches.targets.command import TargetsOptions, _sizes, _without_rocketmq
+from benches.targets.lines import Line, show
+from benches.targets.measures import _writer_line
+from benches.targets.plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.cases.file_workloads import PLAIN, PLAIN_COLD
 from flightlog.tools.bench.cases.plan import make_cases
 from flightlog.tools.bench.cases.rocketmq_cases import RIVALS
 from flightlog.tools.bench.loads.load import Load, Outcome, Round
 from flightlog.tools.bench.rocketmq import MAPPED, POOL
-from flightlog.tools.bench.targets import targets
-from flightlog.tools.bench.targets.target_lines import Line, show
-from flightlog.tools.bench.targets.target_measures import _writer_line
-from flightlog.tools.bench.targets.target_plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
-from flightlog.tools.bench.targets.targets import TargetsOptions, _sizes, _without_rocketmq
 from flightlog.tools.bench.writers import OWN, PEERS
 from flightlog.tools.output import Output
+
+BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
 
 if TYPE_CHECKING:
     from tests.tools.conftest import Finished
@@ -165,7 +167,7 @@ def test_wrong_calls(options: TargetsOptions, says: str) -> None:
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     kept = tmp_path / "targets.json"
     only = ("--only", "columns,put", "--only", "paced,device,cold,verify,query")
-    finished = cli("bench", "targets", "--quick", "--rounds", "1", *only, "--folder", tmp_path, "--save", kept)
+    finished = cli("targets", "--quick", "--rounds", "1", *only, "--folder", tmp_path, "--save", kept, module=BENCHES)
     assert finished.code == 0, finished.err
     assert "writing about" in finished.err and "verify, seals alone, against reading" in finished.err
     assert "targets are met; 2 not measured" in finished.out and "needs --rocketmq" in finished.out

@@ -5,11 +5,7 @@ and the ratio to it is what may be compared between machines.
 
 Which room inside imports from which:
 
-    targets      -> readers, versus, telling, writers, loads, cases, machine
-    delay     -> telling, writers, machine
-    messaging -> telling, writers, machine
-    scan      -> readers, telling, machine
-    readers   -> telling, loads, cases, machine
+    scan      -> telling, machine
     versus    -> telling, writers, loads, cases, machine
     telling   -> writers, loads, cases, machine
     writers   -> loads, cases

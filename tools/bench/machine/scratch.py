@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
+from ....store.errors import UsageError
+from ...words import size_text
+
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -45,3 +48,10 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _end(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)  # as a shell tells of a process that a signal has ended
+
+
+def check_room(folder: Path, size: int) -> None:
+    """Raises UsageError where the disk has not that much free."""
+    free = shutil.disk_usage(folder).free
+    if free < size:
+        raise UsageError(f"{folder.parent}: {size_text(free)} free, expected {size_text(size)}. Name another --folder")

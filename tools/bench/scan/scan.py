@@ -19,8 +19,7 @@ from ...output import Column, Output
 from ...progress_bar import CLEAR_LINE, ProgressBar
 from ...words import figure_text, seconds_text, size_text
 from ..machine.machine import this_machine
-from ..machine.scratch import scratch_folder
-from ..readers.readers_run import check_room
+from ..machine.scratch import check_room, scratch_folder
 from ..telling import saving
 from .scan_plan import BODY_SIZES, NAMES, SCANS, SELECTION_BODY_SIZE, SELECTIONS, ScanQuery
 from .scan_session import measured_session

@@ -1,4 +1,4 @@
-"""What a part of `flightlog bench messaging` found."""
+"""What a part of `make messaging` found."""
 
 from __future__ import annotations
 

@@ -28,13 +28,13 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from ....engine.message_store import MessageStore, open_store
-from ....engine.read.readable import ReadableStore
-from ....engine.read_only import open_read_only
-from ....store.message import Message
-from ....store.settings import StoreSettings
-from ..cases.workloads import BATCH, QUEUES, TOPIC, make_messages
-from ..loads.drive import no_collection
+from flightlog.engine.message_store import MessageStore, open_store
+from flightlog.engine.read.readable import ReadableStore
+from flightlog.engine.read_only import open_read_only
+from flightlog.store.message import Message
+from flightlog.store.settings import StoreSettings
+from flightlog.tools.bench.cases.workloads import BATCH, QUEUES, TOPIC, make_messages
+from flightlog.tools.bench.loads.drive import no_collection
 
 THREADS, PROCESSES = "threads", "processes"
 LOOK_EVERY = 256
@@ -171,7 +171,7 @@ class Child:
     """A process with a view, which reads when it is told to."""
 
     def __init__(self, path: Path, each: int) -> None:
-        command = [sys.executable, "-P", "-m", __name__, str(path), str(each)]
+        command = [sys.executable, "-P", __file__, str(path), str(each)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def wait_until_ready(self) -> None:

@@ -1,4 +1,4 @@
-"""What `flightlog bench delay` measures: how late messages come that fall due evenly, and a store that only waits.
+"""What `make delay` measures: how late messages come that fall due evenly, and a store that only waits.
 
 A message with a delay level is due its level's delay after it was put. A timer is due at the first whole second at or
 after the time that it asks for: that is RocketMQ's precision, and ours. Each is late from then on until it can be read,
@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from ....engine.message_store import MessageStore, open_store
-from ....store.disk.disk import RealDisk
-from ....store.errors import UsageError
-from ....store.format.property_names import TIMER_DELIVER_MS
-from ....store.message import Message
-from ....store.settings import FlushMode, StoreSettings
-from ....store.state.progress import read_progress
+from flightlog.engine.message_store import MessageStore, open_store
+from flightlog.store.disk.disk import RealDisk
+from flightlog.store.errors import UsageError
+from flightlog.store.format.property_names import TIMER_DELIVER_MS
+from flightlog.store.message import Message
+from flightlog.store.settings import FlushMode, StoreSettings
+from flightlog.store.state.progress import read_progress
 
 LEVEL, TIMER, NOTHING = "level", "timer", "nothing"
 TOPIC = "bench"

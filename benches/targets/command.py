@@ -1,4 +1,4 @@
-"""`flightlog bench targets`: every figure that this store has to come to, in one run, each held against its target.
+"""`make targets`: every figure that this store has to come to, in one run, each held against its target.
 
 Ratios are taken within one round, in which everybody has a turn. RocketMQ runs at its defaults, warmed by a million
 puts, on the same messages and as full; the better of its modes counts. Every writer begins in a fresh store with a few
@@ -16,22 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ....store import native
-from ....store.errors import UsageError
-from ...output import Output
-from ...progress_bar import CLEAR_LINE, ProgressBar
-from ...words import seconds_text, size_text
-from .. import rocketmq
-from ..cases.workloads import record_size
-from ..machine.machine import Machine, this_machine
-from ..machine.scratch import scratch_folder
-from ..readers import readers_run
-from ..rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
-from ..telling import saving
-from ..writers import PURE, peers_at_hand
-from .target_lines import Line, show
-from .target_measures import THREADS_MORE, Measures, Sizes
-from .target_plan import (
+from benches.readers import command as readers
+from benches.targets.lines import Line, show
+from benches.targets.measures import THREADS_MORE, Measures, Sizes
+from benches.targets.plan import (
     BY_SIZE,
     BY_SYNC_SIZE,
     CASE_SUBJECTS,
@@ -42,6 +30,18 @@ from .target_plan import (
     WriterFigure,
     writer_contests,
 )
+from flightlog.store import native
+from flightlog.store.errors import UsageError
+from flightlog.tools.bench import rocketmq
+from flightlog.tools.bench.cases.workloads import record_size
+from flightlog.tools.bench.machine.machine import Machine, this_machine
+from flightlog.tools.bench.machine.scratch import check_room, scratch_folder
+from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
+from flightlog.tools.bench.telling import saving
+from flightlog.tools.bench.writers import PURE, peers_at_hand
+from flightlog.tools.output import Output
+from flightlog.tools.progress_bar import CLEAR_LINE, ProgressBar
+from flightlog.tools.words import seconds_text, size_text
 
 MB = 1_000_000
 ROUNDS = 5
@@ -232,8 +232,8 @@ def _announce(
     seconds += sizes.size / PURE_RATE * (("paced" in groups) + ("query" in groups))
     seconds, size = seconds * sizes.rounds, size * sizes.rounds
     if "readers" in groups:
-        seconds += len(readers_run.KINDS) * readers_run.PARTS * 2 * sizes.reader_s * sizes.rounds
-        size += sizes.rounds * readers_run.room_needed(KB, sizes.size // KB, sizes.reader_s)
+        seconds += len(readers.KINDS) * readers.PARTS * 2 * sizes.reader_s * sizes.rounds
+        size += sizes.rounds * readers.room_needed(KB, sizes.size // KB, sizes.reader_s)
     if "device" in groups:
         seconds += 2 * sizes.device_steps * sizes.device_step_size / SYNC_RATE
         size += 2 * sizes.device_steps * sizes.device_step_size
@@ -245,8 +245,8 @@ def _announce(
     _say(f"about {time}, writing about {size_text(int(size))} below {folder.parent}")
     room = COPIES_MAX * max(sizes.size, sizes.recovery_size) + (2 << 30)
     if "readers" in groups:
-        room = max(room, readers_run.room_needed(KB, sizes.size // KB, sizes.reader_s))
-    readers_run.check_room(folder, room)
+        room = max(room, readers.room_needed(KB, sizes.size // KB, sizes.reader_s))
+    check_room(folder, room)
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""`flightlog bench delay`: how late messages with a delay level and timers come, and what a store costs that waits.
+"""`make delay`: how late messages with a delay level and timers come, and what a store costs that waits.
 
 What is measured, and from when on a message is late, stands in delay_load.py.
 """
@@ -13,16 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ....store.errors import UsageError
-from ....store.settings import FlushMode
-from ...output import Column, Output
-from ...progress_bar import ProgressBar
-from ...words import figure_text, size_text
-from ..machine.machine import this_machine
-from ..machine.scratch import scratch_folder
-from ..telling.plots import check_plot
-from ..telling.saving import check_files, check_folder, save_csv, save_json
-from .delay_load import (
+from benches.delay.lateness import (
     DELAY_MS,
     LEVEL,
     NOTHING,
@@ -35,9 +26,18 @@ from .delay_load import (
     measure_idle,
     percentile_name,
 )
-from .delay_plot import draw
-from .pending_timers import BATCH, Step
-from .pending_timers import measure as measure_pending
+from benches.delay.pending_timers import BATCH, Step
+from benches.delay.pending_timers import measure as measure_pending
+from benches.delay.plot import draw
+from flightlog.store.errors import UsageError
+from flightlog.store.settings import FlushMode
+from flightlog.tools.bench.machine.machine import this_machine
+from flightlog.tools.bench.machine.scratch import scratch_folder
+from flightlog.tools.bench.telling.plots import check_plot
+from flightlog.tools.bench.telling.saving import check_files, check_folder, save_csv, save_json
+from flightlog.tools.output import Column, Output
+from flightlog.tools.progress_bar import ProgressBar
+from flightlog.tools.words import figure_text, size_text
 
 RATES = 1_000, 10_000
 """Messages that fall due a second."""

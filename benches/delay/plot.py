@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ....store.settings import FlushMode
-from ...words import figure_text
-from ..machine.machine import Machine
-from ..telling.plots import LABEL_BOX, OWN_COLOURS, PEER_COLOURS, drawing
-from ..writers import OWN
-from .delay_load import LEVEL, TIMER, Lateness
+from benches.delay.lateness import LEVEL, TIMER, Lateness
+from flightlog.store.settings import FlushMode
+from flightlog.tools.bench.machine.machine import Machine
+from flightlog.tools.bench.telling.plots import LABEL_BOX, OWN_COLOURS, PEER_COLOURS, drawing
+from flightlog.tools.bench.writers import OWN
+from flightlog.tools.words import figure_text
 
 TITLES = {LEVEL: "Delay levels", TIMER: "Timers, from their whole second on"}
 COLOURS = OWN_COLOURS[OWN], *PEER_COLOURS

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..machine.machine import Machine
-from ..telling.plots import drawing
-from .messaging_part import Part
+from benches.messaging.part import Part
+from flightlog.tools.bench.machine.machine import Machine
+from flightlog.tools.bench.telling.plots import drawing
 
 
 def draw(parts: Sequence[Part], machine: Machine, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Measures the figures of `bar_plan`, each ratio within one round."""
+"""Measures the figures of `plan`, each ratio within one round."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from typing import Any
 
 import numpy as np
 
-from ...words import figure_text
-from ..cases import runner
-from ..cases.case import Case
-from ..cases.plan import make_cases
-from ..cases.rocketmq_cases import RIVALS, rocketmq_cases
-from ..cases.workloads import record_size
-from ..loads.drive import drive, no_collection
-from ..loads.load import Load, Outcome
-from ..loads.rows import make_rows
-from ..machine import device
-from ..readers import readers_run
-from ..rocketmq import RocketmqProcess
-from ..versus.contest import Contest, begin, first_calls
-from ..versus.trial import Entry
-from ..writers import NOTHING, OWN, RAW_LOOP, opened
-from .target_lines import Line
-from .target_plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
-from .target_plan import Contest as Plan
+from benches.readers import command as readers
+from benches.targets.lines import Line
+from benches.targets.plan import BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, RATE, CaseFigure, WriterFigure
+from benches.targets.plan import Contest as Plan
+from flightlog.tools.bench.cases import runner
+from flightlog.tools.bench.cases.case import Case
+from flightlog.tools.bench.cases.plan import make_cases
+from flightlog.tools.bench.cases.rocketmq_cases import RIVALS, rocketmq_cases
+from flightlog.tools.bench.cases.workloads import record_size
+from flightlog.tools.bench.loads.drive import drive, no_collection
+from flightlog.tools.bench.loads.load import Load, Outcome
+from flightlog.tools.bench.loads.rows import make_rows
+from flightlog.tools.bench.machine import device
+from flightlog.tools.bench.rocketmq import RocketmqProcess
+from flightlog.tools.bench.versus.contest import Contest, begin, first_calls
+from flightlog.tools.bench.versus.trial import Entry
+from flightlog.tools.bench.writers import NOTHING, OWN, RAW_LOOP, opened
+from flightlog.tools.words import figure_text
 
 WARM_PART = 20
 """Everybody's first round is a twentieth of the others, and not counted."""
@@ -198,7 +198,7 @@ class Measures:
         """Threads and processes that read a backlog, beside its writer."""
         sizes = self.sizes
         messages = sizes.size // record_size(KB)
-        found = readers_run.measure(self.folder, KB, messages, sizes.readers, sizes.reader_s, sizes.rounds, self.done)
+        found = readers.measure(self.folder, KB, messages, sizes.readers, sizes.reader_s, sizes.rounds, self.done)
         lines = []
         for kind, rounds in found.items():
             text = f"{sizes.readers} readers ({kind}) beside a writer"

@@ -1,4 +1,4 @@
-"""`flightlog bench messaging`: from put to listener, through groups and pulls, beside a queue on SQLite."""
+"""`make messaging`: from put to listener, through groups and pulls, beside a queue on SQLite."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ....store.errors import UsageError
-from ...output import Column, Output
-from ...progress_bar import ProgressBar
-from ...words import figure_text
-from ..machine.machine import this_machine
-from ..machine.scratch import scratch_folder
-from ..telling.plots import check_plot
-from ..telling.saving import check_files, check_folder, save_csv, save_json
-from .messaging_flow import burst, latency, throughput
-from .messaging_groups import STRATEGIES, rebalance
-from .messaging_part import Part
-from .messaging_plot import draw
-from .messaging_pulls import PULLS, pulls
+from benches.messaging.flow import burst, latency, throughput
+from benches.messaging.groups import STRATEGIES, rebalance
+from benches.messaging.part import Part
+from benches.messaging.plot import draw
+from benches.messaging.pulls import PULLS, pulls
+from flightlog.store.errors import UsageError
+from flightlog.tools.bench.machine.machine import this_machine
+from flightlog.tools.bench.machine.scratch import scratch_folder
+from flightlog.tools.bench.telling.plots import check_plot
+from flightlog.tools.bench.telling.saving import check_files, check_folder, save_csv, save_json
+from flightlog.tools.output import Column, Output
+from flightlog.tools.progress_bar import ProgressBar
+from flightlog.tools.words import figure_text
 
 PARTS = "latency", "throughput", "burst", "rebalance", "pulls"
 BESIDE_S = 1.0

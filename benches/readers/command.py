@@ -1,9 +1,8 @@
-"""`flightlog bench readers`: says what it is about to do, does it, tells what came of it."""
+"""`make readers`: says what it is about to do, does it, tells what came of it."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -12,15 +11,15 @@ from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 
-from ....store.errors import UsageError
-from ...output import Column, Output
-from ...progress_bar import ProgressBar
-from ...words import figure_text, seconds_text, size_text
-from ..cases.workloads import record_size
-from ..machine.machine import this_machine
-from ..machine.scratch import scratch_folder
-from ..telling.saving import check_folder
-from .readers import PROCESSES, THREADS, WRITER_PART, Readers, ReadersRound, backlog
+from benches.readers.readers import PROCESSES, THREADS, WRITER_PART, Readers, ReadersRound, backlog
+from flightlog.store.errors import UsageError
+from flightlog.tools.bench.cases.workloads import record_size
+from flightlog.tools.bench.machine.machine import this_machine
+from flightlog.tools.bench.machine.scratch import check_room, scratch_folder
+from flightlog.tools.bench.telling.saving import check_folder
+from flightlog.tools.output import Column, Output
+from flightlog.tools.progress_bar import ProgressBar
+from flightlog.tools.words import figure_text, seconds_text, size_text
 
 ROUNDS, QUICK_ROUNDS = 5, 1
 SECONDS, QUICK_SECONDS = 1.0, 0.3
@@ -92,13 +91,6 @@ def room_needed(body_size: int, messages: int, seconds: float) -> int:
     """Bytes that the log of a round grows to at most, about: each has a store of its own."""
     written_s = len(KINDS) * (1 + WRITER_PART) * seconds
     return messages * record_size(body_size) + int(written_s * WRITTEN_A_SECOND)
-
-
-def check_room(folder: Path, size: int) -> None:
-    """Raises UsageError where the disk has not that much free."""
-    free = shutil.disk_usage(folder).free
-    if free < size:
-        raise UsageError(f"{folder.parent}: {size_text(free)} free, expected {size_text(size)}. Name another --folder")
 
 
 def measure(

@@ -1,6 +1,6 @@
 """Many timers that wait: what it takes to put them, to place them on the wheel, and to open the store again.
 
-    python -P -m flightlog.tools.bench.delay.pending_timers FOLDER --pending 10000000
+    python -P benches/delay/pending_timers.py FOLDER --pending 10000000
 
 Each step is a process of its own, so that the memory that is told is that of the step: `put` appends without
 delivering, `take` places everything on the wheel and closes, `open` recovers all of it. Times are spread over three
@@ -23,10 +23,10 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from ....engine.message_store import open_store
-from ....store.format.property_names import TIMER_DELIVER_MS
-from ....store.message import Message
-from ....store.settings import StoreSettings
+from flightlog.engine.message_store import open_store
+from flightlog.store.format.property_names import TIMER_DELIVER_MS
+from flightlog.store.message import Message
+from flightlog.store.settings import StoreSettings
 
 BATCH = 1000
 BODY = bytes(100)
@@ -110,7 +110,7 @@ def measure(path: Path, count: int) -> list[Step]:
     """All three, in a folder that is new."""
     steps = []
     for step in ("put", "take", "open"):
-        command = [sys.executable, "-P", "-m", __spec__.name if __spec__ else __name__, str(path)]
+        command = [sys.executable, "-P", __file__, str(path)]
         command += ["--pending", str(count), "--step", step]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:

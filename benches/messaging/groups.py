@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from ....consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle
-from ....consume.allocate.consistent_hash import ConsistentHash
-from ....consume.consumer import Consumer
-from ....consume.deliver.received import ReceivedMessage
-from ....store.errors import UsageError
-from ....store.message import Message
-from .messaging_flow import GROUP, LIMIT_S, QUEUES, TOPIC, body_of, new_store, number_of, pace
-from .messaging_part import Part
+from benches.messaging.flow import GROUP, LIMIT_S, QUEUES, TOPIC, body_of, new_store, number_of, pace
+from benches.messaging.part import Part
+from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle
+from flightlog.consume.allocate.consistent_hash import ConsistentHash
+from flightlog.consume.consumer import Consumer
+from flightlog.consume.deliver.received import ReceivedMessage
+from flightlog.store.errors import UsageError
+from flightlog.store.message import Message
 
 STRATEGIES: Sequence[AllocationStrategy] = (Averagely(), AveragelyByCircle(), ConsistentHash())
 MEMBERS, RATE, WORK_S = 4, 1_000, 0.001

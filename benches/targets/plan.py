@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..cases.file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
-from ..cases.rocketmq_cases import RIVALS
-from ..loads.load import Load
-from ..rocketmq import MAPPED, POOL
-from ..versus.load_plan import BATCH, ROCKETMQ_BATCH, ROWS, peer_loads
-from ..writers import FRESH_PAGES, MEMCPY, OWN, PURE, RAW_LOOP
+from flightlog.tools.bench.cases.file_workloads import PLAIN, PLAIN_COLD, READ_COLD, SEALS, VERIFY
+from flightlog.tools.bench.cases.rocketmq_cases import RIVALS
+from flightlog.tools.bench.loads.load import Load
+from flightlog.tools.bench.rocketmq import MAPPED, POOL
+from flightlog.tools.bench.versus.load_plan import BATCH, ROCKETMQ_BATCH, ROWS, peer_loads
+from flightlog.tools.bench.writers import FRESH_PAGES, MEMCPY, OWN, PURE, RAW_LOOP
 
 KB = 1024
 SMALL = 100

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ....engine.message_store import open_store
-from ....engine.services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S
-from ....store.errors import StoreClosedError
-from ....store.get_result import GetResult
-from ....store.message import Message
-from ....store.settings import StoreSettings
-from .messaging_flow import LIMIT_S, number_of, pace, stamped
-from .messaging_part import Part
+from benches.messaging.flow import LIMIT_S, number_of, pace, stamped
+from benches.messaging.part import Part
+from flightlog.engine.message_store import open_store
+from flightlog.engine.services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S
+from flightlog.store.errors import StoreClosedError
+from flightlog.store.get_result import GetResult
+from flightlog.store.message import Message
+from flightlog.store.settings import StoreSettings
 
 PULLS, QUEUES_A_TOPIC = 10_000, 10
 WOKEN = 500

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from ...output import Column, Output
-from ...words import figure_text
+from flightlog.tools.output import Column, Output
+from flightlog.tools.words import figure_text
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from typing import Any
 
 import numpy as np
 
-from ....consume.consumer import Consumer
-from ....consume.consuming_store import Store, open_store
-from ....consume.deliver.received import ReceivedMessage
-from ....consume.group.initial_offset import StartFrom
-from ....store.errors import UsageError
-from ....store.message import Message
-from ....store.settings import FlushMode, StoreSettings
-from ..writers import OWN
-from .messaging_part import Part
-from .sqlite_queue import SqliteQueue
+from benches.messaging.part import Part
+from benches.messaging.sqlite_queue import SqliteQueue
+from flightlog.consume.consumer import Consumer
+from flightlog.consume.consuming_store import Store, open_store
+from flightlog.consume.deliver.received import ReceivedMessage
+from flightlog.consume.group.initial_offset import StartFrom
+from flightlog.store.errors import UsageError
+from flightlog.store.message import Message
+from flightlog.store.settings import FlushMode, StoreSettings
+from flightlog.tools.bench.writers import OWN
 
 TOPIC, GROUP, QUEUES, BODY_SIZE = "bench", "bench", 16, 100
 SQLITE = "SQLite table"

@@ -1,1 +1,0 @@
-"""How late messages come that wait, and what a store costs that waits."""

@@ -1,1 +1,0 @@
-"""From put to listener, through groups and pulls."""

@@ -1,1 +1,0 @@
-"""Many readers on a backlog, beside a writer."""
