@@ -12,7 +12,7 @@ export PYTHONSAFEPATH := 1
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
 BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
 
-.PHONY: help venv demo test test-long test-lowest-spark test-pythons check bench targets readers delay messaging fuzz soak campaign coverage mutants load-test wheels clean
+.PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test wheels clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make mutants  change one thing at a time in store, index, schedule and engine: do tests fail? MUTANTS=500, SEED=7'
 	@echo 'make load-test  tests of clocks, threads, processes, sockets: ROUNDS=20 times at load 40 (PROCESSES=40, TESTS=files)'
 	@echo 'make check   ruff and mypy'
+	@echo 'make docs    site/: the documents and the API reference; broken links and references fail'
 	@echo 'make bench   the benchmarks: put, read, query, recovery and Spark scan beside what this machine can do at best'
 	@echo 'make targets  every figure that the store has to come to, against its target; ROCKETMQ=FOLDER_OF_JARS, ONLY=put,read'
 	@echo 'make readers, make delay, make messaging  the loads behind docs/; ARGS="--quick --plot delay.svg"'
@@ -154,6 +155,13 @@ check: $(VENV)/.all .dev/flightlog
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
+$(VENV)/.docs: $(VENV)/.core
+	@$(PIP) install -q -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
+
 bench: $(VENV)/.all
 	$(PY) -m flightlog.tools.bench
 
@@ -200,6 +208,6 @@ wheels: $(VENV)/.wheels
 	done
 
 clean:
-	rm -rf $(VENV) .dev .coverage .mutants .load .fuzz/build build dist flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .dev .coverage .mutants .load .fuzz/build build dist site flightlog.egg-info .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 	rm -f store/native/*.so

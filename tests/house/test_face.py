@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,3 +103,9 @@ def test_importing_flightlog_imports_no_optional_package() -> None:
 
 def test_the_spark_room_imports_pyspark_only_when_asked_for_a_session() -> None:
     assert modules_after("import flightlog; flightlog.spark.session").isdisjoint(HEAVY)
+
+
+def test_the_api_reference_has_every_name(house: House) -> None:
+    pages = "".join(page.read_text() for page in (house.root / "docs/api").glob("*.md"))
+    documented = set(re.findall(r"(?m)^::: flightlog\.(?:Store\.)?(\w+)", pages))
+    assert set(flightlog.__all__) - documented == set()
