@@ -137,28 +137,19 @@ class Putter:
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         offered = checked_messages(messages)
-        results, waits = self._fast_path.put_all(offered), self._is_sync
-        if results is None:
-            results, waits = self._put_in_parts(offered)
+        results: list[PutResult] = []
+        waits = self._is_sync
+        while (done := len(results)) < len(offered):
+            some = self._fast_path.put_many(offered, done)
+            if some is None:  # not all of them are ordinary
+                waits = self._append_many(offered, results)
+            elif some:
+                results += some
+            else:  # at a limit, which the slow path sets anew with a few of them
+                self._append_many(offered[done : done + SLOW_PATH_COUNT], results)
         if waits:
             self._await_sync(results)
         return results
-
-    def _put_in_parts(self, offered: tuple[Message, ...]) -> tuple[list[PutResult], bool]:
-        """The same where they are many, or not all of them ordinary; also whether one of them waits for a sync."""
-        checked = 0
-        while 0 <= checked < len(offered):
-            checked = self._fast_path.check_many(offered, checked)
-        results: list[PutResult] = []
-        if checked < 0:
-            return results, self._append_many(offered, results)
-        done = 0
-        while done < len(offered):
-            before, done = done, self._fast_path.put_many(offered, done, results)
-            if done == before:  # at a limit, which the slow path sets anew with a few of them
-                done = min(done + SLOW_PATH_COUNT, len(offered))
-                self._append_many(offered[before:done], results)
-        return results, self._is_sync
 
     def _append_many(self, messages: Sequence[Message], results: list[PutResult]) -> bool:
         """The slow path: check all, then append all, and add their results; returns whether one of them waits for a

@@ -82,11 +82,8 @@ struct kept_number {
     int64_t number;
 };
 
-/* One that the caller has in his hand when he puts, and the one that he had before. */
-#define FAST_PATH_RESULTS_KEPT 2
-
-/* How many messages fast_path_put_all() takes. */
-#define FAST_PATH_ALL_MAX 1024
+/* How many messages fast_path_put_many() appends at most in a call. */
+#define PUT_MANY_MAX 1024
 struct fast_path_ready;
 
 struct fast_path {
@@ -106,7 +103,8 @@ struct fast_path {
     PyObject *blockers;
     struct fast_path_queues queues;
     PyTypeObject *message_type, *result_type;
-    allocfunc allocate_result;
+    newfunc make_result;
+    PyObject *blank_result; /* arguments of make_result: a tuple of what a result has before it is filled */
     PyObject *status, *store_host, *special_names, *clock;
     struct bytes host; /* of store_host */
     int64_t max_body_size;
@@ -118,13 +116,7 @@ struct fast_path {
     unsigned puts;
 
     struct kept_number size, time; /* of the last put: the next one's are often the same */
-    /* of puts before, to be filled anew once their callers have dropped them */
-    PyObject *results[FAST_PATH_RESULTS_KEPT];
-    int next_result;
-    /* the same of fast_path_put_all(), by place in the call */
-    PyObject *results_of_all[FAST_PATH_RESULTS_KEPT][FAST_PATH_ALL_MAX];
-    int next_of_all;
-    struct fast_path_ready *ready; /* room for the messages of one fast_path_put_all(), and for their properties */
+    struct fast_path_ready *ready; /* room for the messages of one fast_path_put_many(), and for their properties */
     uint8_t *properties;
     size_t ready_room, properties_room;
 };
@@ -133,29 +125,16 @@ struct fast_path {
 
 /* The same object as last time if the number is the same; a new reference. */
 PyObject *fast_path_number(struct kept_number *kept, int64_t number);
-/* A tuple whose fields that are the same in all results are there, the others None until filled. May run Python code. */
+/* What all results have in common, once status and store host are known. */
+int fast_path_results_init(struct fast_path *fast_path);
+/* A result whose fields that are the same in all of them are there, the others None until filled. May run Python code. */
 PyObject *fast_path_new_result(const struct fast_path *fast_path);
-/*
- * An earlier result that nobody but the fast path holds any more, or NULL; borrowed. Most callers drop a result at
- * once, or when they have the next one, and to make and to end one takes a fifth of a put. Runs no Python code.
- */
-PyObject *fast_path_kept_result(const struct fast_path *fast_path);
-/*
- * Have fast_path_kept_result() find it later. Its fields are numbers and texts: nothing runs at the end of the one
- * before.
- */
-void fast_path_keep_result(struct fast_path *fast_path, PyObject *result);
-/* Whether results that nobody holds can be filled anew. */
-int fast_path_may_refill(void);
 /* Takes over the references to the numbers. Runs no Python code, and cannot fail. */
 void fast_path_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]);
 
 /* A PutResult, or None if it is for the slow path. */
 PyObject *fast_path_put(struct fast_path *fast_path, PyObject *message);
 PyObject *fast_path_append(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);
-/* See native/__init__.py. */
-PyObject *fast_path_check_many(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);
 PyObject *fast_path_put_many(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);
-PyObject *fast_path_put_all(struct fast_path *fast_path, PyObject *messages);
 
 #endif

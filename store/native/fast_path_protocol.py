@@ -75,15 +75,9 @@ class FastPathProtocol(Protocol[M, R]):
     ) -> R | None:
         """Put the message that these make."""
 
-    def put_all(self, messages: tuple[M, ...], /) -> list[R] | None:
-        """Put all of them, or None and none of them: if they are a thousand at most, and half a mebibyte, and all of
-        them are ordinary."""
-
-    def check_many(self, messages: tuple[M, ...], first: int, /) -> int:
-        """The place up to which, from `first` on, some thousand messages are ordinary; -1 if one is not."""
-
-    def put_many(self, messages: tuple[M, ...], first: int, results: list[R], /) -> int:
-        """Put about a mebibyte of messages at most, and add their results; the place of the first that was not put."""
+    def put_many(self, messages: tuple[M, ...], first: int, /) -> list[R] | None:
+        """Append messages from place `first` on, as many as there is room for, about a mebibyte at most; their results.
+        None, and none of them is appended, if `first` is 0 and not all messages are ordinary."""
 
     def open(self, mapping: Buffer, base: int, allocated: int, /) -> None:
         """Append to this segment, up to its position `allocated`."""

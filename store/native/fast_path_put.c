@@ -78,25 +78,24 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
     return 0;
 }
 
-/*
- * Fills `result` and appends the record. 1: done; 0: not ordinary, nothing has happened; -1: an error, nothing has
- * happened. Runs no Python code.
- */
-static int commit(struct fast_path *fast_path, const struct fields *fields, int64_t time_ms, PyObject *result,
-                  int32_t *size) {
+enum outcome { FAILED = -1, NOT_ORDINARY, DONE, UNKNOWN_QUEUE };
+
+/* Fills `result` and appends the record; unless DONE nothing has happened. Runs no Python code. */
+static enum outcome commit(struct fast_path *fast_path, const struct fields *fields, int64_t time_ms, PyObject *result) {
     uint8_t properties[FAST_PATH_PROPERTIES_MAX];
     struct prepared prepared;
-    if (fast_path_is_kept_away(fast_path) || !fast_path_prepare_record(fast_path, fields, properties,
-                                                                       &prepared)) return 0;
-    struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, prepared.topic, prepared.record.queue_id);
-    if (queue == NULL || fast_path->end < fast_path->base ||
+    if (fast_path_is_kept_away(fast_path) || !fast_path_prepare_record(fast_path, fields, properties, &prepared) ||
+        fast_path->end < fast_path->base ||
         fast_path->limit - fast_path->end < (int64_t)prepared.size + BLANK_SIZE) {
-        return 0;
+        return NOT_ORDINARY;
     }
-    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, fields->queue_id, result) < 0) return -1;
+    struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, prepared.topic, prepared.record.queue_id);
+    if (queue == NULL) return UNKNOWN_QUEUE;
+    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, fields->queue_id, result) < 0) {
+        return FAILED;
+    }
     fast_path_publish(fast_path);
-    *size = prepared.size;
-    return 1;
+    return DONE;
 }
 
 void fast_path_notify(struct fast_path *fast_path) {
@@ -135,54 +134,51 @@ static int fields_of(const struct fast_path *fast_path, PyObject *message, const
     return 1;
 }
 
-/* The same as fast_path_put_one() where no object is to be made but numbers: then no Python code runs, and nothing is looked at
- * twice. 0 also for what fast_path_put_one() is to look at in full. */
-static int try_put(struct fast_path *fast_path, PyObject *message, const struct fields *given, PyObject **result,
-                   int32_t *size) {
-    PyObject *kept = fast_path_kept_result(fast_path);
-    struct fields fields;
-    if (kept == NULL || fast_path->clock != Py_None || !fields_of(fast_path, message, given, &fields)) return 0;
-    const int state = commit(fast_path, &fields, clock_ns(CLOCK_REALTIME) / 1000000, kept, size);
-    if (state == 1) {
-        Py_INCREF(kept);
-        *result = kept;
+/* The first look at a message, and the time that it is stored at. May run Python code. */
+static enum outcome begin(struct fast_path *fast_path, PyObject *message, const struct fields *given,
+                          int64_t *time_ms) {
+    if (fast_path_is_kept_away(fast_path)) return NOT_ORDINARY;
+    if (fast_path->clock != Py_None) { /* it is asked for ordinary messages alone */
+        struct fields fields;
+        if (!fields_of(fast_path, message, given, &fields)) return NOT_ORDINARY;
+        const int is_known = fast_path_load_queue(fast_path, &fields);
+        if (is_known <= 0) return is_known < 0 ? FAILED : NOT_ORDINARY;
     }
-    return state;
+    return fast_path_now_ms(fast_path, time_ms) < 0 ? FAILED : DONE;
 }
 
-int fast_path_put_one(struct fast_path *fast_path, PyObject *message, const struct fields *given, PyObject **result,
-                      int32_t *size) {
-    int state = try_put(fast_path, message, given, result, size);
-    if (state == 0) {
-        struct fields fields;
-        if (fast_path_is_kept_away(fast_path) || !fields_of(fast_path, message, given, &fields)) return 0;
-        state = fast_path_load_queue(fast_path, &fields);
-        if (state <= 0) return state;
-        int64_t time_ms;
-        if (fast_path_now_ms(fast_path, &time_ms) < 0) return -1;
-        PyObject *made = fast_path_new_result(fast_path);
-        if (made == NULL) return -1;
-        state = fields_of(fast_path, message, given, &fields) ? commit(fast_path, &fields, time_ms, made, size) : 0;
-        if (state == 1) {
-            *result = made;
-            fast_path_keep_result(fast_path, made);
+/* A PutResult, or None if the message is for the slow path; NULL with an error. */
+static PyObject *put_one(struct fast_path *fast_path, PyObject *message, const struct fields *given) {
+    int64_t time_ms;
+    enum outcome outcome = begin(fast_path, message, given, &time_ms);
+    PyObject *result = NULL;
+    if (outcome == DONE) {
+        result = fast_path_new_result(fast_path);
+        outcome = result == NULL ? FAILED : UNKNOWN_QUEUE;
+    }
+    for (int is_loaded = 0; outcome == UNKNOWN_QUEUE && is_loaded < 2; is_loaded++) {
+        struct fields fields; /* read anew wherever Python code may have run */
+        if (is_loaded && fields_of(fast_path, message, given, &fields) &&
+            fast_path_load_queue(fast_path, &fields) < 0) {
+            outcome = FAILED;
         } else {
-            Py_DECREF(made);
+            outcome = fields_of(fast_path, message, given, &fields) ? commit(fast_path, &fields, time_ms, result)
+                                                                    : NOT_ORDINARY;
         }
     }
-    if (state == 1) fast_path_notify(fast_path);
-    return state;
+    if (outcome == DONE) {
+        fast_path_notify(fast_path);
+        return result;
+    }
+    Py_XDECREF(result);
+    return outcome == FAILED ? NULL : Py_NewRef(Py_None);
 }
 
 static PyObject *put_timed(struct fast_path *fast_path, PyObject *message, const struct fields *given) {
     const int is_timed = ++fast_path->puts % TIMED_EVERY == 0 && fast_path->note != NULL && fast_path->note != Py_None;
     const int64_t began_ns = is_timed ? clock_ns(CLOCK_MONOTONIC) : 0;
-    PyObject *result;
-    int32_t size;
-    const int state = fast_path_put_one(fast_path, message, given, &result, &size);
-    if (state < 0) return NULL;
-    if (state == 0) return Py_NewRef(Py_None);
-    if (is_timed) note_time(fast_path, began_ns);
+    PyObject *const result = put_one(fast_path, message, given);
+    if (is_timed && result != NULL && result != Py_None) note_time(fast_path, began_ns);
     return result;
 }
 

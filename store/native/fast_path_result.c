@@ -12,48 +12,29 @@ PyObject *fast_path_number(struct kept_number *kept, int64_t number) {
         kept->number = number;
         Py_XDECREF(before);
     }
-    Py_INCREF(kept->object);
-    return kept->object;
+    return Py_NewRef(kept->object);
+}
+
+int fast_path_results_init(struct fast_path *fast_path) {
+    PyObject *blank = PyTuple_New(RESULT_FIELDS);
+    for (int i = 0; blank != NULL && i < RESULT_FIELDS; i++) {
+        PyTuple_SetItem(blank, i, Py_NewRef(i == STATUS_FIELD       ? fast_path->status
+                                            : i == STORE_HOST_FIELD ? fast_path->store_host
+                                                                    : Py_None));
+    }
+    fast_path->blank_result = blank == NULL ? NULL : PyTuple_Pack(1, blank);
+    Py_XDECREF(blank);
+    /* What a named tuple itself is made with. Its own __new__ is written in Python. */
+    fast_path->make_result = (newfunc)PyType_GetSlot(&PyTuple_Type, Py_tp_new);
+    return fast_path->blank_result == NULL ? -1 : 0;
 }
 
 PyObject *fast_path_new_result(const struct fast_path *fast_path) {
-    PyObject *made = fast_path->allocate_result(fast_path->result_type, RESULT_FIELDS);
-    if (made == NULL) return NULL;
-    /* The collector shows it from here on, also while it waits for its put: no field may be empty. */
-    for (int i = 0; i < RESULT_FIELDS; i++) {
-        PyObject *const field = i == STATUS_FIELD ? fast_path->status : i == STORE_HOST_FIELD ? fast_path->store_host : Py_None;
-        Py_INCREF(field);
-        PyTuple_SetItem(made, i, field);
-    }
-    return made;
-}
-
-/* From this version on a tuple keeps its hash once it was asked for it, and filled anew it would answer with the old one. */
-#define KEEPS_HASHES 0x030E0000
-
-int fast_path_may_refill(void) { return Py_Version < KEEPS_HASHES; }
-
-PyObject *fast_path_kept_result(const struct fast_path *fast_path) {
-    if (!fast_path_may_refill()) return NULL;
-    for (int i = 0; i < FAST_PATH_RESULTS_KEPT; i++) {
-        PyObject *const result = fast_path->results[i];
-        if (result != NULL && Py_REFCNT(result) == 1) return result;
-    }
-    return NULL;
-}
-
-void fast_path_keep_result(struct fast_path *fast_path, PyObject *result) {
-    PyObject *const before = fast_path->results[fast_path->next_result];
-    Py_INCREF(result);
-    fast_path->results[fast_path->next_result] = result;
-    fast_path->next_result = (fast_path->next_result + 1) % FAST_PATH_RESULTS_KEPT;
-    Py_XDECREF(before);
+    return fast_path->make_result(fast_path->result_type, fast_path->blank_result, NULL);
 }
 
 void fast_path_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]) {
-    Py_INCREF(topic);
-    Py_INCREF(queue_id);
-    PyTuple_SetItem(result, TOPIC_FIELD, topic);
-    PyTuple_SetItem(result, QUEUE_ID_FIELD, queue_id);
+    PyTuple_SetItem(result, TOPIC_FIELD, Py_NewRef(topic));
+    PyTuple_SetItem(result, QUEUE_ID_FIELD, Py_NewRef(queue_id));
     for (int i = 0; i < 4; i++) PyTuple_SetItem(result, NUMBER_FIELDS + i, numbers[i]);
 }

@@ -50,8 +50,5 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
 void fast_path_publish(const struct fast_path *fast_path);
 /* What follows a put that is done: nothing here can undo it. May run Python code. */
 void fast_path_notify(struct fast_path *fast_path);
-/* 1 and a new reference in *result; 0: not ordinary; -1: an error. May run Python code. */
-int fast_path_put_one(struct fast_path *fast_path, PyObject *message, const struct fields *given, PyObject **result,
-                      int32_t *size);
 
 #endif

@@ -30,10 +30,7 @@ static int fast_path_clear(struct fast_path *self) {
     Py_CLEAR(self->size.object);
     Py_CLEAR(self->time.object);
     Py_CLEAR(self->zero);
-    for (int i = 0; i < FAST_PATH_RESULTS_KEPT; i++) {
-        Py_CLEAR(self->results[i]);
-        for (int j = 0; j < FAST_PATH_ALL_MAX; j++) Py_CLEAR(self->results_of_all[i][j]);
-    }
+    Py_CLEAR(self->blank_result);
     return 0;
 }
 
@@ -49,10 +46,7 @@ static int fast_path_traverse(struct fast_path *self, visitproc visit, void *arg
     Py_VISIT(self->clock);
     Py_VISIT(self->notify);
     Py_VISIT(self->note);
-    for (int i = 0; i < FAST_PATH_RESULTS_KEPT; i++) {
-        Py_VISIT(self->results[i]);
-        for (int j = 0; j < FAST_PATH_ALL_MAX; j++) Py_VISIT(self->results_of_all[i][j]);
-    }
+    Py_VISIT(self->blank_result);
     return 0;
 }
 
@@ -64,11 +58,6 @@ static void fast_path_dealloc(struct fast_path *self) {
     PyMem_Free(self->properties);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
-}
-
-static PyObject *kept(PyObject *object) {
-    Py_INCREF(object);
-    return object;
 }
 
 static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
@@ -98,15 +87,15 @@ static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject
     if (self == NULL) return NULL;
     if ((self->zero = PyLong_FromLong(0)) == NULL) goto failed;
     if (fast_path_queues_init(&self->queues, offsets) < 0) goto failed;
-    self->blockers = kept(blockers);
-    self->message_type = (PyTypeObject *)kept(message_type);
-    self->result_type = (PyTypeObject *)kept(result_type);
-    self->status = kept(status);
-    self->store_host = kept(store_host);
+    self->blockers = Py_NewRef(blockers);
+    self->message_type = (PyTypeObject *)Py_NewRef(message_type);
+    self->result_type = (PyTypeObject *)Py_NewRef(result_type);
+    self->status = Py_NewRef(status);
+    self->store_host = Py_NewRef(store_host);
     self->host = (struct bytes){(const uint8_t *)PyBytes_AsString(store_host), (size_t)PyBytes_Size(store_host)};
-    self->allocate_result = (allocfunc)PyType_GetSlot(self->result_type, Py_tp_alloc);
-    self->special_names = kept(special_names);
-    self->clock = kept(clock);
+    if (fast_path_results_init(self) < 0) goto failed;
+    self->special_names = Py_NewRef(special_names);
+    self->clock = Py_NewRef(clock);
     self->max_body_size = max_body_size < GIL_RELEASE_SIZE ? max_body_size : GIL_RELEASE_SIZE - 1;
     self->is_armed = 1;
     self->words[0] = appended < 0 ? -1 : appended * 8;
@@ -194,11 +183,8 @@ static PyMethodDef fast_path_methods[] = {
     {"put", FAST(fast_path_put), METH_O, "put(message, /)\n--\n\nAppend it; its PutResult, or None."},
     {"append", FAST(fast_path_append), METH_FASTCALL,
      "append(topic, queue_id, body, tags, keys, properties, uniq_key, flag, born_timestamp_ms, /)\n--\n\nThe same."},
-    {"check_many", FAST(fast_path_check_many), METH_FASTCALL,
-     "check_many(messages, first, /)\n--\n\nHow far all are ordinary; -1: one is not."},
     {"put_many", FAST(fast_path_put_many), METH_FASTCALL,
-     "put_many(messages, first, results, /)\n--\n\nAppend some; the place of the first that was not."},
-    {"put_all", FAST(fast_path_put_all), METH_O, "put_all(messages, /)\n--\n\nAppend all; their PutResults, or None."},
+     "put_many(messages, first, /)\n--\n\nAppend as many as there is room for; their PutResults, or None."},
     {"open", FAST(py_open), METH_FASTCALL, "open(mapping, base, allocated, /)\n--\n\nAppend here from now on."},
     {"close", FAST(py_close), METH_NOARGS, "close()\n--\n\nLet go of the segment and the page."},
     {"write_back_offsets", FAST(py_write_back_offsets), METH_NOARGS,

@@ -33,9 +33,6 @@ FAST_PATH_QUEUES_MAX: Final = 1 << 16
 TIMED_MASK: Final = 16 - 1
 PUT_MANY_SIZE: Final = 256 << 10
 """Bytes that a put of many writes under one hold of the lock: others are to have their turn."""
-CHECK_MANY_COUNT: Final = 4096
-ALL_MAX_COUNT: Final = 1024
-ALL_MAX_SIZE: Final = 512 << 10
 SHAPES_MAX: Final = 1024
 """A shape takes about a kibibyte; to make one takes about as long as a quarter of a put."""
 PACK_HEAD_SIZE: Final = 8
@@ -274,27 +271,17 @@ class FastPath:
 
     # -- many
 
-    def check_many(self, messages: tuple[Message, ...], first: int, /) -> int:
-        stop = min(len(messages), first + CHECK_MANY_COUNT)
-        if self._blockers or self._mapping is None:
-            return -1
-        longest = len(self._mapping) - BLANK_SIZE
-        for place in range(first, stop):
-            prepared = self._prepare(messages[place])
-            if prepared is None or prepared[-1][2] > longest:
-                return -1
-        return stop
-
-    def put_many(self, messages: tuple[Message, ...], first: int, results: list[PutResult], /) -> int:
-        made = self._write(self._ordinary(messages, first, PUT_MANY_SIZE))
-        results += made
-        return first + len(made)
-
-    def put_all(self, messages: tuple[Message, ...], /) -> list[PutResult] | None:
-        if len(messages) > ALL_MAX_COUNT:
+    def put_many(self, messages: tuple[Message, ...], first: int, /) -> list[PutResult] | None:
+        if first == 0 and messages and not self._are_ordinary(messages):
             return None
-        ordinary = self._ordinary(messages, 0, ALL_MAX_SIZE)
-        return self._write(ordinary, all_of=len(messages)) or None
+        return self._write(self._ordinary(messages, first, PUT_MANY_SIZE))
+
+    def _are_ordinary(self, messages: tuple[Message, ...]) -> bool:
+        if self._blockers or self._mapping is None:
+            return False
+        longest = len(self._mapping) - BLANK_SIZE
+        prepared = map(self._prepare, messages)
+        return all(one is not None and one[-1][2] <= longest for one in prepared)
 
     def _ordinary(self, messages: tuple[Message, ...], first: int, size: int) -> list[tuple[Prepared, int]]:
         """Messages from `first` on with the CRC of their bodies: about as many bytes of records, as far as they are
@@ -309,8 +296,8 @@ class FastPath:
                 total += prepared[-1][2]
         return ordinary
 
-    def _write(self, ordinary: list[tuple[Prepared, int]], all_of: int = 0) -> list[PutResult]:
-        """Append as many of them as there is room for; none if these are not `all_of` so many. Their results."""
+    def _write(self, ordinary: list[tuple[Prepared, int]]) -> list[PutResult]:
+        """Append as many of them as there is room for. Their results."""
         blockers, offsets, lock, clock, host, sys_flag, publish, result_type, status = self._constants
         total = sum([prepared[-1][2] for prepared, _ in ordinary])
         made: list[Any] = []
@@ -318,7 +305,7 @@ class FastPath:
             start = self.end
             while ordinary and start + total > self._limit:
                 total -= ordinary.pop()[0][-1][2]
-            if not ordinary or len(ordinary) < all_of or blockers or start < self._base:
+            if not ordinary or blockers or start < self._base:
                 return []
             now_ms = time_ns() // 1_000_000 if clock is None else clock()
             if now_ms < self.last_store_timestamp_ms:
