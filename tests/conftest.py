@@ -5,7 +5,7 @@
 - `copy_store`: any store copied, holes kept.
 - `assert_clean`: how every test that wrote a store ends.
 - `kernel`: the test runs once over the C kernel and once over its pure reference.
-- `support`: the modules in tests/support/; the programs there are run as children.
+- Helpers are modules in tests/support/, imported as `flightlog.tests.support`; some are programs, run as children.
 - On CI (CI=true) nothing may skip: a missing tool, archive or kernel fails the run, and so does an expected failure.
 - Random tests repeat themselves, unless `--full` or FLIGHTLOG_RANDOM=1 asks for new seeds. The stores that RocketMQ
   writes for tests/interop are new ones in every run. Both seeds stand in the header of a run.
@@ -21,7 +21,6 @@ import errno
 import os
 import random
 import resource
-import runpy
 import shutil
 import sys
 import tarfile
@@ -287,10 +286,3 @@ def assert_clean() -> AssertClean:
         return report
 
     return check
-
-
-@pytest.fixture(scope="session")
-def support() -> Callable[[str], ModuleType]:
-    """`support("disks")` is the module tests/support/disks.py: no folder of the tests is on the path."""
-    load: Callable[[str], ModuleType] = runpy.run_path(str(ROOT / "tests" / "support" / "loading.py"))["load"]
-    return load

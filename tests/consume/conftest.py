@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,11 +13,12 @@ from flightlog import Message, Store, StoreSettings, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.store.disk.clock import Clock
 from flightlog.store.errors import DiskError
+from flightlog.tests.support import process
+from flightlog.tests.support.clocks import HeldClock
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
-    from tests.support.clocks import HeldClock
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.conftest import AssertClean
 
 
 class Disks:
@@ -69,8 +69,8 @@ class Disks:
 
 
 @pytest.fixture
-def disks(tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean) -> Iterator[Disks]:
-    found = Disks(tmp_path, support("disks").FaultyDisk, assert_clean)
+def disks(tmp_path: Path, assert_clean: AssertClean) -> Iterator[Disks]:
+    found = Disks(tmp_path, FaultyDisk, assert_clean)
     yield found
     found.close()
 
@@ -91,10 +91,9 @@ def no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def clock(support: Callable[[str], ModuleType]) -> HeldClock:
+def clock() -> HeldClock:
     """For what balances: no timer ever comes, so that whatever happens was told at once."""
-    found: HeldClock = support("clocks").HeldClock()
-    return found
+    return HeldClock()
 
 
 @pytest.fixture
@@ -112,9 +111,9 @@ def bodies() -> Callable[[Subscription], list[bytes]]:
 
 
 @pytest.fixture
-def wait_until(support: Callable[[str], ModuleType]) -> Callable[[Callable[[], object]], None]:
+def wait_until() -> Callable[[Callable[[], object]], None]:
     """Until another thread has made it so."""
-    wait: Callable[[Callable[[], object]], None] = support("process").wait_until
+    wait: Callable[[Callable[[], object]], None] = process.wait_until
     return wait
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,9 +18,7 @@ from flightlog.consume.allocate.allocate import (
 from flightlog.consume.allocate.consistent_hash import ConsistentHash
 from flightlog.store.errors import InvalidAllocationError
 from flightlog.store.message_queue import MessageQueue
-
-load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
-ByName = load("rooms").ByName
+from flightlog.tests.support.rooms import ByName
 
 GROUP = "g"
 SHARING = (Averagely(), AveragelyByCircle(), ConsistentHash(), ConsistentHash(3))

@@ -16,7 +16,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, InconsistentGroupError, UsageError
 
 if TYPE_CHECKING:
-    from tests.consume.conftest import Disks
+    from flightlog.tests.consume.conftest import Disks
 
 Bodies = Callable[[Subscription], list[bytes]]
 

@@ -11,7 +11,7 @@ import pytest
 import flightlog
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "messaging.md"
 [SECTION] = re.findall(r"^## Sharing the queues out\n(.*?)(?=^## |\Z)", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)

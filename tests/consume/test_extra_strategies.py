@@ -16,7 +16,7 @@ from flightlog.consume.allocate.extra_strategies import AllTopics, Designated, W
 from flightlog.store.errors import InconsistentGroupError
 
 if TYPE_CHECKING:
-    from tests.consume.conftest import Disks
+    from flightlog.tests.consume.conftest import Disks
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "messaging.md"
 QUEUES = [MessageQueue("orders", broker, queue_id) for broker in ("a", "b") for queue_id in range(32)]

@@ -11,11 +11,11 @@ import pytest
 
 from flightlog import Consumer, Message, ReceivedMessage, StartFrom, Stores
 from flightlog.store.errors import TopicNotFoundError, UnreadMessagesError, UsageError
+from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
-    from tests.consume.conftest import Disks
-    from tests.support.clocks import HeldClock
+    from flightlog.tests.consume.conftest import Disks
 
 LIMIT_S = 240.0
 Opened = Callable[[], "Store"]

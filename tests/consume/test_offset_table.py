@@ -6,7 +6,6 @@ import errno
 import json
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from flightlog.store.disk.clock import SystemClock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, DiskError, UsageError
 from flightlog.store.queue_offsets import QueueKey
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -133,10 +133,8 @@ def test_an_ack_during_the_flush_waits_for_the_next_save(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("at", ["write", "sync", "rename", "sync_folder"])
-def test_a_save_that_fails_leaves_the_old_or_the_new(
-    tmp_path: Path, at: str, support: Callable[[str], ModuleType]
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_save_that_fails_leaves_the_old_or_the_new(tmp_path: Path, at: str) -> None:
+    disk = FaultyDisk()
     table = OffsetTable(disk, tmp_path, SystemClock(), lambda: None)
     table.load(lambda key: END)
     table.set("g", "t", 0, 1)

@@ -8,7 +8,6 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,10 +18,11 @@ from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.group.queue_locks import EXPIRY_S, RENEW_INTERVAL_S
 from flightlog.consume.group.rebalance import RebalanceService
 from flightlog.store.errors import InconsistentGroupError
+from flightlog.tests.support import killed_in_order
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
-    from tests.conftest import Scale
+    from flightlog.tests.conftest import Scale
 
 LIMIT_S = 240.0
 STEPS = ("put", *("poll",) * 3, *("end",) * 2, "wait", "balance", "join", "leave", "late", "pause")
@@ -334,9 +334,9 @@ def assert_in_order(offsets: list[int]) -> None:
     assert {*offsets} == {*range(highest + 1)}
 
 
-def test_ordered_stays_ordered_after_kills(tmp_path: Path, support: Callable[[str], ModuleType]) -> None:
+def test_ordered_stays_ordered_after_kills(tmp_path: Path) -> None:
     path = tmp_path / "store"
-    lives = [support("killed_in_order").killed(path, after=after) for after in (40, 90, 60)]
+    lives = [killed_in_order.killed(path, after=after) for after in (40, 90, 60)]
     for queue_id in range(4):
         offsets = [[offset for told, offset in life if told == queue_id] for life in lives]
         for life in offsets:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from flightlog.consume.group.queue_locks import EXPIRY_S, QueueLocks
 from flightlog.store.message_queue import MessageQueue
-
-if TYPE_CHECKING:
-    from tests.support.clocks import HeldClock
+from flightlog.tests.support.clocks import HeldClock
 
 QUEUE, OTHER = MessageQueue("t", "store", 0), MessageQueue("t", "store", 1)
 

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import os
 import random
-import runpy
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,11 +21,10 @@ from flightlog.consume.deliver.process_queue import ProcessQueue
 from flightlog.consume.group.group import Group
 from flightlog.consume.group.rebalance import INTERVAL_S, UNBALANCED_INTERVAL_S, RebalanceService
 from flightlog.store.message_queue import MessageQueue
+from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-
-load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
+    from flightlog.tests.conftest import Scale
 
 STEPS = 40
 TOPICS = ("orders", "payments")
@@ -139,7 +136,7 @@ class Onlooker:
 
 class World:
     def __init__(self, rng: random.Random) -> None:
-        self.rng, self.clock = rng, load("clocks").HeldClock()
+        self.rng, self.clock = rng, HeldClock()
         self.service = LossyService(self.clock)
         self.moody = Moody(rng.choice(STRATEGIES))
         self.group = self.service.group("g", {"orders": "*"})

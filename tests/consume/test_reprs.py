@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import flightlog
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 SMALL = flightlog.StoreSettings.small()
 

@@ -21,10 +21,10 @@ from flightlog.store.errors import (
     StoreClosedError,
     StorePoisonedError,
 )
+from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
-    from tests.consume.conftest import Disks
-    from tests.support.clocks import HeldClock
+    from flightlog.tests.consume.conftest import Disks
 
 Bodies = Callable[[Subscription], list[bytes]]
 WaitUntil = Callable[[Callable[[], object]], None]

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from flightlog import ReceivedMessage, Stores, Subscription
 from flightlog.store.errors import StorePoisonedError
+from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.consume.conftest import Disks
-    from tests.support.clocks import HeldClock
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.consume.conftest import Disks
 
 STEPS = 60
 NAMES = ("a", "b", "c")

@@ -7,7 +7,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,10 +20,11 @@ from flightlog.consume.group.group import Change
 from flightlog.consume.group.initial_offset import StartFrom
 from flightlog.store.errors import InconsistentGroupError, StoreClosedError, UsageError
 from flightlog.store.message_queue import MessageQueue
+from flightlog.tests.support import killed_consumer
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 SETTINGS = StoreSettings.small()
 LIMIT_S = 240.0
@@ -354,12 +354,10 @@ def test_the_example_of_the_document_runs(
     assert_clean(tmp_path / "orders-store")
 
 
-def test_after_a_kill_no_offset_is_ahead_of_its_acknowledgements(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_after_a_kill_no_offset_is_ahead_of_its_acknowledgements(tmp_path: Path, assert_clean: AssertClean) -> None:
     for number in range(3):
         path = tmp_path / str(number)
-        acked = support("killed_consumer").killed(path, after=20 + 60 * number)
+        acked = killed_consumer.killed(path, after=20 + 60 * number)
         with flightlog.open(path, SETTINGS) as store:
             offsets = store.group_offsets("g", "orders")
             for queue_id, offset in offsets.items():

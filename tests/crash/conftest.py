@@ -12,32 +12,28 @@ import contextlib
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from flightlog import FlightlogError
-
-if TYPE_CHECKING:
-    from tests.support.stage import Stage
+from flightlog.tests.support.stage import BrokenPromiseError, Stage
 
 Spoil = Callable[[pytest.MonkeyPatch], None]
-Tell = Callable[[str], None]
-IsFoundOut = Callable[[Spoil, str, str], None]
+Story = Callable[[Callable[[], Stage]], None]
+Tell = Callable[[Story], None]
+IsFoundOut = Callable[[Spoil, Story, str], None]
 
 
 @pytest.fixture
-def tell(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[Tell]:
-    """Tell a story, "module.function" in tests/support, each of its stages in a folder of its own."""
+def tell(tmp_path: Path) -> Iterator[Tell]:
+    """Tell a story of tests/support/*_stories.py, each of its stages in a folder of its own."""
     with contextlib.ExitStack() as left:
 
-        def tell(name: str) -> None:
-            module, _, function = name.partition(".")
-            getattr(support(module), function)(new)
+        def tell(story: Story) -> None:
+            story(new)
 
         def new() -> Stage:
-            stage: Stage = support("stage").Stage(tmp_path / f"{len(list(tmp_path.iterdir()))}")
+            stage: Stage = Stage(tmp_path / f"{len(list(tmp_path.iterdir()))}")
             left.callback(stage.release)
             return stage
 
@@ -45,20 +41,20 @@ def tell(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[Tell]
 
 
 @pytest.fixture
-def is_found_out(support: Callable[[str], ModuleType], tell: Tell) -> IsFoundOut:
+def is_found_out(tell: Tell) -> IsFoundOut:
     """Tell a story to a mutant; `noticed` is a regular expression of what is said then. A promise that was not kept, or
     an error that the store raises by name: whatever else comes is the mutant's own, or the story's, and goes on."""
 
-    def check(spoil: Spoil, story: str, noticed: str) -> None:
+    def check(spoil: Spoil, story: Story, noticed: str) -> None:
         said = None
         with pytest.MonkeyPatch.context() as patch:
             spoil(patch)
             try:
                 tell(story)
-            except (support("stage").BrokenPromiseError, FlightlogError) as e:
+            except (BrokenPromiseError, FlightlogError) as e:
                 said = f"{type(e).__name__}: {e}"
-        assert said is not None, f"{story} went well with a store that {spoil.__name__}"
-        print(f"{spoil.__name__}: {story}: {said[:200]}")
+        assert said is not None, f"{story.__name__} went well with a store that {spoil.__name__}"
+        print(f"{spoil.__name__}: {story.__name__}: {said[:200]}")
         assert re.search(noticed, said), f"found out for another reason: {said}"
 
     return check

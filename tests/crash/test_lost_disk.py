@@ -11,9 +11,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -29,10 +28,11 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.disk.lock import StoreLock, is_held, is_served
 from flightlog.store.errors import CorruptLogError, DiskError
 from flightlog.store.state.progress import FLUSHED, progress_path, read_progress
+from flightlog.tests.support import cut_fate, mounts
 from flightlog.tools.inspecting import inspect
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 COUNT = 100
 SETTINGS = StoreSettings(
@@ -113,10 +113,7 @@ def test_a_stale_page_of_this_boot_bounds_nobody(lost: Path, assert_clean: Asser
     finds_everything(lost, assert_clean)
 
 
-def test_an_ext4_that_was_shut_down_and_mounted_again(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
-    mounts = support("mounts")
+def test_an_ext4_that_was_shut_down_and_mounted_again(tmp_path: Path, assert_clean: AssertClean) -> None:
     mounts.needs_root()
     disk = mounts.Ext4(tmp_path, 64 << 20)
     disk.make()
@@ -125,7 +122,7 @@ def test_an_ext4_that_was_shut_down_and_mounted_again(
         writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None and writer.stdout.readline() == "put\n"
         mounted = os.open(place, os.O_RDONLY)
-        support("cut_fate").cut_power(mounted)
+        cut_fate.cut_power(mounted)
         os.close(mounted)
         writer.communicate("\n")
     with disk as place:

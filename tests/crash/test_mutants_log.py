@@ -17,9 +17,10 @@ from flightlog.store.log.log_reader import LogReader
 from flightlog.store.log.preparation import Preparation
 from flightlog.store.segments.segment import AppendSegment
 from flightlog.store.state.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
+from flightlog.tests.support import log_stories
 
 if TYPE_CHECKING:
-    from tests.crash.conftest import IsFoundOut, Spoil, Tell
+    from flightlog.tests.crash.conftest import IsFoundOut, Spoil, Story, Tell
 
 
 class Lax:
@@ -307,48 +308,52 @@ HOLE = "CorruptLogError: .*: the commit log is damaged at .*it was already synce
 TAKEN_FOR_ROCKETMQS = "CorruptLogError: .*intact records lie behind it"
 TOO_SHORT = "SegmentLengthError: .*: 0 bytes long, expected 4096"
 GAP = r"DamagedStoreError: .*expected \d+ between them"
-MUTANTS = (
-    (acknowledges_before_the_sync, "acknowledged_puts", LOST),
-    (acknowledges_when_another_thread_syncs, "a_put_that_waits_for_anothers_sync", LOST),
-    (syncs_only_the_newest_segment, "acknowledged_puts", LOST),
-    (calls_durable_what_came_during_the_sync, "a_put_during_a_sync", LOST),
-    (writes_the_durable_mark_before_the_sync, "a_put_that_dies_anywhere", HOLE),
-    (does_not_sync_the_folder_of_a_new_segment, "acknowledged_puts", LOST),
-    (does_not_sync_the_length_of_a_new_segment, "segments_that_reach_the_disk_out_of_order", TOO_SHORT),
-    (does_not_sync_the_name_of_a_prepared_segment, "puts_into_prepared_segments", LOST),
-    (does_not_sync_the_name_before_another_segment, "puts_into_prepared_segments", GAP),
-    (does_not_sync_the_length_of_a_prepared_segment, "puts_into_prepared_segments", TOO_SHORT),
-    (notes_blocks_before_it_has_them, "a_disk_without_room", "a put went into blocks"),
-    (ignores_the_poison, "a_sync_that_fails_once", LOST),
-    (tries_a_failed_sync_again, "a_sync_that_fails_once", LOST),
-    (shows_a_message_before_it_is_copied, "readers_beside_a_put", r"\d messages that were put"),
-    (shows_a_message_before_it_is_durable, "readers_beside_a_put", UNDURABLE_READ.format("reader")),
-    (lets_views_read_all_that_was_appended, "readers_beside_a_put", UNDURABLE_READ.format("view")),
-    (opens_without_noting_it, "a_torn_tail", TAKEN_FOR_ROCKETMQS),
-    (does_not_sync_the_abort_file, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
-    (does_not_sync_the_name_of_the_abort_file, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
-    (does_not_sync_the_name_of_the_progress_page, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
-    (begins_with_a_progress_page_that_is_not_synced, "a_torn_tail_of_a_store_just_opened", TAKEN_FOR_ROCKETMQS),
-    (says_that_it_closed_before_all_is_flushed, "a_close_that_dies_anywhere", HOLE),
-    (does_not_zero_the_tail, "a_torn_tail", CAME_BACK),
-    (does_not_keep_what_it_cuts, "a_torn_tail", NOT_KEPT),
-    (does_not_sync_what_it_keeps_of_a_cut, "a_recovery_that_dies_anywhere", NOT_KEPT),
-    (does_not_sync_each_removal_behind_a_cut, "a_recovery_of_two_log_folders_that_dies_anywhere", GAP),
-    (removes_the_oldest_segment_behind_a_cut_first, "a_recovery_that_dies_anywhere", GAP),
-    (takes_a_torn_record_for_whole, "a_torn_tail", "CorruptRecordError: .*differs from its CRC"),
-    (cuts_below_the_durable_mark, "a_flipped_bit", LOST),
-    (does_not_sync_what_recovery_found, "a_killed_writer_and_a_cut", HOLE),
-    (does_not_sync_the_folder_of_segments_that_it_found, "a_writer_after_one_that_died_anywhere", LOST),
-    (does_not_write_again_what_a_failed_sync_left, "a_failed_sync_a_restart_and_a_cut", "CorruptLogError"),
+MUTANTS: tuple[tuple[Spoil, Story, str], ...] = (
+    (acknowledges_before_the_sync, log_stories.acknowledged_puts, LOST),
+    (acknowledges_when_another_thread_syncs, log_stories.a_put_that_waits_for_anothers_sync, LOST),
+    (syncs_only_the_newest_segment, log_stories.acknowledged_puts, LOST),
+    (calls_durable_what_came_during_the_sync, log_stories.a_put_during_a_sync, LOST),
+    (writes_the_durable_mark_before_the_sync, log_stories.a_put_that_dies_anywhere, HOLE),
+    (does_not_sync_the_folder_of_a_new_segment, log_stories.acknowledged_puts, LOST),
+    (does_not_sync_the_length_of_a_new_segment, log_stories.segments_that_reach_the_disk_out_of_order, TOO_SHORT),
+    (does_not_sync_the_name_of_a_prepared_segment, log_stories.puts_into_prepared_segments, LOST),
+    (does_not_sync_the_name_before_another_segment, log_stories.puts_into_prepared_segments, GAP),
+    (does_not_sync_the_length_of_a_prepared_segment, log_stories.puts_into_prepared_segments, TOO_SHORT),
+    (notes_blocks_before_it_has_them, log_stories.a_disk_without_room, "a put went into blocks"),
+    (ignores_the_poison, log_stories.a_sync_that_fails_once, LOST),
+    (tries_a_failed_sync_again, log_stories.a_sync_that_fails_once, LOST),
+    (shows_a_message_before_it_is_copied, log_stories.readers_beside_a_put, r"\d messages that were put"),
+    (shows_a_message_before_it_is_durable, log_stories.readers_beside_a_put, UNDURABLE_READ.format("reader")),
+    (lets_views_read_all_that_was_appended, log_stories.readers_beside_a_put, UNDURABLE_READ.format("view")),
+    (opens_without_noting_it, log_stories.a_torn_tail, TAKEN_FOR_ROCKETMQS),
+    (does_not_sync_the_abort_file, log_stories.a_torn_tail_of_a_store_just_opened, TAKEN_FOR_ROCKETMQS),
+    (does_not_sync_the_name_of_the_abort_file, log_stories.a_torn_tail_of_a_store_just_opened, TAKEN_FOR_ROCKETMQS),
+    (does_not_sync_the_name_of_the_progress_page, log_stories.a_torn_tail_of_a_store_just_opened, TAKEN_FOR_ROCKETMQS),
+    (
+        begins_with_a_progress_page_that_is_not_synced,
+        log_stories.a_torn_tail_of_a_store_just_opened,
+        TAKEN_FOR_ROCKETMQS,
+    ),
+    (says_that_it_closed_before_all_is_flushed, log_stories.a_close_that_dies_anywhere, HOLE),
+    (does_not_zero_the_tail, log_stories.a_torn_tail, CAME_BACK),
+    (does_not_keep_what_it_cuts, log_stories.a_torn_tail, NOT_KEPT),
+    (does_not_sync_what_it_keeps_of_a_cut, log_stories.a_recovery_that_dies_anywhere, NOT_KEPT),
+    (does_not_sync_each_removal_behind_a_cut, log_stories.a_recovery_of_two_log_folders_that_dies_anywhere, GAP),
+    (removes_the_oldest_segment_behind_a_cut_first, log_stories.a_recovery_that_dies_anywhere, GAP),
+    (takes_a_torn_record_for_whole, log_stories.a_torn_tail, "CorruptRecordError: .*differs from its CRC"),
+    (cuts_below_the_durable_mark, log_stories.a_flipped_bit, LOST),
+    (does_not_sync_what_recovery_found, log_stories.a_killed_writer_and_a_cut, HOLE),
+    (does_not_sync_the_folder_of_segments_that_it_found, log_stories.a_writer_after_one_that_died_anywhere, LOST),
+    (does_not_write_again_what_a_failed_sync_left, log_stories.a_failed_sync_a_restart_and_a_cut, "CorruptLogError"),
 )
-STORIES = sorted({story for _, story, _ in MUTANTS})
+STORIES = sorted({story for _, story, _ in MUTANTS}, key=lambda story: story.__name__)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_a_sound_store_keeps_its_promises(story: str, tell: Tell) -> None:
-    tell(f"log_stories.{story}")
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_sound_store_keeps_its_promises(story: Story, tell: Tell) -> None:
+    tell(story)
 
 
 @pytest.mark.parametrize(("spoil", "story", "noticed"), MUTANTS, ids=[spoil.__name__ for spoil, _, _ in MUTANTS])
-def test_a_mutant_is_found_out(spoil: Spoil, story: str, noticed: str, is_found_out: IsFoundOut) -> None:
-    is_found_out(spoil, f"log_stories.{story}", noticed)
+def test_a_mutant_is_found_out(spoil: Spoil, story: Story, noticed: str, is_found_out: IsFoundOut) -> None:
+    is_found_out(spoil, story, noticed)

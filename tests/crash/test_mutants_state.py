@@ -20,9 +20,10 @@ from flightlog.store.segments.segment_pins import SegmentPins
 from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.state.deleted_topics import DeletedTopicsFile
 from flightlog.store.state.progress import QUEUE_STARTS
+from flightlog.tests.support import state_stories
 
 if TYPE_CHECKING:
-    from tests.crash.conftest import IsFoundOut, Spoil, Tell
+    from flightlog.tests.crash.conftest import IsFoundOut, Spoil, Story, Tell
 
 # -- what lies beside the log
 
@@ -137,39 +138,39 @@ NOT_MADE = "topic .* is None after a cut"
 WRONG_SEAL = "verify: .*a block that differs from its seal"
 SHORT_QUEUE = r"queue .* has \d+ of the \d+ messages that it says it has"
 TAKEN = r"retention took \d+ messages from a reader"
-MUTANTS = (
-    (writes_the_checkpoint_before_what_it_speaks_of, "a_flush_of_queues_that_dies_anywhere", LOST),
-    (notes_queues_as_flushed_without_a_sync, "entries_of_a_quiet_queue", LOST),
-    (does_not_write_again_the_entries_that_it_found, "entries_that_a_killed_writer_left", LOST),
-    (notes_the_index_as_flushed_without_a_sync, "keys_of_an_index_file", "the key of .* finds 0 messages"),
+MUTANTS: tuple[tuple[Spoil, Story, str], ...] = (
+    (writes_the_checkpoint_before_what_it_speaks_of, state_stories.a_flush_of_queues_that_dies_anywhere, LOST),
+    (notes_queues_as_flushed_without_a_sync, state_stories.entries_of_a_quiet_queue, LOST),
+    (does_not_write_again_the_entries_that_it_found, state_stories.entries_that_a_killed_writer_left, LOST),
+    (notes_the_index_as_flushed_without_a_sync, state_stories.keys_of_an_index_file, "the key of .* finds 0 messages"),
     (
         seals_a_segment_before_it_is_synced,
-        "a_segment_that_fills_up_during_a_flush",
+        state_stories.a_segment_that_fills_up_during_a_flush,
         WRONG_SEAL,
     ),
-    (deletes_a_topic_without_a_note, "a_deleted_topic", CAME_BACK),
-    (renames_a_state_file_that_is_not_synced, "a_topic_that_was_made", NOT_MADE),
-    (does_not_sync_the_folder_of_a_state_file, "a_topic_that_was_made", NOT_MADE),
+    (deletes_a_topic_without_a_note, state_stories.a_deleted_topic, CAME_BACK),
+    (renames_a_state_file_that_is_not_synced, state_stories.a_topic_that_was_made, NOT_MADE),
+    (does_not_sync_the_folder_of_a_state_file, state_stories.a_topic_that_was_made, NOT_MADE),
     (
         removes_segments_and_does_not_trim_queues,
-        "a_round_of_retention_that_dies_anywhere",
+        state_stories.a_round_of_retention_that_dies_anywhere,
         SHORT_QUEUE,
     ),
-    (trims_queues_before_segments_go, "a_round_of_retention_that_dies_anywhere", LOST),
+    (trims_queues_before_segments_go, state_stories.a_round_of_retention_that_dies_anywhere, LOST),
     (
         lets_retention_take_what_a_reader_holds,
-        "an_iterator_beside_retention",
+        state_stories.an_iterator_beside_retention,
         TAKEN,
     ),
 )
-STORIES = sorted({story for _, story, _ in MUTANTS})
+STORIES = sorted({story for _, story, _ in MUTANTS}, key=lambda story: story.__name__)
 
 
-@pytest.mark.parametrize("story", STORIES)
-def test_a_sound_store_keeps_its_promises(story: str, tell: Tell) -> None:
-    tell(f"state_stories.{story}")
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.__name__)
+def test_a_sound_store_keeps_its_promises(story: Story, tell: Tell) -> None:
+    tell(story)
 
 
 @pytest.mark.parametrize(("spoil", "story", "noticed"), MUTANTS, ids=[spoil.__name__ for spoil, _, _ in MUTANTS])
-def test_a_mutant_is_found_out(spoil: Spoil, story: str, noticed: str, is_found_out: IsFoundOut) -> None:
-    is_found_out(spoil, f"state_stories.{story}", noticed)
+def test_a_mutant_is_found_out(spoil: Spoil, story: Story, noticed: str, is_found_out: IsFoundOut) -> None:
+    is_found_out(spoil, story, noticed)

@@ -18,7 +18,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,9 +31,10 @@ from flightlog.store import native
 from flightlog.store.log.commit_log import CommitLog
 from flightlog.store.segments.segment import AppendSegment
 from flightlog.store.state.progress import FLUSHED, ProgressPage
+from flightlog.tests.support.simulated_cuts import Campaign, CutError
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
+    from flightlog.tests.conftest import Scale
 
 PROGRAM = Path(__file__).parents[1] / "support" / "simulated_cuts.py"
 SEED = int(os.environ["FLIGHTLOG_SEED"])
@@ -157,13 +157,11 @@ MUTANTS = (
 
 @pytest.mark.ci
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_the_campaign_finds_out_a_store_that(
-    mutant: Spoil, support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
+def test_the_campaign_finds_out_a_store_that(mutant: Spoil, tmp_path: Path) -> None:
     waiting = mutant in OF_MESSAGES_FOR_LATER
-    campaign = support("simulated_cuts").Campaign(tmp_path, SEED, waiting=waiting)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(support("simulated_cuts").CutError) as raised:
+    campaign = Campaign(tmp_path, SEED, waiting=waiting)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CutError) as raised:
         mutant(patch)
         campaign.run(MUTANT_CUTS)
     print(f"after {campaign.cuts} cuts: {raised.value}")
-    support("simulated_cuts").Campaign(tmp_path, SEED, waiting=waiting).run(max(campaign.cuts, 1))
+    Campaign(tmp_path, SEED, waiting=waiting).run(max(campaign.cuts, 1))

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import runpy
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, RocketMq
+from flightlog.tests.interop.harness import Geometry, RocketMq
 
 DATA = Path(__file__).resolve().parent
 ROOT = DATA.parents[1]
@@ -85,9 +83,7 @@ AFTER_SESSION: dict[tuple[str, int], Callable[[Path], None]] = {
 
 
 def rocketmq() -> RocketMq:
-    load = runpy.run_path(str(DATA.parent / "support" / "loading.py"))["load"]
-    found: RocketMq = load("harness", DATA.parent / "interop").RocketMq()
-    return found
+    return RocketMq()
 
 
 def messages(manifest: Path) -> list[dict[str, Any]]:

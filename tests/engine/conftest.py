@@ -19,10 +19,11 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+
+from flightlog.tests.support import killed_copy, unwrapped
 
 if TYPE_CHECKING:
     from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
@@ -186,10 +187,9 @@ def described() -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def records_of(support: Callable[[str], ModuleType]) -> Callable[..., list[StoredMessage]]:
+def records_of() -> Callable[..., list[StoredMessage]]:
     """`records_of(view, messages)`: their records, after a look at whether inner batches came unwrapped and whole."""
-    found: Callable[..., list[StoredMessage]] = support("unwrapped").records_of
-    return found
+    return unwrapped.records_of
 
 
 @pytest.fixture(scope="session")
@@ -265,14 +265,14 @@ def watch_opens() -> WatchOpens:
 
 
 @pytest.fixture(scope="session")
-def copy_as_killed(support: Callable[[str], ModuleType]) -> Callable[[Path, Path], Path]:
+def copy_as_killed() -> Callable[[Path, Path], Path]:
     """`copy_as_killed(live, target)`: the files as they are now. Within one boot that is what a SIGKILL leaves.
 
     The progress page comes first: beside a flush service at work, what it says must not be newer than what is copied.
     A state file that the service renames between the listing and the copy is left out, as if it had not been written.
     """
 
-    copy: Callable[[Path, Path], Path] = support("killed_copy").copy_as_killed
+    copy: Callable[[Path, Path], Path] = killed_copy.copy_as_killed
     return copy
 
 

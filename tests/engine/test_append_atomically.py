@@ -6,10 +6,9 @@ import contextlib
 import errno
 import random
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,11 +27,13 @@ from flightlog.store.errors import (
 )
 from flightlog.store.log.atomic_append import AtomicRange
 from flightlog.store.segments.segment import AppendSegment
+from flightlog.tests.support import power
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
-    from tests.support.power import PowerDisk
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -246,9 +247,8 @@ def test_the_note_of_an_earlier_sessions_rows_does_not_count(tmp_path: Path, ass
 # ---- wherever it ends ----
 
 
-def lives(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[tuple[PowerDisk, bool]]:
+def lives(tmp_path: Path) -> Iterator[tuple[PowerDisk, bool]]:
     """Every operation on the disk of one append, as the last one of its writer; and whether that got to the end."""
-    power = support("power")
     operations = 0
     while True:
         disk: PowerDisk = power.PowerDisk(tmp_path / f"store{operations}")
@@ -284,11 +284,9 @@ def check(disk: PowerDisk, *, is_there: bool | None, assert_clean: AssertClean) 
 
 
 @pytest.mark.ci
-def test_a_kill_at_any_operation_leaves_all_or_nothing(
-    support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_a_kill_at_any_operation_leaves_all_or_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
     outcomes: list[bool] = []
-    for disk, ended in lives(support, tmp_path):
+    for disk, ended in lives(tmp_path):
         disk.kill()
         outcomes.append(check(disk, is_there=True if ended else None, assert_clean=assert_clean))
     assert outcomes == sorted(outcomes), "there once, it is there for good"
@@ -298,20 +296,18 @@ def test_a_kill_at_any_operation_leaves_all_or_nothing(
 @pytest.mark.ci
 @pytest.mark.parametrize("seed", range(2))
 def test_a_power_cut_at_any_operation_leaves_all_or_nothing(
-    seed: int, support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
+    seed: int, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     dice = random.Random(seed)
     outcomes = set()
-    for disk, ended in lives(support, tmp_path):
+    for disk, ended in lives(tmp_path):
         disk.cut(dice, chance=dice.choice((0.1, 0.5, 0.9)))
         outcomes.add(check(disk, is_there=True if ended else None, assert_clean=assert_clean))
     assert outcomes == {False, True}
 
 
 @pytest.mark.parametrize("nth", range(4))
-def test_a_sync_that_fails_ends_it_with_all_or_nothing(
-    nth: int, support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_a_sync_that_fails_ends_it_with_all_or_nothing(nth: int, tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     store = begun(path)
     store.flush()
@@ -336,12 +332,10 @@ def test_a_sync_that_fails_ends_it_with_all_or_nothing(
     assert_clean(path)
 
 
-def test_a_full_disk_ends_it_with_nothing(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_a_full_disk_ends_it_with_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
 
     path = tmp_path / "store"
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     store = begun(path, disk=disk)
     disk.fail("allocate", f"commitlog/{8192:020d}", errno.ENOSPC)
     with pytest.raises(DiskFullError):

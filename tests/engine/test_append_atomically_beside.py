@@ -11,8 +11,8 @@ import flightlog
 from flightlog import Message, StoreSettings, TopicColumns
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings(
     segment_size=64 << 10,

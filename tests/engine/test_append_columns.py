@@ -20,7 +20,7 @@ from flightlog.store.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 Row = dict[str, Any]
 MAP = pa.map_(pa.string(), pa.string())

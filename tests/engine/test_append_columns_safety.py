@@ -25,7 +25,7 @@ from flightlog.store.errors import (
 from flightlog.store.log.column_records import ColumnRecords
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 MAP = pa.map_(pa.string(), pa.string())
 SMALL = StoreSettings.small(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +11,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.services.wake_up import WakeUp
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 LIMIT_S = 240.0
 
@@ -114,11 +113,9 @@ def test_many_who_wait_for_their_own_queue_miss_nothing(
     assert_clean(tmp_path)
 
 
-def test_a_put_that_cannot_be_read_yet_rings_those_who_wait_after_it(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_a_put_that_cannot_be_read_yet_rings_those_who_wait_after_it(tmp_path: Path, assert_clean: AssertClean) -> None:
     """It was on its way to the disk before anybody waited, and no other put follows."""
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     settings = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=60_000)
     with flightlog.open(tmp_path, settings, disk=disk) as store:
         store.put(Message("t", b"0"))

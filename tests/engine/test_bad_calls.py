@@ -19,7 +19,7 @@ from flightlog.store.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SEGMENT_SIZE = 16 << 10
 

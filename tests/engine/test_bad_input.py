@@ -30,7 +30,7 @@ from flightlog.store.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint
 
 SEGMENT_SIZE = 16 << 10
 MESSAGES = 300

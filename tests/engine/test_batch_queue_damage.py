@@ -14,7 +14,7 @@ from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE
 from flightlog.store.errors import CorruptRecordError, SegmentLengthError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 BATCHES, A_BATCH = 6, 3
 

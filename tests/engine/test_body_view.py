@@ -14,7 +14,7 @@ from flightlog import CompressionType, Message, StoreSettings
 from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings(segment_size=1 << 16, key_index=False)
 pytestmark = pytest.mark.usefixtures("kernel")

@@ -10,7 +10,7 @@ import flightlog
 from flightlog import Message
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 DEADLINE_S = 240
 READERS = 8

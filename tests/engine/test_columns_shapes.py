@@ -22,7 +22,7 @@ from flightlog.store.format.properties import decode_properties
 from flightlog.store.format.property_names import split_keys
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SMALL = StoreSettings.small(segment_size=64 << 10, queue_file_entries=20)
 BODIES = [b"first", b"second"]

@@ -27,8 +27,8 @@ from flightlog import FlushMode, StoreSettings
 
 if TYPE_CHECKING:
     from flightlog.store.queue_offsets import QueueKey
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 WRITER = Path(__file__).parents[1] / "support" / "killed_writer.py"
 COUNTED_SITES = ("batch", "roll", "allocate")

@@ -19,7 +19,7 @@ from flightlog.store.errors import CorruptQueueError
 from flightlog.store.segments.segment_pins import SegmentPins
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings.small(queue_file_entries=10)
 

@@ -13,7 +13,7 @@ import pytest
 import flightlog
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 
 def topics(path: Path) -> set[str]:

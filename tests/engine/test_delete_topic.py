@@ -8,9 +8,7 @@ import json
 import random
 import shutil
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,9 +25,11 @@ from flightlog.store.errors import (
     SyncFailedError,
     TopicNotFoundError,
 )
+from flightlog.tests.support import power
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings.small(
@@ -215,19 +215,9 @@ def test_beside_puts_of_other_threads(tmp_path: Path, assert_clean: AssertClean)
     assert_clean(tmp_path)
 
 
-# -- killed, cut off, failing
-
-
-@pytest.fixture
-def power(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("power")
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("chance", [None, 0.0, 0.5, 1.0])
-def test_a_crash_at_any_step(
-    chance: float | None, power: ModuleType, tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_a_crash_at_any_step(chance: float | None, tmp_path: Path, assert_clean: AssertClean) -> None:
     """Killed (None) or cut off: either nothing happened, or it is gone, for all time; others lose nothing."""
     operations, is_over = 0, False
     outcomes = set()
@@ -273,9 +263,7 @@ def test_a_crash_at_any_step(
     assert operations > 8 and outcomes == {True, False}
 
 
-def test_a_tail_that_is_lost_does_not_hide_what_comes_after(
-    power: ModuleType, tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_a_tail_that_is_lost_does_not_hide_what_comes_after(tmp_path: Path, assert_clean: AssertClean) -> None:
     """The note is durable, the end of the log that it names was not."""
     disk = power.PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
@@ -312,15 +300,9 @@ def test_a_tail_that_is_lost_does_not_hide_what_comes_after(
     ],
 )
 def test_a_failing_disk(
-    operation: str,
-    part: str,
-    error: int,
-    expected: type[Exception],
-    support: Callable[[str], ModuleType],
-    tmp_path: Path,
-    assert_clean: AssertClean,
+    operation: str, part: str, error: int, expected: type[Exception], tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     happened = part != "deleted-topics"
     with contextlib.ExitStack() as stack:
         store = stack.enter_context(flightlog.open(tmp_path, SETTINGS, disk=disk))

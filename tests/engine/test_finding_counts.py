@@ -14,7 +14,7 @@ from flightlog import Message, StoreSettings
 from flightlog.store.errors import UsageError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet
 
 SETTINGS = StoreSettings(segment_size=1 << 20, queue_file_entries=4000)
 TAGS = ("A", "B", "Aa", "BB", None)

@@ -16,7 +16,7 @@ from flightlog.store.format.record import encode_blank, prepare
 from flightlog.store.seal.seal import seal_path
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet
 
     Open = Callable[[Path], MessageStore | ReadOnlyStore]
 

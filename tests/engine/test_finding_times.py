@@ -18,7 +18,7 @@ from flightlog import Boundary, Message, MessageStore, ReadOnlyStore, StoreSetti
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, UsageError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet, ManualClock
 
 SEGMENT_SIZE = 4096
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=7)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,27 +18,28 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import StoreClosedError
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean
 
 SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000)
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
-    found: FaultyDisk = support("disks").FaultyDisk()
+def disk() -> Iterator[FaultyDisk]:
+    found: FaultyDisk = FaultyDisk()
     yield found
     found.heal()
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
-    threads = support("process").threads()
+def nothing_stays() -> Iterator[None]:
+    threads = process.threads()
     yield
     gc.collect()
-    assert support("process").threads() <= threads
+    assert process.threads() <= threads
 
 
 @pytest.fixture
@@ -232,11 +232,9 @@ def test_a_dropped_handle_completes_its_futures(path: Path, disk: FaultyDisk, as
     assert bodies(path) == 21
 
 
-def test_a_handle_may_be_dropped_by_a_callback(
-    path: Path, disk: FaultyDisk, assert_clean: AssertClean, support: Callable[[str], ModuleType]
-) -> None:
+def test_a_handle_may_be_dropped_by_a_callback(path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> None:
     """Then the thread that runs the callback closes the store, after it."""
-    others = support("process").threads()
+    others = process.threads()
     holder = [open_store(path, disk)]
     dropped = threading.Semaphore(0)
 
@@ -248,7 +246,7 @@ def test_a_handle_may_be_dropped_by_a_callback(
 
     futures = [put_with(holder[0], drop)]
     futures += [holder[0].put_async(Message("t", b"%d" % i)) for i in range(20)]
-    threads = support("process").threads() - others
+    threads = process.threads() - others
     assert len(threads) == 3
     disk.release()
     assert dropped.acquire(timeout=60)

@@ -6,10 +6,10 @@ import gc
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,33 +17,33 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.engine.services.wake_up import WakeUp
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
-    from tests.support.interrupts import InterruptAt
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC, flush_interval_ms=3_600_000, sync_flush_timeout_ms=240_000)
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
-    threads = support("process").threads()
+def nothing_stays() -> Iterator[None]:
+    threads = process.threads()
     yield
     gc.collect()
-    assert support("process").threads() <= threads
+    assert process.threads() <= threads
 
 
 @pytest.fixture
-def interrupt_at(support: Callable[[str], ModuleType]) -> type[InterruptAt]:
-    found: type[InterruptAt] = support("interrupts").InterruptAt
-    return found
+def interrupt_at() -> type[InterruptAt]:
+    return InterruptAt
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
-    found: FaultyDisk = support("disks").FaultyDisk()
+def disk() -> Iterator[FaultyDisk]:
+    found: FaultyDisk = FaultyDisk()
     yield found
     found.heal()
 
@@ -73,14 +73,10 @@ def test_interrupted_close_with_futures_pending(
 
 @pytest.mark.ci
 def test_the_first_future_of_a_store_interrupted(
-    tmp_path: Path,
-    scale: Scale,
-    interrupt_at: type[InterruptAt],
-    assert_clean: AssertClean,
-    support: Callable[[str], ModuleType],
+    tmp_path: Path, scale: Scale, interrupt_at: type[InterruptAt], assert_clean: AssertClean
 ) -> None:
     """The one whose call starts the threads: whatever is left half done, none runs twice, and the next call works."""
-    step, process = scale.pick(ci=3, full=1), support("process")
+    step = scale.pick(ci=3, full=1)
     before = process.threads()
     points = 1
     while True:

@@ -9,24 +9,23 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
-    found: FaultyDisk = support("disks").FaultyDisk()
+def disk() -> Iterator[FaultyDisk]:
+    found: FaultyDisk = FaultyDisk()
     yield found
     found.heal()
 

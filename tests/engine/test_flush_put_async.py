@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,27 +15,28 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import BodyTooLargeError, InvalidMessageError, StoreClosedError
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
-    found: FaultyDisk = support("disks").FaultyDisk()
+def disk() -> Iterator[FaultyDisk]:
+    found: FaultyDisk = FaultyDisk()
     yield found
     found.heal()
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
-    threads = support("process").threads()
+def nothing_stays() -> Iterator[None]:
+    threads = process.threads()
     yield
     gc.collect()
-    assert support("process").threads() <= threads
+    assert process.threads() <= threads
 
 
 def settings(**changes: Any) -> StoreSettings:
@@ -69,16 +69,14 @@ def log_syncs(disk: FaultyDisk) -> int:
     return disk.count("sync", "/commitlog/")
 
 
-def test_under_async_flush_it_is_done_when_it_is_returned(
-    tmp_path: Path, assert_clean: AssertClean, support: Callable[[str], ModuleType]
-) -> None:
-    before = support("process").threads()
+def test_under_async_flush_it_is_done_when_it_is_returned(tmp_path: Path, assert_clean: AssertClean) -> None:
+    before = process.threads()
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         futures = [store.put_async(message) for message in messages(10)]
         assert all(future.done() for future in futures)
         assert [future.result().queue_offset for future in futures] == list(range(10))
         assert len(list(store.read("t"))) == 10
-        assert [thread.name for thread in support("process").threads() - before] == ["flightlog-flush"]
+        assert [thread.name for thread in process.threads() - before] == ["flightlog-flush"]
     assert assert_clean(tmp_path / "store").records == 10
 
 

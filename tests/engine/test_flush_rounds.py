@@ -6,9 +6,8 @@ The service's thread is stopped, and its rounds are called: nothing here depends
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,11 +17,11 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import read_checkpoint
 from flightlog.store.state.progress import Progress, read_progress
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean, ManualClock
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 FIXED_SIZE = 91 + 1
 """Bytes of a record of topic `t` without a body."""
@@ -33,9 +32,8 @@ ENTRIES_OF_TWO_PAGES = 410
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 class Rounds:

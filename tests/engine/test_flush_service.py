@@ -10,7 +10,7 @@ import errno
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -19,19 +19,19 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.services.flush_service import FlushService
 from flightlog.store.disk.clock import SystemClock
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 WaitUntil = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 class CountingClock(SystemClock):
@@ -51,15 +51,13 @@ def settings(**changes: Any) -> StoreSettings:
 
 
 @pytest.fixture
-def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
-    found: WaitUntil = support("process").wait_until
-    return found
+def wait_until() -> WaitUntil:
+    return process.wait_until
 
 
 @pytest.fixture
-def wait_until_still(support: Callable[[str], ModuleType]) -> WaitUntil:
-    found: WaitUntil = support("process").wait_until_still
-    return found
+def wait_until_still() -> WaitUntil:
+    return process.wait_until_still
 
 
 def wait_for_rounds(store: flightlog.MessageStore, wait_until: WaitUntil) -> None:
@@ -182,18 +180,16 @@ def test_what_lacks_room_is_tried_again_without_another_put(
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_there_is_no_other_thread(
-    mode: FlushMode, tmp_path: Path, assert_clean: AssertClean, support: Callable[[str], ModuleType]
-) -> None:
+def test_there_is_no_other_thread(mode: FlushMode, tmp_path: Path, assert_clean: AssertClean) -> None:
     """Futures alone need more of them, and only under sync flush."""
-    before = support("process").threads()
+    before = process.threads()
     with flightlog.open(tmp_path / "store", settings(flush_mode=mode)) as store:
         store.put(Message("t", b"1"))
         store.put_many([Message("t", b"2"), Message("t", b"3", wait_store_ok=False)])
         store.put(Message("t", b"4", wait_store_ok=False))
         store.flush()
-        assert [thread.name for thread in support("process").threads() - before] == ["flightlog-flush"]
-    assert support("process").threads() <= before
+        assert [thread.name for thread in process.threads() - before] == ["flightlog-flush"]
+    assert process.threads() <= before
     assert assert_clean(tmp_path / "store").records == 4
 
 

@@ -14,8 +14,8 @@ import pytest
 from flightlog import FlushMode
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 SUPPORT = Path(__file__).parents[1] / "support"
 READERS = 2

@@ -16,7 +16,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.format_version import FORMAT_FILE, VERSION, read_format_version
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 OWN = Path(__file__).resolve().parents[1] / "data" / "own"
 SMALL = flightlog.StoreSettings.small()

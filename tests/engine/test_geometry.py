@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +17,11 @@ import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.index.key.index_file import HEADER_SIZE
 from flightlog.store.errors import ConfigFileError, FlightlogError, GeometryMismatchError, InvalidSettingsError
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SIZES: dict[str, Any] = {
     "segment_size": 65536,
@@ -254,12 +255,10 @@ def test_a_note_and_a_setting_that_make_no_sense_together(path: Path) -> None:
     assert noted(path)["indexEntries"] == 333
 
 
-def test_every_failure_while_a_store_is_made_leaves_its_note_or_none(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_every_failure_while_a_store_is_made_leaves_its_note_or_none(tmp_path: Path, assert_clean: AssertClean) -> None:
     nth = whole = 0
     while True:
-        path, disk = tmp_path / f"store-{nth}", support("disks").FaultyDisk()
+        path, disk = tmp_path / f"store-{nth}", FaultyDisk()
         fault = disk.fail("*", path.name, errno.EIO, skip=nth)
         try:
             flightlog.open(path, MADE, disk=disk).close()
@@ -279,9 +278,9 @@ def test_every_failure_while_a_store_is_made_leaves_its_note_or_none(
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("puts", [False, True])
 def test_a_power_cut_behind_the_opening_leaves_the_note(
-    puts: bool, seed: int, tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+    puts: bool, seed: int, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    disk = support("power").PowerDisk(tmp_path / "store")
+    disk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, MADE, disk=disk)
     if puts:
         store.put(MESSAGE)

@@ -19,7 +19,7 @@ from flightlog.store.log.log_reader import LogReader
 from flightlog.store.segments.log_files import list_log_files
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
     Open = Callable[..., MessageStore | ReadOnlyStore]
 

@@ -22,7 +22,7 @@ from flightlog.store.log.log_reader import LogReader
 from flightlog.store.segments.log_files import list_log_files
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet
 
     Open = Callable[[Path], MessageStore | ReadOnlyStore]
 

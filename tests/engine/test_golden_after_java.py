@@ -12,7 +12,7 @@ from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.format.sys_flag import INNER_BATCH
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import GoldenSet
+    from flightlog.tests.engine.conftest import GoldenSet
 
     GetSet = Callable[[str], GoldenSet]
     Described = Callable[[Any], dict[str, Any]]

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,9 +16,10 @@ from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.index.queue.batch_queue import BatchQueue
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.format.sys_flag import has_queue_entry
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import Fingerprint, GoldenSet, Key, WatchOpens
+    from flightlog.tests.engine.conftest import Fingerprint, GoldenSet, Key, WatchOpens
 
     GetSet = Callable[[str], GoldenSet]
     Described = Callable[[Any], dict[str, Any]]
@@ -252,15 +252,14 @@ def test_folder_is_untouched(
     fingerprint: Callable[[Path], Fingerprint],
     watch_opens: WatchOpens,
     read_all: Callable[..., Any],
-    support: Callable[[str], ModuleType],
 ) -> None:
     store = golden_set(name).root / part
     if not store.exists():
         assert name == "default-sizes"
         return
-    before, threads = fingerprint(store), support("process").threads()
+    before, threads = fingerprint(store), process.threads()
     with watch_opens() as opened, flightlog.open_read_only(store) as view:
-        assert support("process").threads() == threads
+        assert process.threads() == threads
         read_all(view, on_corrupt="skip")
         view.verify()
         view.refresh()

@@ -16,7 +16,7 @@ from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import CorruptLogError, UnsupportedStoreError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint, GoldenSet, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint, GoldenSet, ManualClock
 
     GetSet = Callable[[str], GoldenSet]
     Described = Callable[[Any], dict[str, Any]]

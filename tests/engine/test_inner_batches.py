@@ -24,7 +24,7 @@ from flightlog.store.errors import (
 
 if TYPE_CHECKING:
     from flightlog import MessageStore, ReadOnlyStore
-    from tests.engine.conftest import AssertClean, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 SETTINGS = StoreSettings(
     segment_size=16 << 10, queue_file_entries=20, index_slots=50, index_entries=200, flush_interval_ms=3_600_000

@@ -6,7 +6,6 @@ import errno
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,40 +14,36 @@ import flightlog
 from flightlog import FlightlogError, FlushMode
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
+from flightlog.tests.support import keyed
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 INDEX = "store/index"
 
 
 @pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
-
-
-@pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
-    found: FaultyDisk = support("disks").FaultyDisk()
+def disk() -> Iterator[FaultyDisk]:
+    found: FaultyDisk = FaultyDisk()
     yield found
     found.heal()
 
 
-def listed(keyed: ModuleType, store: flightlog.MessageStore) -> list[int]:
+def listed(store: flightlog.MessageStore) -> list[int]:
     """The numbers of the messages that stand in queues."""
     return sorted(keyed.number_of(message) for key in store.queues() for message in store.read(*key))
 
 
-def expected_in_queues(keyed: ModuleType, count: int) -> list[int]:
+def expected_in_queues(count: int) -> list[int]:
     return [i for i in range(count) if keyed.sys_flag(i) == 0]
 
 
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("operation", ["make_folder", "create", "resize", "write"])
 def test_no_room_for_keys(
-    operation: str, mode: FlushMode, tmp_path: Path, disk: FaultyDisk, keyed: ModuleType, assert_clean: AssertClean
+    operation: str, mode: FlushMode, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     """Puts are refused, queues go on, and a query raises rather than answer without what it cannot know."""
     with flightlog.open(tmp_path / "store", keyed.settings(flush_mode=mode), disk=disk) as store:
@@ -60,7 +55,7 @@ def test_no_room_for_keys(
             while count < 200:
                 store.put(keyed.message(count))
                 count += 1
-                assert listed(keyed, store) == expected_in_queues(keyed, count), "queues wait for the index"
+                assert listed(store) == expected_in_queues(count), "queues wait for the index"
         for ask in (
             lambda: store.query("t0", "u0"),
             lambda: store.was_stored("u0"),
@@ -68,7 +63,7 @@ def test_no_room_for_keys(
         ):
             with pytest.raises(DiskFullError, match="index"):
                 ask()
-        assert listed(keyed, store) == expected_in_queues(keyed, count)
+        assert listed(store) == expected_in_queues(count)
         with flightlog.open_read_only(tmp_path / "store") as view:
             keyed.check(view, count)
         disk.heal()
@@ -83,7 +78,6 @@ def test_no_room_between_the_slots_and_the_header(
     slots: int,
     tmp_path: Path,
     disk: FaultyDisk,
-    keyed: ModuleType,
     copy_as_killed: Callable[[Path, Path], Path],
     assert_clean: AssertClean,
 ) -> None:
@@ -118,7 +112,7 @@ def test_no_room_between_the_slots_and_the_header(
 
 @pytest.mark.parametrize("what", ["entries", "slots"])
 def test_a_close_without_room_for_the_index_is_a_clean_one(
-    what: str, tmp_path: Path, disk: FaultyDisk, keyed: ModuleType, assert_clean: AssertClean
+    what: str, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
     store = flightlog.open(path, keyed.settings(), disk=disk)
@@ -144,7 +138,7 @@ def test_a_close_without_room_for_the_index_is_a_clean_one(
 
 @pytest.mark.parametrize("how", ["roll", "flush"])
 def test_a_failed_sync_of_an_index_file_poisons(
-    how: str, tmp_path: Path, disk: FaultyDisk, keyed: ModuleType, assert_clean: AssertClean
+    how: str, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
     changes = {"flush_interval_ms": 2, "index_flush_interval_ms": 2} if how == "flush" else {}
@@ -162,7 +156,7 @@ def test_a_failed_sync_of_an_index_file_poisons(
     count = store.verify().records
     disk.heal()
     syncs = disk.count("sync", INDEX)
-    assert len(listed(keyed, store)) >= len(expected_in_queues(keyed, 30)), "reads go on"
+    assert len(listed(store)) >= len(expected_in_queues(30)), "reads go on"
     with pytest.raises(StorePoisonedError):
         store.put(keyed.message(31))
     if how == "roll":
@@ -182,7 +176,7 @@ def test_a_failed_sync_of_an_index_file_poisons(
 
 @pytest.mark.parametrize("operation", ["write", "create", "resize"])
 def test_an_index_that_cannot_be_written_poisons(
-    operation: str, tmp_path: Path, disk: FaultyDisk, keyed: ModuleType, assert_clean: AssertClean
+    operation: str, tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     path = tmp_path / "store"
     store = flightlog.open(path, keyed.settings(), disk=disk)
@@ -190,7 +184,7 @@ def test_an_index_that_cannot_be_written_poisons(
     keyed.check(store, 20)
     disk.fail(operation, INDEX, errno.EIO)
     store.put_many(keyed.messages(20, 40))
-    assert listed(keyed, store) == expected_in_queues(keyed, 40)
+    assert listed(store) == expected_in_queues(40)
     for _ in range(2):
         with pytest.raises(DiskError, match="Input/output error"):
             store.query("t0", "u0")
@@ -206,7 +200,7 @@ def test_an_index_that_cannot_be_written_poisons(
 class Witness:
     """Puts and queries that may fail; an answer that comes must be right."""
 
-    def __init__(self, keyed: ModuleType) -> None:
+    def __init__(self) -> None:
         self._keyed = keyed
         self.count = 0
         self.errors: list[FlightlogError] = []
@@ -238,19 +232,13 @@ class Witness:
 @pytest.mark.parametrize("passes", [True, False], ids=["once", "for good"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
 def test_any_operation_on_the_index_may_fail(
-    error: int,
-    passes: bool,
-    tmp_path: Path,
-    scale: Scale,
-    support: Callable[[str], ModuleType],
-    keyed: ModuleType,
-    assert_clean: AssertClean,
+    error: int, passes: bool, tmp_path: Path, scale: Scale, assert_clean: AssertClean
 ) -> None:
     nth = failed = 0
     while True:
-        disk: FaultyDisk = support("disks").FaultyDisk()
+        disk: FaultyDisk = FaultyDisk()
         fault = disk.fail("*", f"{nth}/store/index", error, skip=nth, times=1 if passes else None)
-        path, witness = tmp_path / str(nth) / "store", Witness(keyed)
+        path, witness = tmp_path / str(nth) / "store", Witness()
         path.parent.mkdir()
         store = flightlog.open(path, keyed.settings(), disk=disk)  # there is no index yet that could fail
         witness.live(store)

@@ -20,7 +20,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.format.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet, ManualClock
 
     GetSet = Callable[[str], GoldenSet]
     GoldenCopy = Callable[[str], Path]

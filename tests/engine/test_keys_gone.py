@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,9 +11,10 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.index.key import index_folder
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings.small(index_slots=100, index_entries=400)
 COUNT = 1500
@@ -80,7 +79,6 @@ def test_the_index_is_made_anew_by_the_first_put_of_a_life(
 @pytest.mark.parametrize("gone", ["nothing else", "the file that is being asked"])
 def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
     gone: str,
-    support: Callable[[str], ModuleType],
     tmp_path: Path,
     assert_clean: AssertClean,
     monkeypatch: pytest.MonkeyPatch,
@@ -88,7 +86,7 @@ def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
 ) -> None:
     """It is on its way from file to file, and all of them go: it begins again with those that are made."""
     monkeypatch.setattr(index_folder, "MOST_MAPPED", 0)  # else it would not have to open the file once more
-    disk, answers = support("disks").FaultyDisk(), list[list[int]]()
+    disk, answers = FaultyDisk(), list[list[int]]()
     settings = StoreSettings.small(index_slots=100, index_entries=400, flush_interval_ms=3_600_000)
     with flightlog.open(tmp_path / "store", settings, disk=disk) as store:
         put(store)

@@ -9,31 +9,25 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message
+from flightlog.tests.support import keyed
+from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
-    from tests.support.interrupts import InterruptAt
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 GROUPS = 3
 
 
 @pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
-
-
-@pytest.fixture
-def interrupt_at(support: Callable[[str], ModuleType]) -> type[InterruptAt]:
-    found: type[InterruptAt] = support("interrupts").InterruptAt
-    return found
+def interrupt_at() -> type[InterruptAt]:
+    return InterruptAt
 
 
 class Ledger:
@@ -62,20 +56,20 @@ class Ledger:
         return len(there)
 
 
-Call = Callable[[flightlog.MessageStore, Ledger, ModuleType], object]
+Call = Callable[[flightlog.MessageStore, Ledger], object]
 
 
-def put_and_query(store: flightlog.MessageStore, ledger: Ledger, keyed: ModuleType) -> None:
+def put_and_query(store: flightlog.MessageStore, ledger: Ledger) -> None:
     ledger.put(store)
     store.query("t", "g0")
 
 
 CALLS: dict[str, Call] = {
     "put and query": put_and_query,
-    "query": lambda store, ledger, keyed: store.query("t", "g1", max_count=1),
-    "was_stored": lambda store, ledger, keyed: store.was_stored("u0"),
-    "flush": lambda store, ledger, keyed: store._maintenance.flush_index(),
-    "dispatch and flush": lambda store, ledger, keyed: keyed.flush_index(store),
+    "query": lambda store, ledger: store.query("t", "g1", max_count=1),
+    "was_stored": lambda store, ledger: store.was_stored("u0"),
+    "flush": lambda store, ledger: store._maintenance.flush_index(),
+    "dispatch and flush": lambda store, ledger: keyed.flush_index(store),
 }
 
 
@@ -85,7 +79,6 @@ def test_interrupted_anywhere(
     name: str,
     tmp_path: Path,
     scale: Scale,
-    keyed: ModuleType,
     interrupt_at: type[InterruptAt],
     copy_as_killed: Callable[[Path, Path], Path],
     assert_clean: AssertClean,
@@ -102,7 +95,7 @@ def test_interrupted_anywhere(
                 if name == "flush":
                     store.queues()
                 with interrupt_at(point) as interrupt:
-                    CALLS[name](store, ledger, keyed)
+                    CALLS[name](store, ledger)
                 fired = interrupt.fired
                 if not fired:
                     break
@@ -126,7 +119,6 @@ def test_interrupted_anywhere(
 def test_an_interrupted_opening_is_taken_up_by_the_next(
     tmp_path: Path,
     scale: Scale,
-    keyed: ModuleType,
     interrupt_at: type[InterruptAt],
     copy_as_killed: Callable[[Path, Path], Path],
     assert_clean: AssertClean,

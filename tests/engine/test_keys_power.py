@@ -11,28 +11,18 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode
+from flightlog.tests.support import keyed, power
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
-    from tests.support.power import PowerDisk
-
-
-@pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
-
-
-@pytest.fixture
-def power(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("power")
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +36,7 @@ def quiet() -> Iterator[None]:
 class Life:
     """One store on one disk that dies."""
 
-    def __init__(self, root: Path, keyed: ModuleType, power: ModuleType, mode: FlushMode, seed: int) -> None:
+    def __init__(self, root: Path, mode: FlushMode, seed: int) -> None:
         self.disk: PowerDisk = power.PowerDisk(root)
         self.dice = random.Random(seed)
         self.sure = 0
@@ -117,19 +107,13 @@ class Life:
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("end", ["death", "cut"])
 def test_every_operation_may_be_the_last(
-    end: str,
-    mode: FlushMode,
-    tmp_path: Path,
-    scale: Scale,
-    keyed: ModuleType,
-    power: ModuleType,
-    assert_clean: AssertClean,
+    end: str, mode: FlushMode, tmp_path: Path, scale: Scale, assert_clean: AssertClean
 ) -> None:
     for seed in range(scale.pick(ci=1, full=6)):
         after = 0
         while True:
             root = tmp_path / f"{seed}-{after}"
-            life = Life(root, keyed, power, mode, 1000 * seed + after)
+            life = Life(root, mode, 1000 * seed + after)
             if not life.does_end(after, life.run):
                 break
             life.leave(is_cut=end == "cut")
@@ -143,18 +127,11 @@ def test_every_operation_may_be_the_last(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("lost", ["the index", "a file of it"])
-def test_a_rebuild_may_die_anywhere(
-    lost: str,
-    tmp_path: Path,
-    scale: Scale,
-    keyed: ModuleType,
-    power: ModuleType,
-    assert_clean: AssertClean,
-) -> None:
+def test_a_rebuild_may_die_anywhere(lost: str, tmp_path: Path, scale: Scale, assert_clean: AssertClean) -> None:
     """An index that is made anew from the log: a cut in the middle leaves what the next open makes anew again."""
     step, after = scale.pick(ci=3, full=1), 0
     while True:
-        life = Life(tmp_path / str(after), keyed, power, FlushMode.ASYNC, after)
+        life = Life(tmp_path / str(after), FlushMode.ASYNC, after)
         assert not life.does_end(10_000, life.run)
         life.leave(is_cut=False)
         files = sorted((life.disk.root / "index").iterdir())

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import struct
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,15 +13,11 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.index.key.index_file import IndexGeometry, key_hash
 from flightlog.store.errors import CorruptRecordError, UsageError
+from flightlog.tests.support import keyed
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
-    from tests.support.disks import FaultyDisk
-
-
-@pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 
 def bodies(result: flightlog.QueryResult) -> list[bytes]:
@@ -31,9 +25,7 @@ def bodies(result: flightlog.QueryResult) -> list[bytes]:
 
 
 @pytest.mark.parametrize("mode", FlushMode)
-def test_every_key_finds_its_messages(
-    mode: FlushMode, tmp_path: Path, kernel: str, keyed: ModuleType, assert_clean: AssertClean
-) -> None:
+def test_every_key_finds_its_messages(mode: FlushMode, tmp_path: Path, kernel: str, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path / "store", keyed.settings(flush_mode=mode)) as store:
         for i in range(60):
             store.put(keyed.message(i))
@@ -46,7 +38,7 @@ def test_every_key_finds_its_messages(
     assert assert_clean(tmp_path / "store").index_entries == keyed.key_count(200)
 
 
-def test_newest_first_and_whether_there_are_more(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_newest_first_and_whether_there_are_more(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
         store.put_many([Message("t", b"%d" % i, keys=["same", f"other-{i}"]) for i in range(40)])
         newest_first = [b"%d" % i for i in reversed(range(40))]
@@ -61,7 +53,7 @@ def test_newest_first_and_whether_there_are_more(tmp_path: Path, keyed: ModuleTy
     assert_clean(tmp_path / "store")
 
 
-def test_more_counts_only_what_is_an_answer(tmp_path: Path, keyed: ModuleType) -> None:
+def test_more_counts_only_what_is_an_answer(tmp_path: Path) -> None:
     """Behind the last answer lie keys of the same hash: none of them makes a `has_more`."""
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
         store.put_many([Message("t", b"", keys="BB")] * 5)
@@ -80,7 +72,7 @@ def test_more_counts_only_what_is_an_answer(tmp_path: Path, keyed: ModuleType) -
     ],
 )
 def test_collisions_never_answer(
-    one: tuple[str, str], other: tuple[str, str], tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean
+    one: tuple[str, str], other: tuple[str, str], tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     assert key_hash(*one) == key_hash(*other)
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
@@ -94,9 +86,7 @@ def test_collisions_never_answer(
     assert_clean(tmp_path / "store")
 
 
-def test_times_are_inclusive_to_the_millisecond(
-    tmp_path: Path, clock: ManualClock, keyed: ModuleType, assert_clean: AssertClean
-) -> None:
+def test_times_are_inclusive_to_the_millisecond(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
     """Over many index files, in none of which a time is kept to more than a second."""
     start_ms = clock.at_ms
     times: list[int] = []
@@ -122,7 +112,7 @@ def test_times_are_inclusive_to_the_millisecond(
     assert_clean(tmp_path / "store")
 
 
-def test_without_a_key_index(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_without_a_key_index(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path / "store", keyed.settings(key_index=False)) as store:
         store.put_many(keyed.messages(0, 50))
         for ask in (store.query, store.message_by_uniq_key):
@@ -139,7 +129,7 @@ def test_without_a_key_index(tmp_path: Path, keyed: ModuleType, assert_clean: As
     assert_clean(tmp_path / "store")
 
 
-def test_uniq_keys(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_uniq_keys(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
         store.put(Message("t", b"old", uniq_key="u"))
         store.put(Message("t", b"new", uniq_key="u"))
@@ -155,10 +145,8 @@ def test_uniq_keys(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean)
 
 
 @pytest.mark.parametrize("kind", ["level", "timer"])
-def test_was_stored_knows_what_waits_for_its_time(
-    kind: str, tmp_path: Path, support: Callable[[str], ModuleType], keyed: ModuleType, assert_clean: AssertClean
-) -> None:
-    disk: FaultyDisk = support("disks").FaultyDisk()
+def test_was_stored_knows_what_waits_for_its_time(kind: str, tmp_path: Path, assert_clean: AssertClean) -> None:
+    disk: FaultyDisk = FaultyDisk()
     late = Message("t", b"late", uniq_key="late", delay_level=18)
     if kind == "timer":
         late.deliver_after_ms(7_200_000)
@@ -187,10 +175,8 @@ def test_was_stored_knows_what_waits_for_its_time(
     assert_clean(tmp_path / "store")
 
 
-def test_was_stored_knows_what_cannot_be_read_yet(
-    tmp_path: Path, support: Callable[[str], ModuleType], keyed: ModuleType, assert_clean: AssertClean
-) -> None:
-    disk: FaultyDisk = support("disks").FaultyDisk()
+def test_was_stored_knows_what_cannot_be_read_yet(tmp_path: Path, assert_clean: AssertClean) -> None:
+    disk: FaultyDisk = FaultyDisk()
     with flightlog.open(
         tmp_path / "store", keyed.settings(flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=240_000), disk=disk
     ) as store:
@@ -212,7 +198,7 @@ def test_was_stored_knows_what_cannot_be_read_yet(
 
 
 @pytest.mark.parametrize("on", ["store", "view"])
-def test_damaged_records(on: str, tmp_path: Path, keyed: ModuleType) -> None:
+def test_damaged_records(on: str, tmp_path: Path) -> None:
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
         places = [store.put(Message("t", b"%d" % i * 50, keys=["k", f"k{i}"])).physical_offset for i in range(9)]
         raw = bytearray((tmp_path / "store" / "commitlog" / f"{0:020d}").read_bytes())
@@ -236,7 +222,7 @@ def test_damaged_records(on: str, tmp_path: Path, keyed: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("aim", ["the middle of a record", "behind the end", "far behind", "below zero", "a blank"])
-def test_stale_entries_answer_nothing(aim: str, tmp_path: Path, keyed: ModuleType) -> None:
+def test_stale_entries_answer_nothing(aim: str, tmp_path: Path) -> None:
     """What an index names that is no record of this key, or no record at all, is passed over."""
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings(index_entries=100)) as store:
@@ -264,7 +250,7 @@ def test_stale_entries_answer_nothing(aim: str, tmp_path: Path, keyed: ModuleTyp
 
 
 @pytest.mark.ci
-def test_four_threads_beside_a_writer(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_four_threads_beside_a_writer(tmp_path: Path, assert_clean: AssertClean) -> None:
     """Everything that was put before a question is in its answer, while files roll and are flushed."""
     count = 1500
     done, errors = [0], []
@@ -298,7 +284,7 @@ def test_four_threads_beside_a_writer(tmp_path: Path, keyed: ModuleType, assert_
     assert assert_clean(tmp_path / "store").index_entries == keyed.key_count(count)
 
 
-def test_expired_messages_are_not_returned(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_expired_messages_are_not_returned(tmp_path: Path, assert_clean: AssertClean) -> None:
     """Segments that the log has let go of: their keys answer nothing, and a writer removes files that hold no other."""
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:

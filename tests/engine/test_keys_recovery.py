@@ -10,7 +10,6 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +19,11 @@ from flightlog import Message, StoreSettings
 from flightlog.index.key.index_file import HEADER_SIZE, INDEX_FOLDER, IndexGeometry
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import GeometryMismatchError
+from flightlog.tests.support import keyed
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Numbered
+    from flightlog.tests.engine.conftest import AssertClean, Numbered
 
     CopyAsKilled = Callable[[Path, Path], Path]
 
@@ -31,12 +31,7 @@ COUNT = 60
 
 
 @pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
-
-
-@pytest.fixture
-def path(tmp_path: Path, keyed: ModuleType) -> Path:
+def path(tmp_path: Path) -> Path:
     """60 messages with 132 keys in twelve index files, cleanly closed."""
     with flightlog.open(tmp_path / "store", keyed.settings()) as store:
         store.put_many(keyed.messages(0, COUNT))
@@ -66,7 +61,7 @@ def overwrite(file: Path, position: int, raw: bytes) -> None:
 # -- without damage
 
 
-def test_after_a_close_nothing_is_read_for_keys(path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_after_a_close_nothing_is_read_for_keys(path: Path, assert_clean: AssertClean) -> None:
     for first in (COUNT, COUNT + 10):
         with flightlog.open(path, keyed.settings()) as store:
             report = store.recovery_report
@@ -97,7 +92,7 @@ def test_opening_an_index_of_default_size_reads_hardly_anything(tmp_path: Path, 
 @pytest.mark.ci
 @pytest.mark.parametrize("entries", [3, 7, 12, 40])
 def test_killed_at_any_moment(
-    entries: int, tmp_path: Path, keyed: ModuleType, copy_as_killed: CopyAsKilled, assert_clean: AssertClean
+    entries: int, tmp_path: Path, copy_as_killed: CopyAsKilled, assert_clean: AssertClean
 ) -> None:
     dice = random.Random(entries)
     count = 0
@@ -119,9 +114,7 @@ def test_killed_at_any_moment(
             shutil.rmtree(killed)
 
 
-def test_only_what_was_not_flushed_is_put_again(
-    tmp_path: Path, keyed: ModuleType, copy_as_killed: CopyAsKilled
-) -> None:
+def test_only_what_was_not_flushed_is_put_again(tmp_path: Path, copy_as_killed: CopyAsKilled) -> None:
     with flightlog.open(tmp_path / "live", keyed.settings()) as store:
         store.put_many(keyed.messages(0, 50))
         keyed.flush_index(store)
@@ -136,7 +129,7 @@ def test_only_what_was_not_flushed_is_put_again(
 
 
 def test_an_index_turned_off_and_on_again_is_completed(
-    path: Path, tmp_path: Path, keyed: ModuleType, copy_as_killed: CopyAsKilled, assert_clean: AssertClean
+    path: Path, tmp_path: Path, copy_as_killed: CopyAsKilled, assert_clean: AssertClean
 ) -> None:
     kept = files(path)[:-1]
     with flightlog.open(path, keyed.settings(key_index=False)) as store:
@@ -151,7 +144,7 @@ def test_an_index_turned_off_and_on_again_is_completed(
     assert all(file.exists() for file in kept)
 
 
-def test_settings_that_contradict_the_files(path: Path, keyed: ModuleType) -> None:
+def test_settings_that_contradict_the_files(path: Path) -> None:
     for change in ({"index_slots": keyed.SLOTS + 1}, {"index_entries": keyed.ENTRIES + 1}):
         with pytest.raises(GeometryMismatchError, match=next(iter(change))):
             flightlog.open(path, keyed.settings(**change))
@@ -161,12 +154,7 @@ def test_settings_that_contradict_the_files(path: Path, keyed: ModuleType) -> No
 
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_a_tail_that_is_cut_takes_its_keys_along(
-    is_flushed: bool,
-    tmp_path: Path,
-    keyed: ModuleType,
-    copy_as_killed: CopyAsKilled,
-    numbered: Numbered,
-    assert_clean: AssertClean,
+    is_flushed: bool, tmp_path: Path, copy_as_killed: CopyAsKilled, numbered: Numbered, assert_clean: AssertClean
 ) -> None:
     """Keys of records that a power cut took stand in whole index files, flushed when those were full."""
     with flightlog.open(tmp_path / "live", keyed.settings()) as store:
@@ -257,13 +245,7 @@ SEEN_AT_OPEN: dict[str, tuple[Callable[[Path], None], str]] = {
 @pytest.mark.parametrize("was", ["closed", "killed"])
 @pytest.mark.parametrize("damage", SEEN_AT_OPEN)
 def test_damage_that_is_mended_at_once(
-    damage: str,
-    was: str,
-    path: Path,
-    tmp_path: Path,
-    keyed: ModuleType,
-    copy_as_killed: CopyAsKilled,
-    assert_clean: AssertClean,
+    damage: str, was: str, path: Path, tmp_path: Path, copy_as_killed: CopyAsKilled, assert_clean: AssertClean
 ) -> None:
     if was == "killed":
         with flightlog.open(path) as store:
@@ -305,7 +287,7 @@ NOT_SEEN: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", NOT_SEEN)
-def test_damage_that_verify_finds(damage: str, path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_damage_that_verify_finds(damage: str, path: Path, assert_clean: AssertClean) -> None:
     """No wrong answer and no traceback even so; what verify says mends it."""
     NOT_SEEN[damage](path)
     with flightlog.open(path) as store:
@@ -322,7 +304,7 @@ def test_damage_that_verify_finds(damage: str, path: Path, keyed: ModuleType, as
     assert_clean(path)
 
 
-def test_strays_stay_and_disturb_nobody(path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_strays_stay_and_disturb_nobody(path: Path, assert_clean: AssertClean) -> None:
     (path / "index" / "readme.txt").write_text("not ours")
     (path / "index" / "20260101000000000.bak").write_bytes(b"x" * 300)
     (path / "index" / "folder").mkdir()
@@ -335,7 +317,7 @@ def test_strays_stay_and_disturb_nobody(path: Path, keyed: ModuleType, assert_cl
 
 
 @pytest.mark.parametrize("content", ["copy", "empty", "zeros"])
-def test_a_file_that_nobody_noted_goes(content: str, path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_a_file_that_nobody_noted_goes(content: str, path: Path, assert_clean: AssertClean) -> None:
     """A writer that died between making a file and saying so leaves one behind the last that was flushed."""
     last = files(path)[-1]
     extra = last.with_name(str(int(last.name) + 1))

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,19 +16,15 @@ from flightlog.engine.read.key_query import _Key
 from flightlog.index.key import index_folder
 from flightlog.index.key.index_file import key_hash
 from flightlog.store.format.java_hash import java_hash
+from flightlog.tests.support import keyed
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SEED = int(os.environ["FLIGHTLOG_SEED"])
 COUNT = 60
 PARTS = ("KEYS", "UNIQ_KEY", "XKEYS", "TAGS", "\x01", "\x01", "\x02", "\x02", " ", "a", "b", "ab", "é", "k1")
 WANTED = ("a", "b", "ab", "é", "k1", "", " ", "a b", "a\x02", "\x01a", "a\x02KEYS\x01b", "KEYS", "\ud800", "\n")
-
-
-@pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
 
 
 def links_to_index_files(path: Path) -> list[str]:
@@ -77,7 +71,7 @@ def test_the_hash_of_a_short_key_goes_on_from_its_topic() -> None:
 
 
 def test_mapped_index_files_are_let_go_of(
-    tmp_path: Path, keyed: ModuleType, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     """A search keeps the newest files mapped; whoever closes a store or a view closes them all."""
     monkeypatch.setattr(index_folder, "MOST_MAPPED", 3)
@@ -98,9 +92,7 @@ def test_mapped_index_files_are_let_go_of(
     assert_clean(path)
 
 
-def test_index_files_that_went_give_back_their_disk(
-    tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean
-) -> None:
+def test_index_files_that_went_give_back_their_disk(tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:
         store.put_many(keyed.messages(0, COUNT))
@@ -112,9 +104,7 @@ def test_index_files_that_went_give_back_their_disk(
     assert_clean(path)
 
 
-def test_a_view_follows_a_writer_whose_index_files_go(
-    tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean
-) -> None:
+def test_a_view_follows_a_writer_whose_index_files_go(tmp_path: Path, assert_clean: AssertClean) -> None:
     """It searches on what it has mapped until it looks at what was written since."""
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,14 +13,10 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.open.view_keys import ViewKeys
 from flightlog.store.disk.disk import RealDisk, RealFile
+from flightlog.tests.support import keyed
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint
-
-
-@pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint
 
 
 def in_memory(view: flightlog.ReadOnlyStore) -> int:
@@ -31,7 +26,7 @@ def in_memory(view: flightlog.ReadOnlyStore) -> int:
     return 0 if known is None else len(known.memory)
 
 
-def test_beside_a_live_writer(tmp_path: Path, keyed: ModuleType, assert_clean: AssertClean) -> None:
+def test_beside_a_live_writer(tmp_path: Path, assert_clean: AssertClean) -> None:
     """One view follows from before the first message on, others are opened on the way: whatever of the index is on
     disk by then, each finds everything, and keeps in memory just what no synced file has."""
     path = tmp_path / "store"
@@ -56,7 +51,7 @@ def test_beside_a_live_writer(tmp_path: Path, keyed: ModuleType, assert_clean: A
     assert_clean(path)
 
 
-def test_a_view_ends_where_it_was_opened(tmp_path: Path, keyed: ModuleType) -> None:
+def test_a_view_ends_where_it_was_opened(tmp_path: Path) -> None:
     """Messages put after the view was opened are not found though their keys are in the files; after a refresh they
     are."""
     path = tmp_path / "store"
@@ -75,7 +70,7 @@ def test_a_view_ends_where_it_was_opened(tmp_path: Path, keyed: ModuleType) -> N
                 assert view.was_stored("u50")
 
 
-def test_a_view_survives_close_and_reopening(tmp_path: Path, keyed: ModuleType) -> None:
+def test_a_view_survives_close_and_reopening(tmp_path: Path) -> None:
     path = tmp_path / "store"
     store = flightlog.open(path, keyed.settings())
     store.put_many(keyed.messages(0, 30))
@@ -96,7 +91,6 @@ def test_a_view_survives_close_and_reopening(tmp_path: Path, keyed: ModuleType) 
 def test_over_a_killed_store(
     flushed: int,
     tmp_path: Path,
-    keyed: ModuleType,
     copy_as_killed: Callable[[Path, Path], Path],
     fingerprint: Callable[[Path], Fingerprint],
 ) -> None:
@@ -115,9 +109,7 @@ def test_over_a_killed_store(
     assert fingerprint(killed) == before, "a view wrote something"
 
 
-def test_over_a_store_without_index_files(
-    tmp_path: Path, keyed: ModuleType, fingerprint: Callable[[Path], Fingerprint]
-) -> None:
+def test_over_a_store_without_index_files(tmp_path: Path, fingerprint: Callable[[Path], Fingerprint]) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:
         store.put_many(keyed.messages(0, 60))
@@ -131,7 +123,7 @@ def test_over_a_store_without_index_files(
     assert fingerprint(path) == before
 
 
-def test_nothing_is_read_for_keys_until_somebody_asks(tmp_path: Path, keyed: ModuleType) -> None:
+def test_nothing_is_read_for_keys_until_somebody_asks(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings(key_index=False)) as store:
         store.put_many(keyed.messages(0, 60))
@@ -142,7 +134,7 @@ def test_nothing_is_read_for_keys_until_somebody_asks(tmp_path: Path, keyed: Mod
         assert in_memory(view) == keyed.key_count(60)
 
 
-def test_settings_of_the_reader_do_not_matter(tmp_path: Path, keyed: ModuleType) -> None:
+def test_settings_of_the_reader_do_not_matter(tmp_path: Path) -> None:
     """A view takes the files as they are: another geometry, or no wish for an index, changes nothing."""
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:
@@ -154,7 +146,7 @@ def test_settings_of_the_reader_do_not_matter(tmp_path: Path, keyed: ModuleType)
 
 
 def test_an_index_that_was_never_flushed_is_no_finding(
-    tmp_path: Path, keyed: ModuleType, copy_as_killed: Callable[[Path, Path], Path], assert_clean: AssertClean
+    tmp_path: Path, copy_as_killed: Callable[[Path, Path], Path], assert_clean: AssertClean
 ) -> None:
     """The first file of a young store tells nothing but its length, which is that of no other store."""
     with flightlog.open(tmp_path / "live", keyed.settings()) as store:
@@ -171,7 +163,7 @@ def test_an_index_that_was_never_flushed_is_no_finding(
 
 
 def test_the_usual_geometry_is_adopted_from_a_length_alone(
-    tmp_path: Path, keyed: ModuleType, copy_as_killed: Callable[[Path, Path], Path], assert_clean: AssertClean
+    tmp_path: Path, copy_as_killed: Callable[[Path, Path], Path], assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path / "live", keyed.settings(index_slots=5, index_entries=20)) as store:
         store.put_many(keyed.messages(0, 3))
@@ -186,9 +178,7 @@ def test_the_usual_geometry_is_adopted_from_a_length_alone(
     assert_clean(killed)
 
 
-def test_an_index_file_that_goes_in_the_middle_of_the_first_query_is_done_without(
-    tmp_path: Path, keyed: ModuleType
-) -> None:
+def test_an_index_file_that_goes_in_the_middle_of_the_first_query_is_done_without(tmp_path: Path) -> None:
     """Another writer opens the store: for a moment nobody can say that the index is ours, and every header is read."""
     path, count = tmp_path / "store", 60
     with flightlog.open(path, keyed.settings()) as store:

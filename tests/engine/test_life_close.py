@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,9 +14,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import StoreClosedError
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SMALL = StoreSettings(segment_size=64 << 10, queue_file_entries=100, allocate_step_size=16 << 10)
 
@@ -28,13 +28,13 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[None]:
+def nothing_stays(tmp_path: Path) -> Iterator[None]:
     """No thread and no descriptor outlives a test: each of them closes what it opened."""
-    threads = support("process").threads()
+    threads = process.threads()
     yield
     gc.collect()
-    assert support("process").threads() <= threads
-    assert support("process").descriptors(tmp_path) == []
+    assert process.threads() <= threads
+    assert process.descriptors(tmp_path) == []
 
 
 USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
@@ -233,16 +233,14 @@ def test_a_dropped_handle_lives_while_an_iterator_does(path: Path, assert_clean:
     assert assert_clean(path).records == 5
 
 
-def test_nothing_is_held_by_an_open_that_was_refused(
-    path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_nothing_is_held_by_an_open_that_was_refused(path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(path, SMALL) as store:
         store.put(Message("orders", b"1"))
-        before = support("process").descriptors(path)
+        before = process.descriptors(path)
         for _ in range(5):
             with pytest.raises(flightlog.FlightlogError):
                 flightlog.open(path)
-        assert support("process").descriptors(path) == before
+        assert process.descriptors(path) == before
     for settings in (StoreSettings(segment_size=4096), StoreSettings(queue_file_entries=7)):
         with pytest.raises(flightlog.FlightlogError, match="unset to adopt"):
             flightlog.open(path, settings)

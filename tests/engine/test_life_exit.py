@@ -7,15 +7,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
+from flightlog.tests.support import signals
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 PROGRAM = """
 import atexit, os, signal, sys, threading, time
@@ -85,10 +85,10 @@ Run = Callable[[Path, str], "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
-def run(support: Callable[[str], ModuleType]) -> Run:
+def run() -> Run:
     def run_to_its_end(path: Path, end: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-P", "-c", PROGRAM, str(path), end]
-        start = support("signals").default_signals
+        start = signals.default_signals
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240, preexec_fn=start)
 
     return run_to_its_end

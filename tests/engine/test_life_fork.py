@@ -19,7 +19,7 @@ from flightlog import Message, StoreSettings
 from flightlog.store.errors import ForkedStoreError, StoreLockedError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 

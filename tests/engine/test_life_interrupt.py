@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +18,12 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, StoreSettings
 from flightlog.store.errors import StoreClosedError
+from flightlog.tests.support import process
+from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
-    from tests.support.interrupts import InterruptAt
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 SEGMENT_SIZE = 16 << 10
 KEYS = [("orders", 0), ("orders", 1), ("rolling", 0)]
@@ -88,17 +88,16 @@ class Ledger:
 
 
 @pytest.fixture
-def interrupt_at(support: Callable[[str], ModuleType]) -> type[InterruptAt]:
-    found: type[InterruptAt] = support("interrupts").InterruptAt
-    return found
+def interrupt_at() -> type[InterruptAt]:
+    return InterruptAt
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays(support: Callable[[str], ModuleType]) -> Iterator[None]:
-    threads = support("process").threads()
+def nothing_stays() -> Iterator[None]:
+    threads = process.threads()
     yield
     gc.collect()
-    assert support("process").threads() <= threads
+    assert process.threads() <= threads
 
 
 Call = Callable[[flightlog.MessageStore, Ledger], object]
@@ -259,7 +258,6 @@ def test_interrupted_open(
     interrupt_at: type[InterruptAt],
     copy_as_killed: Callable[[Path, Path], Path],
     assert_clean: AssertClean,
-    support: Callable[[str], ModuleType],
 ) -> None:
     """Whatever an open was doing, the next one works at once and loses nothing."""
     step = scale.pick(ci=149, full=1)
@@ -283,10 +281,10 @@ def test_interrupted_open(
         else:
             del opened
         gc.collect()
-        before = support("process").descriptors(path)
+        before = process.descriptors(path)
         with flightlog.open(path) as store:
             ledger.check(store)
-        assert support("process").descriptors(path) == before, point.place
+        assert process.descriptors(path) == before, point.place
         points += step
     assert points > 2000
     assert assert_clean(path).records == len(ledger.acknowledged)

@@ -15,8 +15,8 @@ import flightlog
 from flightlog import FlushMode
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 WRITER = Path(__file__).parents[1] / "support" / "interrupted_writer.py"
 

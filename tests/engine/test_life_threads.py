@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 THREADS = 8
 SHARED = "shared"
@@ -51,14 +50,9 @@ def follow(store: flightlog.MessageStore, key: Key, done: threading.Event) -> li
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
 def test_writers_and_readers_on_shared_and_own_queues(
-    mode: FlushMode,
-    kernel: str,
-    tmp_path: Path,
-    scale: Scale,
-    assert_clean: AssertClean,
-    support: Callable[[str], ModuleType],
+    mode: FlushMode, kernel: str, tmp_path: Path, scale: Scale, assert_clean: AssertClean
 ) -> None:
-    threads = support("process").threads()
+    threads = process.threads()
     puts = scale.pick(ci=300 if mode is FlushMode.ASYNC else 100, full=5000)
     path = tmp_path / "store"
     placed: dict[Key, dict[int, bytes]] = defaultdict(dict)
@@ -117,7 +111,7 @@ def test_writers_and_readers_on_shared_and_own_queues(
         assert not findings, f"{len(findings)} in {len(reports)} reports beside writers: {findings[:3]}"
         for key, seen in followed.items():
             assert dict(enumerate(seen)) == placed[key]
-    assert support("process").threads() <= threads
+    assert process.threads() <= threads
     with flightlog.open_read_only(path) as view:
         assert {key: dict(enumerate(m.body for m in view.read(*key))) for key in view.queues()} == placed
     assert assert_clean(path).records == sum(map(len, placed.values()))

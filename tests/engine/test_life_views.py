@@ -16,8 +16,8 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import StoreNotFoundError
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 OFFERED, RETURNED = 0, 1
 VIEWS_MIN = 10

@@ -21,7 +21,7 @@ from flightlog.store.format.properties import decode_properties
 from flightlog.store.format.sys_flag import INNER_BATCH, TRANSACTION_PREPARED
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
     GoldenCopy = Callable[[str], Path]
 

@@ -16,7 +16,7 @@ from flightlog.store.disk.lock import LOCK_FILE, is_held, is_served
 from flightlog.store.errors import StoreLockedError, StoreNotFoundError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 TRY_TO_OPEN = """
 import sys, flightlog

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,9 +16,10 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskError, MissingSegmentsError
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from flightlog.store.state.log_start import log_start_path, read_log_start, write_log_start
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SEGMENT_SIZE = 8192
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=20, index_slots=20, index_entries=80)
@@ -128,11 +127,9 @@ def test_what_retention_removed_is_no_loss(path: Path, assert_clean: AssertClean
         flightlog.open(path)
 
 
-def test_retention_notes_the_start_before_it_removes_a_segment(
-    path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_retention_notes_the_start_before_it_removes_a_segment(path: Path, assert_clean: AssertClean) -> None:
     """Killed between the two: the segment is still there, and the store opens."""
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     with flightlog.open(path, disk=disk) as store:
         disk.fail("remove", "commitlog", errno.EIO)
         with pytest.raises(DiskError):

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +12,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SMALL = StoreSettings(segment_size=16 << 10, queue_file_entries=50, key_index=False, flush_interval_ms=3_600_000)
 
@@ -99,8 +98,8 @@ def test_a_cut(killed: Path, numbered: Any, lines: Lines, assert_clean: AssertCl
     assert_clean(killed)
 
 
-def test_poison(tmp_path: Path, lines: Lines, support: Callable[[str], ModuleType], assert_clean: AssertClean) -> None:
-    path, disk = tmp_path / "store", support("disks").FaultyDisk()
+def test_poison(tmp_path: Path, lines: Lines, assert_clean: AssertClean) -> None:
+    path, disk = tmp_path / "store", FaultyDisk()
     with flightlog.open(path, SMALL, disk=disk) as store:
         end = store.put(Message("orders", b"one")).size
         lines.take()
@@ -121,9 +120,9 @@ def test_poison(tmp_path: Path, lines: Lines, support: Callable[[str], ModuleTyp
 
 
 def test_a_service_that_fails_poisons_and_tells_it_once(
-    tmp_path: Path, lines: Lines, support: Callable[[str], ModuleType], assert_clean: AssertClean
+    tmp_path: Path, lines: Lines, assert_clean: AssertClean
 ) -> None:
-    path, disk = tmp_path / "store", support("disks").FaultyDisk()
+    path, disk = tmp_path / "store", FaultyDisk()
     sync = StoreSettings(segment_size=16 << 10, key_index=False, flush_mode=FlushMode.SYNC, flush_interval_ms=1)
     with flightlog.open(path, sync, disk=disk) as store:
         store.put(Message("orders", b"one"))
@@ -139,10 +138,8 @@ def test_a_service_that_fails_poisons_and_tells_it_once(
     assert_clean(path)
 
 
-def test_a_full_disk(
-    tmp_path: Path, lines: Lines, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
-    path, disk = tmp_path / "store", support("disks").FaultyDisk()
+def test_a_full_disk(tmp_path: Path, lines: Lines, assert_clean: AssertClean) -> None:
+    path, disk = tmp_path / "store", FaultyDisk()
     with flightlog.open(path, SMALL, disk=disk) as store:
         lines.take()
         disk.fail("*", "commitlog/", errno.ENOSPC)
@@ -157,10 +154,8 @@ def test_a_full_disk(
     assert_clean(path)
 
 
-def test_no_room_for_queue_entries(
-    tmp_path: Path, lines: Lines, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
-    path, disk = tmp_path / "store", support("disks").FaultyDisk()
+def test_no_room_for_queue_entries(tmp_path: Path, lines: Lines, assert_clean: AssertClean) -> None:
+    path, disk = tmp_path / "store", FaultyDisk()
     with flightlog.open(path, SMALL, disk=disk) as store:
         end = store.put(Message("orders", b"one")).size
         lines.take()

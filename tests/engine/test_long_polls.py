@@ -22,7 +22,7 @@ from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageEr
 from flightlog.store.queue_offsets import QueueKey
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 LIMIT_S = 240.0
 LONG_S = 30.0

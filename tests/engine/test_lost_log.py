@@ -14,7 +14,7 @@ from flightlog import Message, StoreSettings
 from flightlog.store.errors import CorruptLogError, DamagedStoreError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings(segment_size=8192)
 

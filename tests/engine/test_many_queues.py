@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 PROGRAM = Path(__file__).resolve().parents[1] / "support" / "many_queues.py"
 MAX_DESCRIPTORS = 512

@@ -12,7 +12,7 @@ from flightlog import Message, StoreSettings
 from flightlog.store.errors import QueueNotFoundError, TopicNotFoundError
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 
 @pytest.mark.parametrize("is_view", [False, True])

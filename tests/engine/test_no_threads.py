@@ -18,7 +18,7 @@ from flightlog.engine.open import log_sync
 from flightlog.store.errors import FlightlogError, ThreadStartError
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 SETTINGS = StoreSettings(segment_size=1 << 16, queue_file_entries=50)
 REFUSAL = "can't start new thread"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,17 +14,13 @@ from flightlog import Message, StoreSettings
 from flightlog.engine.dispatch import key_scan
 from flightlog.engine.dispatch.key_scan import KeptKeys, keys_between
 from flightlog.store.log import log_reader
+from flightlog.tests.support import keyed
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 COUNT = 60
-
-
-@pytest.fixture
-def keyed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("keyed")
 
 
 @pytest.mark.parametrize("doubled", [False, True], ids=["each once", "one twice"])
@@ -43,9 +38,7 @@ def test_verify_of_records_with_many_keys(doubled: bool, tmp_path: Path, assert_
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged"])
-def test_verify_of_a_log_in_many_pieces(
-    damaged: bool, tmp_path: Path, keyed: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verify_of_a_log_in_many_pieces(damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pieces are walked in another thread while the ones before them are compared: nothing else comes of it."""
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings()) as store:
@@ -69,7 +62,7 @@ def keys_of(number: int) -> int:
 
 @pytest.mark.parametrize("most", [10, key_scan.MOST_KEPT], ids=["too many", "kept"])
 def test_keys_that_recovery_came_by_are_those_of_the_log(
-    most: int, tmp_path: Path, keyed: ModuleType, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     monkeypatch.setattr(key_scan, "MOST_KEPT", most)
     path = tmp_path / "store"
@@ -97,7 +90,6 @@ def test_keys_that_recovery_came_by_are_those_of_the_log(
 def test_a_recovery_puts_the_keys_of_what_no_queue_had(
     most: int,
     tmp_path: Path,
-    keyed: ModuleType,
     copy_as_killed: Callable[[Path, Path], Path],
     monkeypatch: pytest.MonkeyPatch,
     assert_clean: AssertClean,

@@ -7,9 +7,8 @@ import errno
 import os
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,10 +21,10 @@ from flightlog.store.seal import open_seal
 from flightlog.store.seal.open_seal import SLOT, open_seal_path, read_slots
 from flightlog.store.seal.seal import BLOCK_SIZE, make_seal, read_seal
 from flightlog.store.segments.segment import Segment
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean, Scale
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.conftest import AssertClean, Scale
 
 NEVER_MS = 3_600_000
 SIZE = 2 * BLOCK_SIZE + 65536
@@ -257,13 +256,9 @@ def test_a_slot_that_is_not_whole_covers_nothing(harm: str, path: Path, assert_c
 
 @pytest.mark.parametrize("operation", ["create", "write", "open"])
 def test_a_disk_that_refuses_it_costs_coverage_alone(
-    operation: str,
-    tmp_path: Path,
-    support: Callable[[str], ModuleType],
-    assert_clean: AssertClean,
-    caplog: pytest.LogCaptureFixture,
+    operation: str, tmp_path: Path, assert_clean: AssertClean, caplog: pytest.LogCaptureFixture
 ) -> None:
-    disk: FaultyDisk = support("disks").FaultyDisk()
+    disk: FaultyDisk = FaultyDisk()
     path = tmp_path / "store"
     with flightlog.open(path, SETTINGS, disk=disk) as store:
         fault = disk.fail(operation, "flightlog/open-seal", errno.ENOSPC)
@@ -290,11 +285,9 @@ def test_a_slot_has_the_documented_bytes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EACCES, errno.EIO, errno.EMFILE])
-def test_a_seal_that_cannot_be_opened_stops_nothing(
-    code: int, tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_a_seal_that_cannot_be_opened_stops_nothing(code: int, tmp_path: Path, assert_clean: AssertClean) -> None:
     """It once ended the round, so that the next put found the store poisoned; and kept the store from opening."""
-    disk: FaultyDisk = support("disks").FaultyDisk()
+    disk: FaultyDisk = FaultyDisk()
     path = tmp_path / "store"
     fault = disk.fail("open", "flightlog/open-seal", code)
     for _ in range(2):

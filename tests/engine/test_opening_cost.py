@@ -14,8 +14,8 @@ from flightlog.tools.bench.cases.opening import OpeningCost, build, open_cold, p
 from flightlog.tools.bench.machine.page_cache import cached_size, forget
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 MIB = 1 << 20
 LOOK_BEHIND_SIZE = 4 * MIB

@@ -7,7 +7,6 @@ import mmap
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,10 +18,11 @@ from flightlog.store import native
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
 from flightlog.store.log.preparation import LEAST_SEGMENT_SIZE
 from flightlog.store.segments.segment import FOLIO_SIZE
+from flightlog.tests.support import preparing, process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 MIB = 1 << 20
 SEGMENT_SIZE = 8 * MIB
@@ -34,21 +34,18 @@ Inline = Callable[[MessageStore], None]
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 @pytest.fixture
-def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
-    found: WaitUntil = support("process").wait_until
-    return found
+def wait_until() -> WaitUntil:
+    return process.wait_until
 
 
 @pytest.fixture
-def inline(support: Callable[[str], ModuleType]) -> Inline:
-    found: Inline = support("preparing").prepare_inline
-    return found
+def inline() -> Inline:
+    return preparing.prepare_inline
 
 
 def settings(**changes: Any) -> StoreSettings:
@@ -156,23 +153,17 @@ def test_blocks_and_pages_are_there_before_the_appends(
 
 @pytest.mark.parametrize("changes", [{"prepare_ahead_size": 0}, {"segment_size": LEAST_SEGMENT_SIZE - 4096}])
 def test_nothing_is_prepared_unless_it_is_worth_it(
-    changes: dict[str, int],
-    tmp_path: Path,
-    disk: FaultyDisk,
-    assert_clean: AssertClean,
-    support: Callable[[str], ModuleType],
+    changes: dict[str, int], tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
-    before = support("process").threads()
+    before = process.threads()
     with flightlog.open(tmp_path, settings(**changes), disk=disk) as store:
-        assert [t.name for t in support("process").threads() - before] == ["flightlog-flush"]
+        assert [t.name for t in process.threads() - before] == ["flightlog-flush"]
         put(store, 2 * PER_SEGMENT)
         assert disk.count("link") == 0 and store._log._active.populated == 0
     assert_clean(tmp_path)
 
 
-def test_an_idle_store_prepares_nothing(
-    tmp_path: Path, wait_until: WaitUntil, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_an_idle_store_prepares_nothing(tmp_path: Path, wait_until: WaitUntil, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, settings()) as store:
         rounds = []
         real = store._log.prepare
@@ -184,11 +175,11 @@ def test_an_idle_store_prepares_nothing(
         store._log.prepare = prepare  # type: ignore[method-assign]
         put(store, 1)
         wait_until(lambda: rounds)
-        support("process").wait_until_still(lambda: len(rounds))
+        process.wait_until_still(lambda: len(rounds))
         count = len(rounds)
         for _ in range(100):
             store.put(Message("t", b"small"))
-        support("process").wait_until_still(lambda: len(rounds))
+        process.wait_until_still(lambda: len(rounds))
         assert len(rounds) == count, "appends that have all they need wake it"
         put(store, 20)
         wait_until(lambda: len(rounds) > count)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,10 +13,11 @@ import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
 from flightlog.store.disk.disk import MappedPart
 from flightlog.store.segments.segment import DEEP_SIZE, FOLIO_SIZE
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 MIB = 1 << 20
 BODY = bytes(64 << 10)
@@ -25,15 +25,13 @@ WaitUntil = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 @pytest.fixture
-def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
-    found: WaitUntil = support("process").wait_until
-    return found
+def wait_until() -> WaitUntil:
+    return process.wait_until
 
 
 def settings(**changes: Any) -> StoreSettings:

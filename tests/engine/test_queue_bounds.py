@@ -15,7 +15,7 @@ from flightlog.engine.write.append_atomically import TopicColumns
 from flightlog.store.errors import QueueNotFoundError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings.small(key_index=False)
 FAR = 2_000_000_000

@@ -25,7 +25,7 @@ from flightlog.store.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 SEED = int(os.environ.get("FLIGHTLOG_COLUMNS_SEED", "20260102"))
 

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,11 @@ from flightlog.engine.open.shutdown_state import LastWriter, ShutdownState
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError, StoreChangingError, StoreClosedError, StoreNotFoundError
 from flightlog.store.state.progress import read_progress
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint, WatchOpens
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint, WatchOpens
 
 SEGMENT_SIZE = 4096
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=10)
@@ -109,23 +111,21 @@ def test_a_view_outlives_the_writer(tmp_path: Path, assert_clean: AssertClean) -
     assert_clean(tmp_path)
 
 
-def test_refreshes_at_rest_leave_no_descriptors_behind(tmp_path: Path, support: Callable[[str], Any]) -> None:
+def test_refreshes_at_rest_leave_no_descriptors_behind(tmp_path: Path) -> None:
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put_many([message(i) for i in range(100)])
     with flightlog.open_read_only(tmp_path) as view:
         assert numbers(view) == list(range(100))
-        before = len(support("process").descriptors(tmp_path))
+        before = len(process.descriptors(tmp_path))
         for _ in range(50):
             view.refresh()
             assert len(numbers(view)) == 100
-        assert len(support("process").descriptors(tmp_path)) <= before + 2
+        assert len(process.descriptors(tmp_path)) <= before + 2
 
 
-def test_what_is_not_durable_is_not_visible_under_sync_flush(
-    tmp_path: Path, support: Callable[[str], Any], assert_clean: AssertClean
-) -> None:
+def test_what_is_not_durable_is_not_visible_under_sync_flush(tmp_path: Path, assert_clean: AssertClean) -> None:
     """Not to this process, not to a view, and not where a put did not wait for it."""
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     settings = StoreSettings(
         segment_size=SEGMENT_SIZE, queue_file_entries=10, flush_mode=FlushMode.SYNC, sync_flush_timeout_ms=50
     )
@@ -161,10 +161,7 @@ def test_what_is_not_durable_is_not_visible_under_sync_flush(
 
 
 def test_it_leaves_no_trace(
-    tmp_path: Path,
-    fingerprint: Callable[[Path], Fingerprint],
-    watch_opens: WatchOpens,
-    support: Callable[[str], Any],
+    tmp_path: Path, fingerprint: Callable[[Path], Fingerprint], watch_opens: WatchOpens
 ) -> None:
     """Of a store of ours, closed or killed: no thread, no lock, no write; and `lock` is opened only to ask whether the
     writer of a store that was not closed is alive."""
@@ -175,9 +172,9 @@ def test_it_leaves_no_trace(
         if killed:
             for name, content in pages.items():
                 (tmp_path / "s" / name).write_bytes(content)
-        before, threads = fingerprint(tmp_path / "s"), support("process").threads()
+        before, threads = fingerprint(tmp_path / "s"), process.threads()
         with watch_opens() as opened, flightlog.open_read_only(tmp_path / "s") as view:
-            assert support("process").threads() == threads
+            assert process.threads() == threads
             assert numbers(view) == list(range(100))
             assert view.verify().is_clean
             view.refresh()

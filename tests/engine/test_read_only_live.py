@@ -15,7 +15,7 @@ import flightlog
 from flightlog.engine.open.shutdown_state import LastWriter
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 WRITER = """
 import sys

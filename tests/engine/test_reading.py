@@ -14,7 +14,7 @@ from flightlog import FlushMode, GetStatus, Message, MessageStore, StoreSettings
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, UsageError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SEGMENT_SIZE = 4096
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=10)

@@ -15,7 +15,7 @@ from flightlog.store.disk.disk import RealFile
 from flightlog.store.errors import CorruptRecordError, StoreClosedError
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 COUNT = 5 * FETCH_COUNT
 SETTINGS = StoreSettings(segment_size=1 << 18, queue_file_entries=COUNT // 3)

@@ -8,7 +8,6 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,9 +17,10 @@ from flightlog import FlushMode, StoreSettings
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.state.progress import read_progress
+from flightlog.tests.support.disks import FaultyDisk, FaultyFile
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Numbered
+    from flightlog.tests.engine.conftest import AssertClean, Numbered
 
 SEGMENT_SIZE = 4096
 
@@ -222,23 +222,20 @@ def test_the_page_never_promises_queues_beyond_the_durable_log(
     assert_clean(tmp_path)
 
 
-def test_the_disk_takes_the_log_while_queues_are_brought_up(
-    killed: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_the_disk_takes_the_log_while_queues_are_brought_up(killed: Path, assert_clean: AssertClean) -> None:
     """What may be in the page cache alone is written once more before the first queue entry, synced after the last."""
     done: list[tuple[str, str]] = []
     opened: list[Path] = []
 
-    class Watching(support("disks").FaultyDisk):  # type: ignore[misc]
+    class Watching(FaultyDisk):
         def meet(self, operation: str, path: Path) -> None:
             super().meet(operation, path)
             done.append((operation, str(path.relative_to(killed)).partition(os.sep)[0]))
 
-        def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
+        def open(self, path: Path, *, writable: bool = False, create: bool = False) -> FaultyFile:
             if writable and path.parent.name == "commitlog" and ("write", "consumequeue") not in done:
                 opened.append(path)
-            file: RealFile = super().open(path, writable=writable, create=create)
-            return file
+            return super().open(path, writable=writable, create=create)
 
     with flightlog.open(killed, disk=Watching()) as store:
         assert store.recovery_report.entries_dispatched

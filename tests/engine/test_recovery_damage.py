@@ -14,7 +14,7 @@ from flightlog.store.errors import CorruptLogError, StoreNotFoundError
 from flightlog.store.state.progress import read_progress
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import Fingerprint, Numbered
+    from flightlog.tests.engine.conftest import Fingerprint, Numbered
 
 SEGMENT_SIZE = 4096
 

@@ -18,7 +18,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet, ManualClock
 
     GetSet = Callable[[str], GoldenSet]
 

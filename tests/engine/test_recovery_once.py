@@ -7,7 +7,6 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,21 +17,17 @@ from flightlog.engine.open import kept_entries, log_sync
 from flightlog.index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from flightlog.store.errors import DiskError
 from flightlog.store.log import log_reader
+from flightlog.tests.support import disks
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
     Copy = Callable[[Path, Path], Path]
 
 NEVER_MS = 3_600_000
 COUNT = 120
 LIGHT = "INNER_MULTI_DISPATCH"
-
-
-@pytest.fixture
-def disks(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("disks")
 
 
 def unflushed(**changes: Any) -> StoreSettings:
@@ -119,7 +114,6 @@ def test_what_keeps_the_log_from_the_disk_ends_the_open(
     much: int,
     tmp_path: Path,
     copy_as_killed: Copy,
-    disks: ModuleType,
     monkeypatch: pytest.MonkeyPatch,
     assert_clean: AssertClean,
 ) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,10 +15,10 @@ import flightlog
 from flightlog import GetStatus, Message, MessageStore, StoreSettings
 from flightlog.store.disk.disk import DiskSpace
 from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 SEGMENT_SIZE = 8192
 HOUR_MS = 3_600_000
@@ -33,10 +32,10 @@ def settings(**changes: Any) -> StoreSettings:
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
+def disk() -> Iterator[FaultyDisk]:
     """Its space is what a test sets: 50 per cent used."""
 
-    class SpaceDisk(support("disks").FaultyDisk):  # type: ignore[misc]
+    class SpaceDisk(FaultyDisk):
         used = 50
 
         def space(self, path: Path) -> DiskSpace:

@@ -22,8 +22,8 @@ from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import SegmentGoneError
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.engine.conftest import AssertClean
 
 WRITER = """
 import sys

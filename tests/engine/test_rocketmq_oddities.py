@@ -18,7 +18,7 @@ from flightlog import GetStatus, Message, MessageStore, ReadOnlyStore
 from flightlog.store.format.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet, ManualClock
 
     GetSet = Callable[[str], GoldenSet]
     Line = dict[str, Any]

@@ -24,7 +24,7 @@ from flightlog.store.errors import RocksDbConfigError, RocksDbQueuesError, Unsup
 from flightlog.tools.inspecting import inspect
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint
 
 DATA = Path(os.environ.get("FLIGHTLOG_ROCKSDB", Path(__file__).resolve().parents[1] / "data" / "rocksdb"))
 COUNT = 120

@@ -8,7 +8,6 @@ import json
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,9 +17,10 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.statistics import TopicStatistics
 from flightlog.engine.write.putting import TIMED_EVERY
 from flightlog.store.errors import DiskFullError, StoreClosedError, SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock, WatchOpens
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock, WatchOpens
 
 HELD = StoreSettings(
     segment_size=16 << 10, queue_file_entries=50, index_slots=100, index_entries=400, flush_interval_ms=3_600_000
@@ -142,8 +142,8 @@ def test_totals_are_exact_whoever_puts(tmp_path: Path, assert_clean: AssertClean
     assert_clean(tmp_path / "store")
 
 
-def test_poison_is_told(tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean) -> None:
-    disk = support("disks").FaultyDisk()
+def test_poison_is_told(tmp_path: Path, assert_clean: AssertClean) -> None:
+    disk = FaultyDisk()
     with flightlog.open(tmp_path / "store", dataclasses.replace(HELD, flush_mode=FlushMode.SYNC), disk=disk) as store:
         store.put(message(0))
         assert store.statistics().poison is None
@@ -160,10 +160,8 @@ def test_poison_is_told(tmp_path: Path, support: Callable[[str], ModuleType], as
     assert_clean(tmp_path / "store")
 
 
-def test_a_lack_of_room_is_told(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_lack_of_room_is_told(tmp_path: Path, assert_clean: AssertClean) -> None:
+    disk = FaultyDisk()
     with flightlog.open(tmp_path / "store", HELD, disk=disk) as store:
         disk.fail("*", "consumequeue/", errno.ENOSPC)
         store.put(message(0))

@@ -21,7 +21,7 @@ from flightlog.store.format.java_hash import java_hash
 from flightlog.store.message import tags_code
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, GoldenSet
+    from flightlog.tests.engine.conftest import AssertClean, GoldenSet
 
 SETTINGS = StoreSettings(segment_size=4096, queue_file_entries=100)
 TAGS = ("A", "Aa", "BB", None, "A || B", "标签", "a", "C")

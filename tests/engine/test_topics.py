@@ -25,7 +25,7 @@ from flightlog.store.errors import (
 )
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean
+    from flightlog.tests.engine.conftest import AssertClean
 
 SETTINGS = StoreSettings.small(key_index=False)
 BY_HAND = StoreSettings.small(key_index=False, auto_create_topics=False)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,9 +18,10 @@ from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
 )
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, ManualClock
+    from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 SETTINGS = StoreSettings.small(key_index=False)
 
@@ -124,9 +123,9 @@ def test_a_file_that_is_cut_is_read_from_its_backup(tmp_path: Path, assert_clean
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename"])
 def test_a_call_that_cannot_be_made_durable_changes_nothing(
-    operation: str, support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
+    operation: str, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
         store.create_topic("t", 2)
         disk.fail(operation, "config", errno.EIO)
@@ -144,10 +143,8 @@ def test_a_call_that_cannot_be_made_durable_changes_nothing(
     assert_clean(tmp_path)
 
 
-def test_a_disk_without_room_for_the_file_does_not_stop_the_store(
-    support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_disk_without_room_for_the_file_does_not_stop_the_store(tmp_path: Path, assert_clean: AssertClean) -> None:
+    disk = FaultyDisk()
     disk.fail("create", "config", errno.ENOSPC)
     with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
         store.put(Message("t", b""))
@@ -160,11 +157,11 @@ def test_a_disk_without_room_for_the_file_does_not_stop_the_store(
 
 
 def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_an_opening(
-    support: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     """The file is written neither by the writer that is killed nor by the opening, which dies when `abort` says already
     that it writes now, and the progress page does not yet: it is not taken for RocketMQ, whose file counts."""
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True), disk=disk)
     store.create_topic("t", 1)
     disk.fail("create", "config", errno.ENOSPC)

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,9 +19,10 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import TooManyFilesError
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from flightlog.store.state.progress import BOOT
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Fingerprint
+    from flightlog.tests.engine.conftest import AssertClean, Fingerprint
 
 SEGMENT_SIZE = 4096
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=10, flush_interval_ms=3_600_000)
@@ -379,8 +379,8 @@ def test_a_store_that_never_held_anything(tmp_path: Path, assert_clean: AssertCl
     assert (report.records, report.segments, report.last_writer) == (0, 0, LastWriter.NOBODY)
 
 
-def test_a_state_file_on_a_bad_sector_is_a_finding(root: Path, support: Callable[[str], ModuleType]) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_state_file_on_a_bad_sector_is_a_finding(root: Path) -> None:
+    disk = FaultyDisk()
     disk.fail("read", "config/topics.json", errno.EIO)
     with flightlog.open_read_only(root, disk=disk) as view:
         [finding] = view.verify().findings

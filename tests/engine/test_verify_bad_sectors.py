@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -16,6 +14,7 @@ from flightlog.engine.verify.findings import Finding
 from flightlog.store.disk.bad_sectors import MOST_SECTORS, SECTOR_SIZE, BadSectors
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import DiskError
+from flightlog.tests.support.disks import FaultyDisk
 
 SEGMENT_SIZE = 64 << 10
 SETTINGS = StoreSettings(
@@ -123,8 +122,8 @@ def test_where_not_even_a_view_can_be_opened(root: Path) -> None:
         check(view.verify().findings, path, SEGMENT_SIZE)
 
 
-def test_other_errors_are_raised(root: Path, support: Callable[[str], ModuleType]) -> None:
-    disk = support("disks").FaultyDisk()
+def test_other_errors_are_raised(root: Path) -> None:
+    disk = FaultyDisk()
     with flightlog.open_read_only(root, disk=BadSectors.around(disk)) as view:
         disk.fail("read", "commitlog/", errno.EACCES)
         with pytest.raises(DiskError, match="Permission denied"):

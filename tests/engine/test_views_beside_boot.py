@@ -6,7 +6,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,18 +13,19 @@ import pytest
 import flightlog
 from flightlog import StoreSettings
 from flightlog.engine.open.shutdown_state import LastWriter
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.engine.conftest import AssertClean, Numbered
+    from flightlog.tests.engine.conftest import AssertClean, Numbered
 
 CHANGES = ("create", "write", "resize", "sync", "sync_folder", "sync_all", "rename", "remove", "make_folder")
 
 
-def open_step_by_step(support: Callable[[str], ModuleType], path: Path, look: Callable[[int], None]) -> int:
+def open_step_by_step(path: Path, look: Callable[[int], None]) -> int:
     """Opens the store for writing and closes it; `look(n)` is called before change n. Returns how many there were."""
     changes = 0
 
-    class Stopping(support("disks").FaultyDisk):  # type: ignore[misc]
+    class Stopping(FaultyDisk):
         def meet(self, operation: str, path: Path) -> None:
             nonlocal changes
             super().meet(operation, path)
@@ -49,11 +49,7 @@ def tear(root: Path, end: int) -> None:
 
 @pytest.mark.parametrize("how", ["closed", "killed", "rebooted", "torn", "without queues"])
 def test_what_a_view_shows_stays_while_a_writer_recovers(
-    how: str,
-    request: pytest.FixtureRequest,
-    numbered: Numbered,
-    support: Callable[[str], ModuleType],
-    assert_clean: AssertClean,
+    how: str, request: pytest.FixtureRequest, numbered: Numbered, assert_clean: AssertClean
 ) -> None:
     root: Path = request.getfixturevalue("closed" if how == "closed" else "killed")
     if how == "torn":
@@ -73,12 +69,12 @@ def test_what_a_view_shows_stays_while_a_writer_recovers(
                     assert numbered.read(now) == shown, f"before change {change}"
 
         assert shown == numbered.listed(199 if how == "torn" else 200)
-        assert open_step_by_step(support, root, look) > 10
+        assert open_step_by_step(root, look) > 10
     assert_clean(root)
 
 
 def test_what_a_view_shows_of_rocketmq_s_lagging_queues_stays_while_they_are_brought_up(
-    golden_copy: Callable[[str], Path], support: Callable[[str], ModuleType], assert_clean: AssertClean
+    golden_copy: Callable[[str], Path], assert_clean: AssertClean
 ) -> None:
     """The one who holds the lock now may be a RocketMQ at work, as far as a view can tell: a new view shows less."""
     root = golden_copy("abort-cqlag") / "store"
@@ -94,6 +90,6 @@ def test_what_a_view_shows_of_rocketmq_s_lagging_queues_stays_while_they_are_bro
                     less.append(another.queues() != shown)
 
         assert view.shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED
-        assert open_step_by_step(support, root, look) > 200
+        assert open_step_by_step(root, look) > 200
         assert less[0] and not less[-1]
     assert_clean(root)

@@ -22,7 +22,7 @@ from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.produce.faults import FaultRules
 from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, InvalidSettingsError, WrongTypeError
 from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError
-from tests.support.clocks import SteppedClock
+from flightlog.tests.support.clocks import SteppedClock
 
 Call = Callable[[Any], object]
 Row = tuple[Call, type[Exception], str, str]

@@ -12,40 +12,38 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.engine.verify.findings import VerifyReport
-    from tests.support.disks import FaultyDisk
 
     AssertClean = Callable[[Path], VerifyReport]
     InChild = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Iterator[FaultyDisk]:
-    found: FaultyDisk = support("disks").FaultyDisk()
+def disk() -> Iterator[FaultyDisk]:
+    found: FaultyDisk = FaultyDisk()
     yield found
     found.heal()
 
 
 @pytest.fixture
-def new_disk(support: Callable[[str], ModuleType]) -> Callable[[], FaultyDisk]:
+def new_disk() -> Callable[[], FaultyDisk]:
     """A class to make more of them, for tests that need many."""
-    found: Callable[[], FaultyDisk] = support("disks").FaultyDisk
-    return found
+    return FaultyDisk
 
 
 @pytest.fixture(scope="session")
-def wait_until(support: Callable[[str], ModuleType]) -> Callable[[Callable[[], object]], None]:
+def wait_until() -> Callable[[Callable[[], object]], None]:
     """`wait_until(lambda: store.is_closed)`: however long a busy machine takes, within reason."""
-    found: Callable[[Callable[[], object]], None] = support("process").wait_until
-    return found
+    return process.wait_until
 
 
 @pytest.fixture(scope="session")

@@ -11,18 +11,18 @@ import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import FlightlogError, FlushMode, Message, StoreSettings
+from flightlog.tests.support import preparing
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.faults.conftest import Acknowledged, AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.conftest import Scale
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean
 
 SETTINGS = {
     mode: StoreSettings(
@@ -86,9 +86,8 @@ def test_any_operation_may_fail(
     new_disk: Callable[[], FaultyDisk],
     new_acknowledged: type[Acknowledged],
     assert_clean: AssertClean,
-    support: Callable[[str], ModuleType],
 ) -> None:
-    prepare_inline: PrepareInline = support("preparing").prepare_inline
+    prepare_inline: PrepareInline = preparing.prepare_inline
     step = scale.pick(ci=13, full=1)
     first, failed, nth = sum(map(ord, f"{mode}{error}{passes}")) % step, 0, 0
     nth = first

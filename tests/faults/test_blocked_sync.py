@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
+from flightlog.tests.support import process
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean
 
     WaitUntil = Callable[[Callable[[], object]], None]
 
@@ -142,11 +142,10 @@ def test_close_waits_for_the_sync_that_is_under_way(
     acknowledged: Acknowledged,
     assert_clean: AssertClean,
     wait_until: WaitUntil,
-    support: Callable[[str], ModuleType],
 ) -> None:
     path = tmp_path / "store"
     settings = StoreSettings(segment_size=1 << 20, flush_mode=mode, flush_interval_ms=5, flush_least_pages=0)
-    threads = support("process").threads()
+    threads = process.threads()
     store = flightlog.open(path, settings, disk=disk)
     acknowledged.put(store, acknowledged.message())
     disk.hold("sync", "commitlog/")
@@ -162,7 +161,7 @@ def test_close_waits_for_the_sync_that_is_under_way(
         disk.release()
         closing.result(60)
         acknowledged.note([put.result(60)], (message,))
-    assert support("process").threads() <= threads
+    assert process.threads() <= threads
     with flightlog.open_read_only(path) as view:
         assert acknowledged.check(view) == 2
     assert assert_clean(path).last_writer.value == "flightlog, closed"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,10 +12,11 @@ import pytest
 import flightlog
 from flightlog import FlushMode, PutStatus, StoreSettings
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
 BODIES = [b"%d" % i + bytes(100) for i in range(300)]
 SYNC = StoreSettings(
@@ -61,9 +60,9 @@ def test_a_sync_that_fails_is_raised_and_refuses_what_comes(
 
 @pytest.mark.parametrize("seed", range(6))
 def test_after_a_power_cut_the_synced_rows_and_a_beginning_of_the_others_are_there(
-    seed: int, support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
+    seed: int, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
-    power = support("power").PowerDisk(tmp_path / "store")
+    power = PowerDisk(tmp_path / "store")
     settings = StoreSettings(
         segment_size=16 << 10, queue_file_entries=50, flush_interval_ms=NEVER_MS, queue_flush_interval_ms=NEVER_MS
     )

@@ -17,10 +17,10 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.disk.failed_sync import failed_sync_behind
 from flightlog.store.errors import DiskError, SegmentRemovedError, StorePoisonedError, SyncFailedError
 from flightlog.store.log import poison
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean
 
 
 def settings(mode: FlushMode, **changes: int) -> StoreSettings:
@@ -71,12 +71,7 @@ def refuses_and_recovers(
 
 @pytest.mark.parametrize("skip", [0, 3])
 def test_the_put_whose_sync_fails_is_not_acknowledged(
-    skip: int,
-    kernel: str,
-    tmp_path: Path,
-    disk: FaultyDisk,
-    acknowledged: Acknowledged,
-    assert_clean: AssertClean,
+    skip: int, kernel: str, tmp_path: Path, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
     quiet = settings(FlushMode.SYNC, flush_interval_ms=60_000)
     store = flightlog.open(tmp_path / "store", quiet, disk=disk)

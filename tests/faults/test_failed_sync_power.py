@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,10 +17,10 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.errors import SyncFailedError
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -38,9 +37,8 @@ LATER_QUEUE = 1
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType], tmp_path: Path) -> PowerDisk:
-    found: PowerDisk = support("power").PowerDisk(tmp_path / "store")
-    return found
+def disk(tmp_path: Path) -> PowerDisk:
+    return PowerDisk(tmp_path / "store")
 
 
 def bodies(store: MessageStore, queue_id: int = 0) -> list[bytes]:

@@ -25,10 +25,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean
 
 SYNC = StoreSettings(
     segment_size=1 << 20,

@@ -13,10 +13,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, StoreSettings
 from flightlog.store.errors import DiskFullError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean
 
 SEGMENT_SIZE = 16 << 10
 

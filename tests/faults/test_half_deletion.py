@@ -11,10 +11,10 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.store.errors import DiskFullError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings.small(

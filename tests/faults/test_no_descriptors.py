@@ -13,10 +13,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import DiskError, TooManyFilesError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 QUEUES = 70
@@ -55,11 +55,7 @@ def bodies(store: flightlog.MessageStore) -> dict[int, list[bytes]]:
 @pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("operation", ["open", "create"])
 def test_no_descriptor_for_any_one_file(
-    operation: str,
-    mode: FlushMode,
-    tmp_path: Path,
-    new_disk: Callable[[], FaultyDisk],
-    assert_clean: AssertClean,
+    operation: str, mode: FlushMode, tmp_path: Path, new_disk: Callable[[], FaultyDisk], assert_clean: AssertClean
 ) -> None:
     """The third round of a life, with one open that fails: its first one, its second, and so on to the last."""
     number, hit = 0, True

@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import itertools
 import random
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -22,10 +20,11 @@ from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, St
 from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.store.errors import DiskError
 from flightlog.store.state.progress import read_progress
+from flightlog.tests.support import power
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -40,14 +39,8 @@ SETTINGS = StoreSettings(
 
 
 @pytest.fixture
-def power(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("power")
-
-
-@pytest.fixture
-def disk(power: ModuleType, tmp_path: Path) -> PowerDisk:
-    found: PowerDisk = power.PowerDisk(tmp_path / "store")
-    return found
+def disk(tmp_path: Path) -> PowerDisk:
+    return power.PowerDisk(tmp_path / "store")
 
 
 def kill(store: MessageStore) -> None:
@@ -119,7 +112,7 @@ def test_entries_of_a_killed_writer_are_synced_before_the_store_rests_on_them(
 
 @pytest.mark.parametrize("operations", range(8))
 def test_a_segment_that_a_dead_writer_had_just_made_is_whole_after_a_cut(
-    operations: int, disk: PowerDisk, power: ModuleType, assert_clean: AssertClean
+    operations: int, disk: PowerDisk, assert_clean: AssertClean
 ) -> None:
     """The next writer uses it without having made it: its length must be durable before there is a later one."""
     message = Message("t", bytes(1800))
@@ -203,7 +196,7 @@ def test_entries_that_a_cut_took_of_messages_that_retention_took(
 
 @pytest.mark.parametrize("end", ["kill", "cut"])
 def test_queues_that_a_put_made_outlive_an_opening_that_dies(
-    end: str, disk: PowerDisk, power: ModuleType, assert_clean: AssertClean
+    end: str, disk: PowerDisk, assert_clean: AssertClean
 ) -> None:
     """Once `abort` names its epoch and the progress page does not yet, the next one takes the last writer for RocketMQ,
     whose topics have as many queues as their file says."""
@@ -236,9 +229,7 @@ def test_queues_that_a_put_made_outlive_an_opening_that_dies(
     assert_clean(disk.root)
 
 
-def test_what_is_cut_is_kept_whenever_the_next_cut_comes(
-    disk: PowerDisk, power: ModuleType, assert_clean: AssertClean
-) -> None:
+def test_what_is_cut_is_kept_whenever_the_next_cut_comes(disk: PowerDisk, assert_clean: AssertClean) -> None:
     """The copy of a torn tail is durable before the tail is zeroed, and so is its name: an opening dies at each of its
     operations, and nothing is left but what it has synced."""
     is_through, zeroed = False, 0

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.format.java_hash import java_hash
-
-if TYPE_CHECKING:
-    from tests.support.power import PowerDisk
+from flightlog.tests.support.power import PowerDisk
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -35,9 +30,8 @@ LIGHT = "%LMQ%l"
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType], tmp_path: Path) -> PowerDisk:
-    found: PowerDisk = support("power").PowerDisk(tmp_path / "store")
-    return found
+def disk(tmp_path: Path) -> PowerDisk:
+    return PowerDisk(tmp_path / "store")
 
 
 def message(number: int) -> Message:

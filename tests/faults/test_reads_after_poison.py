@@ -12,10 +12,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.conftest import AssertClean
 
 COUNT = 100
 CHANGES = ("create", "link", "write", "resize", "allocate", "sync", "sync_folder", "sync_all", "rename", "make_folder")

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,9 +18,10 @@ import pytest
 import flightlog
 from flightlog import FlushMode, StoreSettings
 from flightlog.store.errors import DiskError, DiskFullError
+from flightlog.tests.support import mounts
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean, InChild
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean, InChild
 
 NOBODY = 65534
 Mounted = Callable[..., AbstractContextManager[Path]]
@@ -36,17 +36,15 @@ def take_all_room(ballast: Path) -> None:
 
 
 @pytest.fixture
-def mounted(support: Callable[[str], ModuleType], tmp_path: Path) -> Mounted:
+def mounted(tmp_path: Path) -> Mounted:
     """`mounted(size, options)` is an ext4 file system of this test, the same one every time."""
-    mounts = support("mounts")
     mounts.needs_root()
 
     def mount(size: int, options: str = "") -> AbstractContextManager[Path]:
         disk = mounts.Ext4(tmp_path, size, options)
         if not disk.is_made:
             disk.make()
-        found: AbstractContextManager[Path] = disk
-        return found
+        return disk
 
     return mount
 

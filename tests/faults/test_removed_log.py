@@ -17,7 +17,7 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import SegmentRemovedError, StorePoisonedError
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 SEGMENT_SIZE = 1 << 16
 

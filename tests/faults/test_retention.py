@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +14,12 @@ import pytest
 import flightlog
 from flightlog import FlightlogError, FlushMode, Message, MessageStore, StoreSettings
 from flightlog.store.errors import DiskFullError, StorePoisonedError
+from flightlog.tests.support import mounts, power
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean, InChild
-    from tests.support.disks import FaultyDisk
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean, InChild
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -100,11 +100,8 @@ def test_any_operation_of_a_round_may_fail(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("ending", ["killed", "cut"])
-def test_a_round_may_end_anywhere(
-    ending: str, tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_a_round_may_end_anywhere(ending: str, tmp_path: Path, assert_clean: AssertClean) -> None:
     """By the death of the process, or by a power cut that keeps any part of what was not synced."""
-    power = support("power")
     operations = 0
     while True:
         disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{operations}", keeps_notes=ending == "cut")
@@ -142,10 +139,10 @@ def test_a_round_may_end_anywhere(
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_queue_whose_records_are_all_gone_goes_on_with_new_offsets_after_a_power_cut(
-    seed: int, tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
+    seed: int, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     """What had read up to offset 3 would pass over another message of offset 2."""
-    disk: PowerDisk = support("power").PowerDisk(tmp_path / "store")
+    disk: PowerDisk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     for i in range(3):
         store.put(Message("rare", b"%d" % i))
@@ -181,14 +178,9 @@ def test_queue_files_that_came_back_out_of_order_are_made_anew(
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
 def test_retention_makes_room_on_a_full_file_system(
-    mode: FlushMode,
-    tmp_path: Path,
-    support: Callable[[str], ModuleType],
-    assert_clean: AssertClean,
-    in_child: InChild,
+    mode: FlushMode, tmp_path: Path, assert_clean: AssertClean, in_child: InChild
 ) -> None:
     """Filled until it refuses, then retention removes the oldest, and it takes messages again: by itself."""
-    mounts = support("mounts")
     mounts.needs_root()
     settings = StoreSettings(
         segment_size=256 << 10,

@@ -17,7 +17,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,12 +24,13 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.errors import StoreClosedError
+from flightlog.tests.support import power
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.openings import HeldClock
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean, InChild
-    from tests.support.disks import FaultyDisk
-    from tests.support.openings import HeldClock
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean, InChild
 
     Leave = Callable[[MessageStore], None]
 
@@ -51,15 +51,12 @@ def bodies(store: MessageStore | flightlog.ReadOnlyStore, topic: str = "t") -> l
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
-def test_no_state_file_rewritten_in_place_and_torn(
-    chance: float, support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_no_state_file_rewritten_in_place_and_torn(chance: float, tmp_path: Path, assert_clean: AssertClean) -> None:
     """RocketMQ 5 writes `topics.json` over its old content, without a sync, and its `.bak` just before in the same way:
     a power cut leaves a part of the one in the other, and both may be damaged. It then starts without its topics.
 
     Here the power fails at each operation of a change: the file, or `.bak` where there is no file yet, is the old one
     or the new one, never a mixture, and what was returned before is in it."""
-    power = support("power")
     finished = False
     for operations in itertools.count():
         disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{operations}")
@@ -172,14 +169,12 @@ def test_no_unmapping_under_a_reader_that_goes_on(tmp_path: Path, in_child: InCh
     assert_clean(tmp_path)
 
 
-def test_no_time_search_by_file_times(
-    support: Callable[[str], ModuleType], tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_no_time_search_by_file_times(tmp_path: Path, assert_clean: AssertClean) -> None:
     """RocketMQ up to 5.1.0 chooses the queue file by when it was last changed: after a copy, a restore or a touch it
     answers with offsets that are files away.
 
     Here the times in the records decide: whatever the files' times are, the answers are the same."""
-    clock: HeldClock = support("openings").HeldClock()
+    clock: HeldClock = HeldClock()
     start_ms = clock.at_ms
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         for number in range(50):

@@ -10,9 +10,7 @@ from __future__ import annotations
 import errno
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,12 +21,13 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
 from flightlog.store.state.checkpoint import read_checkpoint
 from flightlog.store.state.progress import progress_path, read_progress
+from flightlog.tests.support import power
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.openings import HeldClock
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.disks import FaultyDisk
-    from tests.support.openings import HeldClock
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -49,14 +48,8 @@ SYNC = StoreSettings.small(
 
 
 @pytest.fixture
-def power(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("power")
-
-
-@pytest.fixture
-def held_clock(support: Callable[[str], ModuleType]) -> HeldClock:
-    found: HeldClock = support("openings").HeldClock()
-    return found
+def held_clock() -> HeldClock:
+    return HeldClock()
 
 
 def bodies(store: MessageStore | flightlog.ReadOnlyStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
@@ -77,7 +70,7 @@ def fail_one_sync(disk: PowerDisk, part: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_no_ack_after_a_failed_flush(
-    power: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     """RocketMQ's GroupCommitService calls `force` up to a thousand times until one succeeds, and answers PUT_OK. On
     Linux the second call succeeds because the kernel has taken the pages for clean, without having written them: the
@@ -180,9 +173,7 @@ def entries_on_disk(root: Path, queue_id: int) -> int:
     return sum(any(raw[at : at + 20]) for at in range(0, len(raw), 20))
 
 
-def test_no_checkpoint_ahead_of_the_queues(
-    power: ModuleType, held_clock: HeldClock, tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_no_checkpoint_ahead_of_the_queues(held_clock: HeldClock, tmp_path: Path, assert_clean: AssertClean) -> None:
     """RocketMQ notes the time of every queue entry that it has put into the page cache, and writes that time into the
     checkpoint each second, synced, while the queues themselves are synced each minute. After a power cut recovery
     begins behind what the checkpoint says was dispatched: entries are missing for good.

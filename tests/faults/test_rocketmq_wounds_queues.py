@@ -11,7 +11,6 @@ import random
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,11 +18,12 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.index.key.index_file import key_hash
+from flightlog.tests.support import power
+from flightlog.tests.support.openings import HeldClock
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.openings import HeldClock
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
     Leave = Callable[[MessageStore], None]
 
@@ -151,15 +151,12 @@ def find(store: MessageStore | ReadOnlyStore, key: str, topic: str = "t") -> lis
     return [message.body for message in store.query(topic, key).messages]
 
 
-def test_no_index_file_lost_on_a_kill(
-    tmp_path: Path, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_no_index_file_lost_on_a_kill(tmp_path: Path, assert_clean: AssertClean) -> None:
     """After an unclean exit RocketMQ deletes every index file that its checkpoint does not cover: always the newest,
     for that word moves only when a file is full. It puts the keys of the last minutes again; those of older messages
     in that file are never found any more.
 
     Here a kill and a power cut leave every key, and what was synced of the file is not put again."""
-    power = support("power")
     for loses_power in (False, True):
         disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{loses_power}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
@@ -184,12 +181,7 @@ def test_no_index_file_lost_on_a_kill(
 @pytest.mark.parametrize("entries", [2, 3])
 @pytest.mark.parametrize("damage", ["none", "full", "beyond", "far future", "empty"])
 def test_no_endless_creation_of_index_files(
-    damage: str,
-    entries: int,
-    tmp_path: Path,
-    support: Callable[[str], ModuleType],
-    leave_as_killed: Leave,
-    assert_clean: AssertClean,
+    damage: str, entries: int, tmp_path: Path, leave_as_killed: Leave, assert_clean: AssertClean
 ) -> None:
     """RocketMQ puts a key until it is put, and makes a new file whenever it could not be: with files that hold one key
     or none, with a newest file whose header is out of range, or whose name a clock from the future gave it, it makes
@@ -198,7 +190,7 @@ def test_no_endless_creation_of_index_files(
     Here there are as many files as the keys fill, whatever the newest one looks like, and however often the store is
     killed and opened again, within one millisecond if it must be."""
     settings = StoreSettings(segment_size=8192, queue_file_entries=10, index_slots=3, index_entries=entries)
-    clock: HeldClock = support("openings").HeldClock()
+    clock: HeldClock = HeldClock()
     keys = 5
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         store.put(Message("t", b"many", keys=[f"k{i}" for i in range(keys)]))

@@ -9,7 +9,6 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,11 +19,12 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptLogError, CorruptRecordError
 from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.state.progress import FLIGHTLOG_FOLDER
+from flightlog.tests.support import power
+from flightlog.tests.support.openings import HeldClock
+from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import AssertClean
-    from tests.support.openings import HeldClock
-    from tests.support.power import PowerDisk
+    from flightlog.tests.faults.conftest import AssertClean
 
     Leave = Callable[[MessageStore], None]
 
@@ -45,14 +45,8 @@ SETTINGS = StoreSettings(
 
 
 @pytest.fixture
-def power(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("power")
-
-
-@pytest.fixture
-def clock(support: Callable[[str], ModuleType]) -> HeldClock:
-    found: HeldClock = support("openings").HeldClock()
-    return found
+def clock() -> HeldClock:
+    return HeldClock()
 
 
 def bodies(store: MessageStore | ReadOnlyStore, queue_id: int = BUSY) -> list[bytes]:
@@ -81,7 +75,7 @@ def put_with_a_quiet_queue(store: MessageStore, clock: HeldClock) -> None:
 
 
 def test_no_recovery_that_begins_behind_what_the_queues_lack(
-    power: ModuleType, clock: HeldClock, tmp_path: Path, assert_clean: AssertClean
+    clock: HeldClock, tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     """RocketMQ begins an abnormal recovery at the newest segment whose first record is older than the checkpoint. Where
     a queue was behind in the segment before, what it lacks is never dispatched: nothing looks there again.
@@ -138,9 +132,7 @@ def lose_sector(disk: PowerDisk, start: int, stop: int) -> None:
     disk._live[segment].synced = bytes(synced)
 
 
-def test_no_stale_tail_alive_again_after_a_second_crash(
-    power: ModuleType, tmp_path: Path, assert_clean: AssertClean
-) -> None:
+def test_no_stale_tail_alive_again_after_a_second_crash(tmp_path: Path, assert_clean: AssertClean) -> None:
     """RocketMQ's recovery truncates in memory: it moves a position, and what lies behind it stays on the disk. Once a
     new record of the right length has closed the hole, the next recovery walks into the records that were thrown away,
     and shows them again, with their queue entries.
@@ -180,7 +172,7 @@ def test_no_stale_tail_alive_again_after_a_second_crash(
     assert_clean(disk.root)
 
 
-def test_no_torn_properties(power: ModuleType, tmp_path: Path, assert_clean: AssertClean) -> None:
+def test_no_torn_properties(tmp_path: Path, assert_clean: AssertClean) -> None:
     """RocketMQ's CRC covers the body. A record whose topic or properties lost a sector in a power cut passes its
     recovery, and is given out with a part of its keys, tags and application's properties, or under another topic.
 

@@ -6,10 +6,9 @@ import errno
 import os
 import subprocess
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +19,11 @@ from flightlog.store.disk import file_system
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, FileSystemWarning
 from flightlog.store.state.progress import read_progress
+from flightlog.tests.support import mounts
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Acknowledged, AssertClean, InChild
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.faults.conftest import Acknowledged, AssertClean, InChild
 
 SETTINGS = StoreSettings(
     segment_size=16 << 10,
@@ -244,14 +244,9 @@ def overlay(folder: Path, size: int) -> Iterator[Path]:
 @pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
 def test_a_real_overlay_that_runs_full(
-    mode: FlushMode,
-    tmp_path: Path,
-    support: Callable[[str], ModuleType],
-    acknowledged: Acknowledged,
-    assert_clean: AssertClean,
-    in_child: InChild,
+    mode: FlushMode, tmp_path: Path, acknowledged: Acknowledged, assert_clean: AssertClean, in_child: InChild
 ) -> None:
-    support("mounts").needs_root()
+    mounts.needs_root()
     settings = StoreSettings.small(segment_size=256 << 10, flush_mode=mode, allocate_step_size=64 << 10)
     (tmp_path / "place").mkdir()
 

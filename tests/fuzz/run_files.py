@@ -8,7 +8,6 @@ Its sound inputs are put into the first folder. `run.py` and `make fuzz` call th
 from __future__ import annotations
 
 import logging
-import runpy
 import sys
 from pathlib import Path
 
@@ -18,8 +17,9 @@ import atheris
 def main() -> None:
     name, *arguments = sys.argv[1:]
     with atheris.instrument_imports(include=["flightlog"]):
-        load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
-        target = load("fuzzing").load_target(name)
+        from flightlog.tests.support import fuzzing
+
+        target = fuzzing.load_target(name)
     logging.disable()
     folder = next((Path(each) for each in arguments if Path(each).is_dir()), None)
     if folder is not None:

@@ -11,22 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
+from flightlog.tests.support import fuzzing
 
-    from tests.conftest import Scale
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import Scale
 
 TARGETS = sorted(path.stem for path in Path(__file__).with_name("targets").glob("*.py"))
 
 
-@pytest.fixture
-def fuzzing(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("fuzzing")
-
-
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_is_known(name: str, fuzzing: ModuleType) -> None:
+def test_what_is_known(name: str) -> None:
     target = fuzzing.load_target(name)
     assert target.seeds()
     for data in (b"", *target.seeds(), *fuzzing.corpus(name)):
@@ -35,11 +29,11 @@ def test_what_is_known(name: str, fuzzing: ModuleType) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_is_drawn(name: str, scale: Scale, fuzzing: ModuleType) -> None:
+def test_what_is_drawn(name: str, scale: Scale) -> None:
     fuzzing.run_drawn(name, int(os.environ["FLIGHTLOG_SEED"]), scale.pick(ci=1500, full=100_000))
 
 
-def test_a_broken_promise_is_told_with_its_input(fuzzing: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_promise_is_told_with_its_input(monkeypatch: pytest.MonkeyPatch) -> None:
     target = fuzzing.load_target("checkpoint")
     monkeypatch.setattr(target, "decode_checkpoint", lambda data: None)
     with pytest.raises(fuzzing.BrokenPromiseError, match=r"checkpoint: AssertionError.*input b"):

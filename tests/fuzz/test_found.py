@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,15 +29,17 @@ from flightlog.store.seal.seal import CRC, Seal, decode_seal, read_seal, seal_pa
 from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.segments.segment import Segment, segment_name
 from flightlog.store.state.deleted_topics import deleted_path
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.limited_disk import LimitedDisk
 
 SIZE = 1 << 40
 """Bytes of a file that is one large hole."""
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> Any:
+def disk() -> Any:
     """It fails a test that reads much."""
-    return support("limited_disk").LimitedDisk(1000, 64 << 20, 8 << 20)
+    return LimitedDisk(1000, 64 << 20, 8 << 20)
 
 
 def hole(path: Path, content: bytes = b"") -> Path:
@@ -125,11 +125,9 @@ def test_an_index_file_larger_than_rocketmq_maps_has_no_geometry(disk: Any, tmp_
     assert find_index_geometry(disk, tmp_path) is None
 
 
-def test_looking_for_a_record_behind_damage_reads_what_resembles_one_once(
-    support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
+def test_looking_for_a_record_behind_damage_reads_what_resembles_one_once(tmp_path: Path) -> None:
     """Every twelve bytes claim to begin a record that reaches to the segment's end."""
-    disk = support("limited_disk").LimitedDisk(100_000, 4 << 20, 1 << 20)
+    disk = LimitedDisk(100_000, 4 << 20, 1 << 20)
     size = 1 << 18
     path = tmp_path / segment_name(0)
     claims = ((size - at).to_bytes(4, "big") + b"\xda\xa3\x20\xa7    " for at in range(0, size, 12))
@@ -178,12 +176,12 @@ def test_a_batch_queue_that_leaves_out_more_than_can_be_counted(batches: Path) -
         assert view.corrupt_skipped == (1 << 50) + 10
 
 
-def test_a_seal_on_a_bad_sector_is_written_anew(support: Callable[[str], ModuleType], tmp_path: Path) -> None:
+def test_a_seal_on_a_bad_sector_is_written_anew(tmp_path: Path) -> None:
     """It is a shortcut; a store that had one could not be closed."""
     settings = StoreSettings(segment_size=4096, allocate_step_size=4096)
     with flightlog.open(tmp_path, settings) as store:
         store.put_many([Message("orders", bytes(1000)) for _ in range(9)])
-    bad = support("disks").FaultyDisk()
+    bad = FaultyDisk()
     bad.fail("read", "seals/", errno.EIO)
     with flightlog.open_read_only(tmp_path, disk=bad) as view:
         assert sum("a seal that is damaged" in finding.meaning for finding in view.verify().findings) == 2

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
+    from flightlog.tests.conftest import Scale
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "fuzz" / "run.py"

@@ -14,7 +14,6 @@ import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,9 +22,10 @@ import flightlog
 from flightlog.store import native
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.state.progress import BOOT, boot_number, progress_path
+from flightlog.tests.support import damaged_stores
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
+    from flightlog.tests.conftest import Scale
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = ROOT / "tests" / "support" / "damaged_stores.py"
@@ -80,15 +80,8 @@ def test_damage_of_every_kind(name: str, scale: Scale, sound: Callable[[str], Pa
     assert tried.returncode == 0, tried.stdout + tried.stderr
 
 
-@pytest.fixture
-def damaged_stores(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("damaged_stores")
-
-
 @pytest.mark.parametrize("name", OURS)
-def test_without_damage_everything_is_there(
-    name: str, sound: Callable[[str], Path], damaged_stores: ModuleType, tmp_path: Path
-) -> None:
+def test_without_damage_everything_is_there(name: str, sound: Callable[[str], Path], tmp_path: Path) -> None:
     """What the cases are judged by is itself what the store holds."""
     root = Path(shutil.copytree(sound(name), tmp_path / "store"))
     stored = damaged_stores.stored_in(root)
@@ -104,7 +97,7 @@ def test_without_damage_everything_is_there(
     assert told == (0, 2, 1)
 
 
-def test_an_invented_message_is_seen(sound: Callable[[str], Path], damaged_stores: ModuleType, tmp_path: Path) -> None:
+def test_an_invented_message_is_seen(sound: Callable[[str], Path], tmp_path: Path) -> None:
     root = Path(shutil.copytree(sound("closed"), tmp_path / "store"))
     stored = damaged_stores.stored_in(root)
     stored[next(iter(stored))] = b"other"

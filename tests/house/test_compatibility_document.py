@@ -11,8 +11,8 @@ import pytest
 from flightlog.store.conf.broker_conf import NAMES
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
-    from tests.house.conftest import House
+    from flightlog.tests.conftest import AssertClean
+    from flightlog.tests.house.conftest import House
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "compatibility.md").read_text()
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.house.conftest import House
+    from flightlog.tests.house.conftest import House
 
 DOCUMENTS = ("docs/architecture.md", "docs/design.md")
 SOURCE = re.compile(r"[\w./-]+\.(?:py|pyi|c|h|java|md|svg|toml)")

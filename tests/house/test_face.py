@@ -14,7 +14,7 @@ import flightlog
 import flightlog.spark
 
 if TYPE_CHECKING:
-    from tests.house.conftest import House
+    from flightlog.tests.house.conftest import House
 
 FACE = {
     "AppendResult",

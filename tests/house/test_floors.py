@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.house.conftest import House, Import
+    from flightlog.tests.house.conftest import House, Import
 
 FLOOR = {
     "store": 1,

@@ -39,7 +39,7 @@ from flightlog.store.state.format_version import FORMAT_FILE
 from flightlog.store.state.geometry import GEOMETRY_FILE
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
+    from flightlog.tests.conftest import AssertClean
 
 DOCUMENT = (Path(__file__).resolve().parents[2] / "docs" / "format.md").read_text()
 

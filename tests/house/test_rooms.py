@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.house.conftest import House
+    from flightlog.tests.house.conftest import House
 
 FILES_MAX = 15
 MANY_FILES = {

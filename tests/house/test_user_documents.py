@@ -11,7 +11,7 @@ import pytest
 from flightlog import StoreSettings
 
 if TYPE_CHECKING:
-    from tests.house.conftest import House
+    from flightlog.tests.house.conftest import House
 
 DOCUMENTS = ("README.md", "docs/guide.md", "docs/operations.md", "docs/cookbook.md")
 PYTHON_ERRORS = {"ValueError", "TimeoutError"}

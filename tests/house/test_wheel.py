@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.house.conftest import House
+    from flightlog.tests.house.conftest import House
 
 pytestmark = pytest.mark.ci
 KERNEL = "flightlog/store/native/_kernel.abi3.so"

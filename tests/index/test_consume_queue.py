@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ from flightlog.index.queue.queue_sync import Unsynced
 from flightlog.index.queue.queue_unit import FILLER, UNIT_DTYPE, decode_units
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import FileGoneError, SegmentLengthError
+from flightlog.tests.support.disks import FaultyDisk
 
 ENTRIES = 10
 
@@ -290,12 +289,10 @@ def test_files_without_entries_behind_the_end(empty: int, thorough: bool, tmp_pa
 
 @pytest.mark.parametrize("thorough", [True, False])
 @pytest.mark.parametrize("files", [1, 2])
-def test_files_are_listed_anew_where_one_of_them_goes_meanwhile(
-    files: int, thorough: bool, support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
+def test_files_are_listed_anew_where_one_of_them_goes_meanwhile(files: int, thorough: bool, tmp_path: Path) -> None:
     """Its start must not be taken for the queue's end. One that stays in the list and cannot be opened is told."""
     queue_at(tmp_path).put(0, units(*range(1, files * ENTRIES + 1)))
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     fault = disk.fail("open", f"{(files - 1) * 200:020d}", errno.ENOENT, times=1)
     queue = ConsumeQueue(disk, tmp_path, ENTRIES)
     queue.load(thorough=thorough)

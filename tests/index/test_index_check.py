@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,15 +13,11 @@ from flightlog.index.key.index_check import IndexFileCheck, check_file, check_in
 from flightlog.index.key.index_file import HEADER, IndexGeometry
 from flightlog.index.key.index_folder import IndexFolder
 from flightlog.store.disk.disk import RealDisk
+from flightlog.tests.support import plain_index
 
 GEOMETRY = IndexGeometry(10, 40)
 BEGIN_MS = 1_700_000_000_000
 FIRST = "20231114221320000"
-
-
-@pytest.fixture(scope="module")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
 
 
 @pytest.fixture(params=[3, 65_536], ids=["small pieces", "one piece"], autouse=True)
@@ -31,9 +25,9 @@ def pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(index_reader, "PIECE_ENTRIES", request.param)
 
 
-def sound(plain: ModuleType, count: int = 60) -> list[bytearray]:
-    keys = [plain.Key(i * 7919 % 23, i // 2 * 100, BEGIN_MS + i * 1000) for i in range(count)]
-    files: list[bytearray] = plain.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files
+def sound(count: int = 60) -> list[bytearray]:
+    keys = [plain_index.Key(i * 7919 % 23, i // 2 * 100, BEGIN_MS + i * 1000) for i in range(count)]
+    files: list[bytearray] = plain_index.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files
     return files
 
 
@@ -56,34 +50,34 @@ def entry_at(number: int, field: int) -> int:
     return GEOMETRY.entry_position(number) + (0, 4, 12, 16)[field]
 
 
-def test_sound_files(plain: ModuleType, tmp_path: Path) -> None:
-    assert problems(tmp_path, sound(plain)) == [[], []]
-    assert [check.duplicates for check in checks(tmp_path, sound(plain))] == [0, 0]
+def test_sound_files(tmp_path: Path) -> None:
+    assert problems(tmp_path, sound()) == [[], []]
+    assert [check.duplicates for check in checks(tmp_path, sound())] == [0, 0]
 
 
-def test_the_end_of_the_log(plain: ModuleType, tmp_path: Path) -> None:
+def test_the_end_of_the_log(tmp_path: Path) -> None:
     text = "entry {}: physical offset 2900, expected one before the log's end at 2900"
-    found = checks(tmp_path, sound(plain), 2900)
+    found = checks(tmp_path, sound(), 2900)
     assert [check.behind for check in found] == [[], [text.format(20), text.format(21)]]
     assert [check.problems for check in found] == [[], []], "nothing else is wrong with them"
-    assert problems(tmp_path, sound(plain), None) == [[], []]
+    assert problems(tmp_path, sound(), None) == [[], []]
 
 
-def test_offsets_that_descend(plain: ModuleType, tmp_path: Path) -> None:
-    files = sound(plain)
+def test_offsets_that_descend(tmp_path: Path) -> None:
+    files = sound()
     struct.pack_into(">q", files[0], entry_at(11, 1), 300)
     assert problems(tmp_path, files) == [["entry 11: physical offset 300 after 400, expected ascending ones"], []]
 
 
-def test_a_file_that_begins_before_the_last_one_ended(plain: ModuleType, tmp_path: Path) -> None:
-    files = sound(plain)
-    files[1] = plain.PlainIndex(10, 40, [plain.Key(5, 1800, BEGIN_MS)]).files[0]
+def test_a_file_that_begins_before_the_last_one_ended(tmp_path: Path) -> None:
+    files = sound()
+    files[1] = plain_index.PlainIndex(10, 40, [plain_index.Key(5, 1800, BEGIN_MS)]).files[0]
     found = problems(tmp_path, files)
     assert found[1][0] == "entry 1: physical offset 1800 after 1900, expected ascending ones"
 
 
-def test_chains_and_slots(plain: ModuleType, tmp_path: Path) -> None:
-    files = sound(plain)
+def test_chains_and_slots(tmp_path: Path) -> None:
+    files = sound()
     before = struct.unpack_from(">i", files[0], entry_at(30, 3))[0]
     struct.pack_into(">i", files[0], entry_at(30, 3), 2)
     slot = struct.unpack_from(">i", files[0], 40 + 4 * 6)[0]
@@ -94,16 +88,16 @@ def test_chains_and_slots(plain: ModuleType, tmp_path: Path) -> None:
     ]
 
 
-def test_a_hash_that_was_changed_shows_in_chains_and_slots(plain: ModuleType, tmp_path: Path) -> None:
-    files = sound(plain)
+def test_a_hash_that_was_changed_shows_in_chains_and_slots(tmp_path: Path) -> None:
+    files = sound()
     struct.pack_into(">i", files[0], entry_at(20, 0), -5)
     [found, _] = problems(tmp_path, files)
     assert "entry 20: hash -5, expected none below zero" in found
     assert any("previous entry" in text for text in found)
 
 
-def test_headers(plain: ModuleType, tmp_path: Path) -> None:
-    files = sound(plain)
+def test_headers(tmp_path: Path) -> None:
+    files = sound()
     begin_ms, end_ms, begin, end, slots, number = HEADER.unpack_from(files[1])
     HEADER.pack_into(files[1], 0, begin_ms, end_ms, begin - 1, end, slots - 1, number)
     assert problems(tmp_path, files)[1] == [
@@ -112,8 +106,8 @@ def test_headers(plain: ModuleType, tmp_path: Path) -> None:
     ]
 
 
-def test_the_first_time_of_a_file_is_that_since_the_last_one(plain: ModuleType, tmp_path: Path) -> None:
-    files = sound(plain)
+def test_the_first_time_of_a_file_is_that_since_the_last_one(tmp_path: Path) -> None:
+    files = sound()
     assert struct.unpack_from(">i", files[1], entry_at(1, 2))[0] == 1
     struct.pack_into(">i", files[1], entry_at(1, 2), 0)
     struct.pack_into(">i", files[1], entry_at(5, 2), -1)
@@ -123,18 +117,23 @@ def test_the_first_time_of_a_file_is_that_since_the_last_one(plain: ModuleType, 
     ]
 
 
-def test_keys_that_stand_twice_are_counted(plain: ModuleType, tmp_path: Path) -> None:
-    keys = [plain.Key(1, 0, BEGIN_MS), plain.Key(2, 0, BEGIN_MS), plain.Key(1, 0, BEGIN_MS), plain.Key(3, 0, BEGIN_MS)]
-    keys += [plain.Key(1, 100, BEGIN_MS), plain.Key(2, 100, BEGIN_MS)] * 19
-    keys += [plain.Key(1, 200, BEGIN_MS)]
-    found = checks(tmp_path, plain.PlainIndex(10, 40, keys).files)
+def test_keys_that_stand_twice_are_counted(tmp_path: Path) -> None:
+    keys = [
+        plain_index.Key(1, 0, BEGIN_MS),
+        plain_index.Key(2, 0, BEGIN_MS),
+        plain_index.Key(1, 0, BEGIN_MS),
+        plain_index.Key(3, 0, BEGIN_MS),
+    ]
+    keys += [plain_index.Key(1, 100, BEGIN_MS), plain_index.Key(2, 100, BEGIN_MS)] * 19
+    keys += [plain_index.Key(1, 200, BEGIN_MS)]
+    found = checks(tmp_path, plain_index.PlainIndex(10, 40, keys).files)
     assert [check.problems for check in found] == [[], []]
     assert [check.duplicates for check in found] == [1 + 33, 3]
 
 
-def test_a_writer_within_a_flush(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_writer_within_a_flush(tmp_path: Path) -> None:
     """Slots are written before the header is: only at rest are they to say the same."""
-    older, newer = sound(plain, 20)[0], sound(plain, 30)[0]
+    older, newer = sound(20)[0], sound(30)[0]
     mixed = older[:40] + newer[40:]
     assert any("slot" in text for text in problems(tmp_path, [mixed])[0])
     assert problems(tmp_path, [mixed], at_rest=False) == [[]]
@@ -142,17 +141,17 @@ def test_a_writer_within_a_flush(plain: ModuleType, tmp_path: Path) -> None:
     assert problems(tmp_path, [mixed], at_rest=False) == [["slot 6: newest entry 3, expected 15"]]
 
 
-def test_many_problems_of_a_kind_are_counted(plain: ModuleType, tmp_path: Path) -> None:
+def test_many_problems_of_a_kind_are_counted(tmp_path: Path) -> None:
     index_reader.PIECE_ENTRIES = 65_536
-    files = sound(plain)[:1]
+    files = sound()[:1]
     for number in range(10, 30):
         struct.pack_into(">i", files[0], entry_at(number, 3), 39)
     [found] = problems(tmp_path, files)
     assert len(found) == 4 and found[3] == "… and 17 more of that kind"
 
 
-def test_a_file_that_goes(plain: ModuleType, tmp_path: Path) -> None:
-    checks(tmp_path, sound(plain))
+def test_a_file_that_goes(tmp_path: Path) -> None:
+    checks(tmp_path, sound())
     index = IndexFolder(RealDisk(), tmp_path, GEOMETRY)
     index.load()
     index.files[0].path.unlink()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 from hypothesis import given, settings
@@ -15,17 +13,14 @@ from hypothesis import strategies as st
 from flightlog.index.key.index_file import HEADER, IndexGeometry
 from flightlog.index.key.index_geometry import file_geometry, find_index_geometry, usual_geometry
 from flightlog.store.disk.disk import RealDisk
+from flightlog.tests.support import plain_index
+from flightlog.tests.support.disks import FaultyDisk
 
 BEGIN_MS = 1_700_000_000_000
 NAMES = tuple(f"2023111422132000{i}" for i in range(10))
 
 
-@pytest.fixture(scope="module")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
-
-
-def found(path: Path, raw: bytes) -> IndexGeometry | None:
+def found(path: Path, raw: bytes | bytearray) -> IndexGeometry | None:
     path.write_bytes(raw)
     file = RealDisk().open(path)
     try:
@@ -50,15 +45,14 @@ def test_of_any_file(
     fill: float,
     first_offset: int,
     seed: int,
-    plain: ModuleType,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     dice = random.Random(seed)
     entries = max(8, slots * ratio) if ratio else entries
     count = max(6, round(fill * (entries - 1)))
     hashes = [dice.randrange(2**31) for _ in range(dice.choice((3, 1000)))]
-    keys = [plain.Key(dice.choice(hashes), first_offset + i // 2 * 100, BEGIN_MS) for i in range(count)]
-    [file] = plain.PlainIndex(slots, entries, keys).files
+    keys = [plain_index.Key(dice.choice(hashes), first_offset + i // 2 * 100, BEGIN_MS) for i in range(count)]
+    [file] = plain_index.PlainIndex(slots, entries, keys).files
     assert found(tmp_path_factory.mktemp("geometry") / "file", file) == IndexGeometry(slots, entries)
 
 
@@ -68,13 +62,13 @@ def test_the_usual_one_of_a_length() -> None:
     assert usual_geometry(8441) is usual_geometry(40) is usual_geometry(0) is None
 
 
-def test_files_without_entries_tell_nothing(plain: ModuleType, tmp_path: Path) -> None:
+def test_files_without_entries_tell_nothing(tmp_path: Path) -> None:
     assert found(tmp_path / "file", bytes(8440)) is None
     assert found(tmp_path / "file", HEADER.pack(5, 5, 9, 9, 0, 1) + bytes(8400)) is None
     assert found(tmp_path / "file", b"") is None
     assert found(tmp_path / "file", b"short") is None
     # Entries of a writer that has not flushed: the header does not know them.
-    [file] = plain.PlainIndex(100, 400, [plain.Key(7, 100, BEGIN_MS)]).files
+    [file] = plain_index.PlainIndex(100, 400, [plain_index.Key(7, 100, BEGIN_MS)]).files
     assert found(tmp_path / "file", bytes(440) + file[440:]) is None
 
 
@@ -86,19 +80,19 @@ def test_garbage_has_none(tmp_path: Path) -> None:
     assert found(tmp_path / "file", HEADER.pack(1, 1, 1, 1, 5, 6) + b"\xff" * 8400) is None
 
 
-def test_a_key_with_the_hash_zero_of_the_first_record(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_key_with_the_hash_zero_of_the_first_record(tmp_path: Path) -> None:
     """Its entry is all zeros, like the one before it that is never used."""
-    keys = [plain.Key(0, 0, BEGIN_MS), plain.Key(77, 0, BEGIN_MS), plain.Key(12_345, 300, BEGIN_MS)]
-    [file] = plain.PlainIndex(33, 50, keys).files
+    keys = [plain_index.Key(0, 0, BEGIN_MS), plain_index.Key(77, 0, BEGIN_MS), plain_index.Key(12_345, 300, BEGIN_MS)]
+    [file] = plain_index.PlainIndex(33, 50, keys).files
     assert found(tmp_path / "file", file) == IndexGeometry(33, 50)
 
 
-def test_the_first_file_that_tells_is_asked(plain: ModuleType, tmp_path: Path) -> None:
+def test_the_first_file_that_tells_is_asked(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     assert find_index_geometry(RealDisk(), tmp_path) is None
     folder.mkdir()
-    keys = [plain.Key(i * 977, i * 100, BEGIN_MS) for i in range(9)]
-    [file] = plain.PlainIndex(33, 50, keys).files
+    keys = [plain_index.Key(i * 977, i * 100, BEGIN_MS) for i in range(9)]
+    [file] = plain_index.PlainIndex(33, 50, keys).files
     (folder / NAMES[0]).write_bytes(b"")
     (folder / NAMES[1]).write_bytes(bytes(len(file)))
     (folder / "notes").write_bytes(file)
@@ -110,15 +104,13 @@ def test_the_first_file_that_tells_is_asked(plain: ModuleType, tmp_path: Path) -
     assert find_index_geometry(RealDisk(), tmp_path) == IndexGeometry(33, 50)
 
 
-def test_the_usual_one_is_found_with_a_handful_of_reads(
-    support: Callable[[str], ModuleType], plain: ModuleType, tmp_path: Path
-) -> None:
-    keys = [plain.Key(i * 977, i * 100, BEGIN_MS) for i in range(3000)]
-    [file] = plain.PlainIndex(1000, 4000, keys).files
+def test_the_usual_one_is_found_with_a_handful_of_reads(tmp_path: Path) -> None:
+    keys = [plain_index.Key(i * 977, i * 100, BEGIN_MS) for i in range(3000)]
+    [file] = plain_index.PlainIndex(1000, 4000, keys).files
     (tmp_path / "index").mkdir()
     path = tmp_path / "index" / NAMES[0]
     path.write_bytes(file)
-    disk = support("disks").FaultyDisk()
+    disk = FaultyDisk()
     assert find_index_geometry(disk, tmp_path) == IndexGeometry(1000, 4000)
     assert disk.count("read") == 5
 
@@ -131,10 +123,10 @@ def test_the_usual_one_is_found_with_a_handful_of_reads(
         pytest.param(5, 4, id="an entry of another slot"),
     ],
 )
-def test_slots_that_contradict_the_entries(slot: int, head: int, plain: ModuleType, tmp_path: Path) -> None:
+def test_slots_that_contradict_the_entries(slot: int, head: int, tmp_path: Path) -> None:
     """Both ends of the file are where this geometry has them, and still it is none."""
-    keys = [plain.Key(i, 100 * i, BEGIN_MS) for i in range(1, 9)]
-    [file] = plain.PlainIndex(33, 50, keys).files
+    keys = [plain_index.Key(i, 100 * i, BEGIN_MS) for i in range(1, 9)]
+    [file] = plain_index.PlainIndex(33, 50, keys).files
     assert found(tmp_path / "file", file) == IndexGeometry(33, 50)
     file[40 + 4 * slot : 44 + 4 * slot] = head.to_bytes(4, "big", signed=True)
     assert found(tmp_path / "file", file) is None
@@ -149,17 +141,17 @@ def test_a_header_alone_before_a_large_hole_tells_nothing(tmp_path: Path) -> Non
     opened.close()
 
 
-def test_a_large_file_with_holes(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_large_file_with_holes(tmp_path: Path) -> None:
     """Of 120 MB, nearly all of them holes, and no usual ratio."""
     slots, entries = 1_000_000, 5_800_000
     path = tmp_path / "file"
-    keys = [plain.Key(dice * 123_457 % 2**31, dice * 100, BEGIN_MS) for dice in range(1, 6)]
+    keys = [plain_index.Key(dice * 123_457 % 2**31, dice * 100, BEGIN_MS) for dice in range(1, 6)]
     with open(path, "wb") as file:
         file.truncate(40 + 4 * slots + 20 * entries)
         file.write(HEADER.pack(BEGIN_MS, BEGIN_MS, 100, 500, 5, 6))
         for number, key in enumerate(keys, 1):
             os.pwrite(file.fileno(), number.to_bytes(4, "big"), 40 + 4 * (key.hash % slots))
-            entry = plain.ENTRY.pack(key.hash, key.physical_offset, 0, 0)
+            entry = plain_index.ENTRY.pack(key.hash, key.physical_offset, 0, 0)
             os.pwrite(file.fileno(), entry, 40 + 4 * slots + 20 * number)
     opened = RealDisk().open(path)
     assert file_geometry(opened) == IndexGeometry(slots, entries)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,6 +17,8 @@ from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import IndexFileGoneError
 from flightlog.store.native import pure_links
+from flightlog.tests.support import plain_index
+from flightlog.tests.support.disks import FaultyDisk
 
 GEOMETRY = IndexGeometry(7, 28)
 A_FILE = GEOMETRY.entries - 1
@@ -26,21 +26,16 @@ BEGIN_MS = 1_700_000_000_000
 NAMES = [f"2023111422132000{i}" for i in range(3)]
 
 
-@pytest.fixture(scope="module")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
-
-
 @pytest.fixture
-def keys(plain: ModuleType) -> list[Any]:
+def keys() -> list[Any]:
     """Of one hash, in three files: 27, 27, and 6."""
-    return [plain.Key(7, 100 * i, BEGIN_MS + 1000 * i) for i in range(60)]
+    return [plain_index.Key(7, 100 * i, BEGIN_MS + 1000 * i) for i in range(60)]
 
 
 @pytest.fixture
-def root(plain: ModuleType, keys: list[Any], tmp_path: Path) -> Path:
+def root(keys: list[Any], tmp_path: Path) -> Path:
     (tmp_path / "index").mkdir()
-    files = plain.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files
+    files = plain_index.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files
     for name, file in zip(NAMES, files, strict=True):
         (tmp_path / "index" / name).write_bytes(file)
     return tmp_path
@@ -55,8 +50,8 @@ def loaded(index: IndexFolder) -> IndexFolder:
     return index
 
 
-def test_a_file_that_goes_while_the_folder_is_loaded(support: Callable[[str], ModuleType], root: Path) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_file_that_goes_while_the_folder_is_loaded(root: Path) -> None:
+    disk = FaultyDisk()
     disk.fail("open", NAMES[1], errno.ENOENT)
     index = loaded(IndexFolder(disk, root, GEOMETRY))
     assert [str(file.number) for file in index.files] == [NAMES[0], NAMES[2]]
@@ -71,8 +66,8 @@ def test_a_file_that_has_gone_is_passed_over(root: Path) -> None:
     assert index.last_physical_offset == 5900
 
 
-def test_a_file_that_goes_is_not_asked_for_the_geometry(support: Callable[[str], ModuleType], root: Path) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_file_that_goes_is_not_asked_for_the_geometry(root: Path) -> None:
+    disk = FaultyDisk()
     fault = disk.fail("open", NAMES[0], errno.ENOENT)
     assert find_index_geometry(disk, root) == GEOMETRY
     assert fault.hits == 1
@@ -108,15 +103,15 @@ def test_a_file_that_is_cut_within_its_slots_has_no_chain(root: Path) -> None:
     assert list(index.candidates(7, BEGIN_MS, BEGIN_MS + 1)) == []
 
 
-def test_a_writer_is_told_that_its_file_has_gone(plain: ModuleType, keys: list[Any], root: Path) -> None:
-    index = KeyIndex(RealDisk(), root, GEOMETRY, plain.StillClock())
+def test_a_writer_is_told_that_its_file_has_gone(keys: list[Any], root: Path) -> None:
+    index = KeyIndex(RealDisk(), root, GEOMETRY, plain_index.StillClock())
     index.load()
     index.check_files()
     (root / "index" / NAMES[2]).unlink()
     with pytest.raises(IndexFileGoneError, match=NAMES[2]):
         index.check_files()
     with pytest.raises(IndexFileGoneError, match=NAMES[2]):
-        index.put(plain.key_entries_of([plain.Key(7, 6000, BEGIN_MS)]))
+        index.put(plain_index.key_entries_of([plain_index.Key(7, 6000, BEGIN_MS)]))
     index.close()
     assert not (root / "index" / NAMES[2]).exists(), "nobody made it again, without its entries"
 
@@ -130,17 +125,15 @@ def test_a_folder_without_entries_knows_no_record(root: Path) -> None:
 
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("few_keys", [0, 1000])
-def test_records_without_a_store_time(
-    few_keys: int, plain: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_without_a_store_time(few_keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that begins at time 0 has no beginning to count from: as RocketMQ, each entry says 0 until the next
     one."""
     monkeypatch.setattr(pure_links, "FEW_KEYS", few_keys)  # of the reference alone
-    keys = [plain.Key(i, 100 * i, 0 if i < 4 else BEGIN_MS + 5000 * i) for i in range(40)]
-    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain.StillClock())
+    keys = [plain_index.Key(i, 100 * i, 0 if i < 4 else BEGIN_MS + 5000 * i) for i in range(40)]
+    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain_index.StillClock())
     index.load()
-    index.put(plain.key_entries_of(keys))
+    index.put(plain_index.key_entries_of(keys))
     index.flush()
     index.close()
     found = [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())]
-    assert found == [bytes(file) for file in plain.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files]
+    assert found == [bytes(file) for file in plain_index.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files]

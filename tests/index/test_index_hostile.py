@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import random
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from flightlog.index.key.index_folder import IndexFolder
 from flightlog.index.key.index_geometry import find_index_geometry
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
+from flightlog.tests.support import plain_index
 
 GEOMETRY = IndexGeometry(7, 28)
 HASHES = (0, 1, 2, 3, 7, 8, 2**31 - 1)
@@ -58,17 +57,12 @@ class WatchedDisk(RealDisk):
         return WatchedFile(self, super().open(path, writable=writable, create=create), writable)
 
 
-@pytest.fixture(scope="module")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
-
-
-def sound_files(plain: ModuleType, dice: random.Random) -> list[bytearray]:
+def sound_files(dice: random.Random) -> list[bytearray]:
     keys = [
-        plain.Key(dice.choice(HASHES), 10 * (i // 2), BEGIN_MS + dice.randrange(5_000_000))
+        plain_index.Key(dice.choice(HASHES), 10 * (i // 2), BEGIN_MS + dice.randrange(5_000_000))
         for i in range(dice.choice((5, 40, 70)))
     ]
-    files: list[bytearray] = plain.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files
+    files: list[bytearray] = plain_index.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, keys).files
     return files
 
 
@@ -108,11 +102,11 @@ def read_everything(index: IndexFolder) -> None:
 @pytest.mark.ci
 @settings(max_examples=400, deadline=None)
 @given(seed=st.integers(0, 2**32))
-def test_any_damage(seed: int, plain: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_damage(seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     dice = random.Random(seed)
     root = tmp_path_factory.mktemp("hostile")
     (root / "index").mkdir()
-    files = sound_files(plain, dice)
+    files = sound_files(dice)
     damage(files, dice)
     names = [20231114221320000 + i for i in range(len(files))]
     for name, file in zip(names, files, strict=True):
@@ -128,9 +122,9 @@ def test_any_damage(seed: int, plain: ModuleType, tmp_path_factory: pytest.TempP
     find_index_geometry(disk, root)
     assert disk.reads < 100_000
 
-    writer = KeyIndex(disk, root, GEOMETRY, plain.StillClock())
+    writer = KeyIndex(disk, root, GEOMETRY, plain_index.StillClock())
     writer.load()
-    keys = [plain.Key(dice.choice(HASHES), 10_000 + i, BEGIN_MS) for i in range(40)]
+    keys = [plain_index.Key(dice.choice(HASHES), 10_000 + i, BEGIN_MS) for i in range(40)]
     what = dice.randrange(4)
     is_right = True
     if what == 0:
@@ -142,7 +136,7 @@ def test_any_damage(seed: int, plain: ModuleType, tmp_path_factory: pytest.TempP
     if not is_right:
         writer.clear()
     if writer.last_physical_offset is None or writer.last_physical_offset < 10_000:
-        writer.put(plain.key_entries_of(keys))
+        writer.put(plain_index.key_entries_of(keys))
         for key in keys:  # what is put is found, whatever else is there
             assert key.physical_offset in list(writer.candidates(key.hash))
         writer.flush()
@@ -161,17 +155,19 @@ def write(folder: Path, name: str, raw: bytes | bytearray) -> Path:
     return folder / "index" / name
 
 
-def one_file(plain: ModuleType, keys: list[tuple[int, int]]) -> bytearray:
+def one_file(keys: list[tuple[int, int]]) -> bytearray:
     """A file with these hashes and physical offsets."""
-    made: Any = plain.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, [plain.Key(h, o, BEGIN_MS) for h, o in keys])
+    made: Any = plain_index.PlainIndex(
+        GEOMETRY.slots, GEOMETRY.entries, [plain_index.Key(h, o, BEGIN_MS) for h, o in keys]
+    )
     file: bytearray = made.files[0]
     return file
 
 
 @pytest.mark.parametrize("previous", [3, 4, 27, 28, 99, -1, 2**31 - 1])
-def test_a_chain_that_does_not_lead_back(previous: int, plain: ModuleType, tmp_path: Path) -> None:
+def test_a_chain_that_does_not_lead_back(previous: int, tmp_path: Path) -> None:
     """To itself, to a newer entry, out of the file: it ends there."""
-    file = one_file(plain, [(7, 100), (7, 200), (7, 300), (7, 400)])
+    file = one_file([(7, 100), (7, 200), (7, 300), (7, 400)])
     struct.pack_into(">i", file, GEOMETRY.entry_position(3) + 16, previous)
     write(tmp_path, "20231114221320000", file)
     index = IndexFolder(WatchedDisk(), tmp_path, GEOMETRY)
@@ -181,8 +177,8 @@ def test_a_chain_that_does_not_lead_back(previous: int, plain: ModuleType, tmp_p
     assert check.problems == [f"entry 3: previous entry {previous}, expected 2"]
 
 
-def test_a_chain_that_leaves_its_slot(plain: ModuleType, tmp_path: Path) -> None:
-    file = one_file(plain, [(7, 100), (8, 200), (7, 300)])
+def test_a_chain_that_leaves_its_slot(tmp_path: Path) -> None:
+    file = one_file([(7, 100), (8, 200), (7, 300)])
     struct.pack_into(">i", file, GEOMETRY.entry_position(3) + 16, 2)
     struct.pack_into(">i", file, GEOMETRY.entry_position(2) + 16, 1)
     write(tmp_path, "20231114221320000", file)
@@ -192,8 +188,8 @@ def test_a_chain_that_leaves_its_slot(plain: ModuleType, tmp_path: Path) -> None
     assert list(index.candidates(8)) == [200]  # and not the one behind it, which is of another slot again
 
 
-def test_what_cannot_be_used_is_named(plain: ModuleType, tmp_path: Path) -> None:
-    file = bytes(one_file(plain, [(7, 100), (8, 200)]))
+def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+    file = bytes(one_file([(7, 100), (8, 200)]))
     names = [f"2023111422132000{i}" for i in range(10)]
     write(tmp_path, names[0], file)
     write(tmp_path, names[1], file[:-1])
@@ -204,7 +200,7 @@ def test_what_cannot_be_used_is_named(plain: ModuleType, tmp_path: Path) -> None
     write(tmp_path, "20231399221320000", file)
     write(tmp_path, "notes", b"x")
     (tmp_path / "index" / names[6]).mkdir()
-    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain.StillClock(0))
+    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain_index.StillClock(0))
     index.load()
     assert [str(f.number) for f in index.files] == [names[0]]
     assert list(index.candidates(7)) == [100]
@@ -221,20 +217,20 @@ def test_what_cannot_be_used_is_named(plain: ModuleType, tmp_path: Path) -> None
     assert sorted(path.name for path in (tmp_path / "index").iterdir()) == [names[6], "notes"]
 
 
-def test_a_new_file_is_named_after_every_other_one(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_new_file_is_named_after_every_other_one(tmp_path: Path) -> None:
     write(tmp_path, "20991114221320000", b"cut off")
-    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain.StillClock())
+    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain_index.StillClock())
     index.load()
-    index.put(plain.key_entries_of([plain.Key(7, 100, BEGIN_MS)]))
+    index.put(plain_index.key_entries_of([plain_index.Key(7, 100, BEGIN_MS)]))
     assert [path.name for path in sorted((tmp_path / "index").iterdir())] == ["20991114221320000", "20991114221320001"]
 
 
-def test_a_file_that_goes_under_a_reader_and_under_a_writer(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_file_that_goes_under_a_reader_and_under_a_writer(tmp_path: Path) -> None:
     from flightlog.store.errors import DiskError
 
-    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain.StillClock())
+    index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain_index.StillClock())
     index.load()
-    index.put(plain.key_entries_of([plain.Key(7, 100 * i, BEGIN_MS) for i in range(60)]))
+    index.put(plain_index.key_entries_of([plain_index.Key(7, 100 * i, BEGIN_MS) for i in range(60)]))
     index.flush()
     reader = IndexFolder(RealDisk(), tmp_path, GEOMETRY)
     reader.load()
@@ -244,6 +240,6 @@ def test_a_file_that_goes_under_a_reader_and_under_a_writer(plain: ModuleType, t
     with pytest.raises(DiskError, match="gone although its store is open"):
         list(index.candidates(7))
     sorted((tmp_path / "index").iterdir())[-1].unlink()
-    index.put(plain.key_entries_of([plain.Key(7, 6000, BEGIN_MS)]))
+    index.put(plain_index.key_entries_of([plain_index.Key(7, 6000, BEGIN_MS)]))
     with pytest.raises(DiskError, match="gone although its store is open"):
         index.flush()

@@ -4,10 +4,8 @@ one-key-at-a-time writer makes of the same keys, and queries answer what a list 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
 from flightlog.store.disk.disk import Disk
 from flightlog.store.native import pure_links
+from flightlog.tests.support import plain_index, power
 
 STEPS = ("put", "put", "put", "flush", "kill", "close", "rewind", "truncate", "expire", "query")
 BEGIN_MS = 1_700_000_000_000
@@ -28,10 +27,8 @@ BEGIN_MS = 1_700_000_000_000
 class Life:
     """An index under test, and what it should be."""
 
-    def __init__(
-        self, disk: Disk, folder: Path, plain: ModuleType, slots: int, entries: int, dice: random.Random
-    ) -> None:
-        self.disk, self.folder, self.plain, self.dice = disk, folder, plain, dice
+    def __init__(self, disk: Disk, folder: Path, slots: int, entries: int, dice: random.Random) -> None:
+        self.disk, self.folder, self.plain, self.dice = disk, folder, plain_index, dice
         self.slots, self.entries = slots, entries
         self.keys: list[Any] = []
         """Every key ever put and not taken back, expired ones included."""
@@ -202,16 +199,6 @@ class Life:
         return False
 
 
-@pytest.fixture(scope="session")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
-
-
-@pytest.fixture(scope="session")
-def power(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("power")
-
-
 @pytest.mark.ci
 @settings(max_examples=300, deadline=None)
 @given(
@@ -229,8 +216,6 @@ def test_as_a_plain_writer(
     few: int,
     steps: list[str],
     seed: int,
-    plain: ModuleType,
-    power: ModuleType,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("index")
@@ -239,7 +224,7 @@ def test_as_a_plain_writer(
         patch.setattr(pure_links, "FEW_KEYS", few)
         patch.setattr(native, "link_keys", import_module(native.MODULES[kernel], native.__name__).link_keys)
         patch.setattr(native, "set_heads", import_module(native.MODULES[kernel], native.__name__).set_heads)
-        life = Life(disk, folder, plain, slots, entries, random.Random(seed))
+        life = Life(disk, folder, slots, entries, random.Random(seed))
         for step in steps:
             getattr(life, step)()
         life.close()

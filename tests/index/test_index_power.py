@@ -5,60 +5,51 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from flightlog.index.key.index_file import IndexGeometry, IndexState
 from flightlog.index.key.key_index import KeyIndex
+from flightlog.tests.support import plain_index, power
 
 GEOMETRY = IndexGeometry(2500, 61)
 """Slots in three pages, so that a cut may come between them; files of 60 keys."""
 BATCHES = (1, 7, 30, 1, 45, 3, 70, 5)
 """Keys between two flushes: some within a file, some over the end of one."""
 
-Modules = tuple[ModuleType, ModuleType]
 
-
-@pytest.fixture(scope="module")
-def modules(support: Callable[[str], ModuleType]) -> Modules:
-    return support("plain_index"), support("power")
-
-
-def make_keys(plain: ModuleType, dice: random.Random) -> list[Any]:
+def make_keys(dice: random.Random) -> list[Any]:
     keys, offset, time_ms = [], 0, 1_700_000_000_000
     for count in BATCHES:
         offset += 100  # the keys of one record are put together
         for _ in range(count):
             offset += dice.choice((0, 100))
             time_ms += dice.choice((0, 700, 90_000))
-            keys.append(plain.Key(dice.choice((5, 7, dice.randrange(2**31))), offset, time_ms))
+            keys.append(plain_index.Key(dice.choice((5, 7, dice.randrange(2**31))), offset, time_ms))
     return keys
 
 
 class Writer:
     """Puts and flushes until the power goes."""
 
-    def __init__(self, root: Path, modules: Modules, seed: int) -> None:
-        self.plain, power = modules
+    def __init__(self, root: Path, seed: int) -> None:
         self.root, self.dice = root, random.Random(seed)
-        self.keys = make_keys(self.plain, self.dice)
+        self.keys = make_keys(self.dice)
         self.disk = power.PowerDisk(root)
         self.died = power.Died
         self.flushed: tuple[IndexState, int] = (IndexState(), 0)
 
     def open(self) -> KeyIndex:
-        index = KeyIndex(self.disk, self.root, GEOMETRY, self.plain.StillClock())
+        index = KeyIndex(self.disk, self.root, GEOMETRY, plain_index.StillClock())
         index.load()
         return index
 
     def run(self) -> None:
         index, done = self.open(), 0
         for count in BATCHES:
-            index.put(self.plain.key_entries_of(self.keys[done : done + count]))
+            index.put(plain_index.key_entries_of(self.keys[done : done + count]))
             done += count
             self.flushed = (index.flush(), done)
         index.close()
@@ -66,7 +57,7 @@ class Writer:
     def go_on(self) -> None:
         """Put the whole log again: what is known is passed over."""
         index = self.open()
-        index.put(self.plain.key_entries_of(self.keys))
+        index.put(plain_index.key_entries_of(self.keys))
         index.flush()
         index.close()
 
@@ -75,7 +66,7 @@ class Writer:
         return [path.read_bytes() for path in sorted(folder.iterdir())] if folder.exists() else []
 
     def expected(self, count: int) -> list[bytes]:
-        return [bytes(f) for f in self.plain.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, self.keys[:count]).files]
+        return [bytes(f) for f in plain_index.PlainIndex(GEOMETRY.slots, GEOMETRY.entries, self.keys[:count]).files]
 
     def check_slots(self) -> None:
         """Every slot that is not empty names an entry of its own, as it was written."""
@@ -97,9 +88,9 @@ class Writer:
         assert self.files() == self.expected(count)
 
 
-def operations(tmp_path: Path, modules: Modules) -> int:
+def operations(tmp_path: Path) -> int:
     """How many things a whole run does to the disk."""
-    writer = Writer(tmp_path / "whole", modules, 0)
+    writer = Writer(tmp_path / "whole", 0)
     (tmp_path / "whole").mkdir()
     writer.disk.die_after = 1 << 30
     writer.run()
@@ -108,12 +99,12 @@ def operations(tmp_path: Path, modules: Modules) -> int:
 
 
 @pytest.mark.parametrize("cut", [False, True], ids=["killed", "power cut"])
-def test_death_at_every_operation(cut: bool, modules: Modules, tmp_path: Path) -> None:
-    count = operations(tmp_path, modules)
+def test_death_at_every_operation(cut: bool, tmp_path: Path) -> None:
+    count = operations(tmp_path)
     assert count > 60
     for fatal in range(count + 1):
         for seed in range(3 if cut else 1):
-            writer = Writer(tmp_path / f"{fatal}-{seed}", modules, seed)
+            writer = Writer(tmp_path / f"{fatal}-{seed}", seed)
             writer.root.mkdir()
             writer.disk.die_after = fatal
             try:
@@ -132,18 +123,18 @@ def test_death_at_every_operation(cut: bool, modules: Modules, tmp_path: Path) -
             assert writer.files() == writer.expected(len(writer.keys))
 
 
-def test_power_cut_within_a_rewind(modules: Modules, tmp_path: Path) -> None:
+def test_power_cut_within_a_rewind(tmp_path: Path) -> None:
     """Rewinding from far ahead, cut at each of its operations, and done again."""
     fatal, went_through = 0, 0
     while went_through < 2:
-        writer = Writer(tmp_path / str(fatal), modules, fatal)
+        writer = Writer(tmp_path / str(fatal), fatal)
         writer.root.mkdir()
         writer.run()
         half = sum(BATCHES[:4])
-        early = Writer(tmp_path / f"{fatal}-early", modules, fatal)
+        early = Writer(tmp_path / f"{fatal}-early", fatal)
         early.root.mkdir()
         index = early.open()
-        index.put(early.plain.key_entries_of(early.keys[:half]))
+        index.put(plain_index.key_entries_of(early.keys[:half]))
         writer.flushed = (early_state := index.flush(), half)
         index.close()
         # Clocks stand still: the files of both have the same names.

@@ -3,42 +3,34 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-
-import pytest
 
 from flightlog.index.key.index_file import IndexGeometry
 from flightlog.index.key.index_folder import IndexFolder
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import RealDisk
+from flightlog.tests.support import plain_index
 
 SMALL = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000
 
 
-@pytest.fixture(scope="module")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
-
-
-def index_at(root: Path, plain: ModuleType, geometry: IndexGeometry = SMALL) -> KeyIndex:
-    index = KeyIndex(RealDisk(), root, geometry, plain.StillClock())
+def index_at(root: Path, geometry: IndexGeometry = SMALL) -> KeyIndex:
+    index = KeyIndex(RealDisk(), root, geometry, plain_index.StillClock())
     index.load()
     return index
 
 
-def test_a_reader_sees_what_a_file_has_and_not_what_its_header_said(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_reader_sees_what_a_file_has_and_not_what_its_header_said(tmp_path: Path) -> None:
     """A writer in another process goes on after the reader has read the headers."""
-    index = index_at(tmp_path, plain)
-    keys = [plain.Key(i * 3 % 7, i // 2 * 100, BEGIN_MS + i * 900) for i in range(36)]
-    index.put(plain.key_entries_of(keys[:4]))
+    index = index_at(tmp_path)
+    keys = [plain_index.Key(i * 3 % 7, i // 2 * 100, BEGIN_MS + i * 900) for i in range(36)]
+    index.put(plain_index.key_entries_of(keys[:4]))
     index.flush()
     reader = IndexFolder(RealDisk(), tmp_path, SMALL)
     reader.load()
-    index.put(plain.key_entries_of(keys[4:]))
+    index.put(plain_index.key_entries_of(keys[4:]))
     index.flush()
     in_first_file = {key.physical_offset for key in keys[:19]}
     assert {o for h in range(7) for o in reader.candidates(h)} == in_first_file
@@ -47,10 +39,10 @@ def test_a_reader_sees_what_a_file_has_and_not_what_its_header_said(plain: Modul
     index.close()
 
 
-def test_files_that_were_removed_keep_no_disk(plain: ModuleType, tmp_path: Path) -> None:
+def test_files_that_were_removed_keep_no_disk(tmp_path: Path) -> None:
     """Retention removes what a reader has searched: what is mapped of it would keep its blocks."""
-    index = index_at(tmp_path, plain)
-    index.put(plain.key_entries_of([plain.Key(i % 7, i * 100, BEGIN_MS + i) for i in range(36)]))
+    index = index_at(tmp_path)
+    index.put(plain_index.key_entries_of([plain_index.Key(i % 7, i * 100, BEGIN_MS + i) for i in range(36)]))
     index.close()
     reader = IndexFolder(RealDisk(), tmp_path, SMALL)
     reader.load()
@@ -68,12 +60,12 @@ def test_files_that_were_removed_keep_no_disk(plain: ModuleType, tmp_path: Path)
     assert kept not in mapped()
 
 
-def test_times_within_a_file(plain: ModuleType, tmp_path: Path) -> None:
+def test_times_within_a_file(tmp_path: Path) -> None:
     """Second for second, with two to spare on either side; where the file says nothing, nothing is left out."""
-    index = index_at(tmp_path, plain)
+    index = index_at(tmp_path)
     minutes = 60_000
     times = {0: 0, 100: 10_999, 200: -30 * minutes, 300: 50 * minutes, 400: 1 << 50, 500: 10 * minutes}
-    index.put(plain.key_entries_of([plain.Key(3, offset, BEGIN_MS + ms) for offset, ms in times.items()]))
+    index.put(plain_index.key_entries_of([plain_index.Key(3, offset, BEGIN_MS + ms) for offset, ms in times.items()]))
 
     def found(begin: int, end: int | None) -> set[int]:
         return set(index.candidates(3, BEGIN_MS + begin, None if end is None else BEGIN_MS + end))
@@ -84,7 +76,7 @@ def test_times_within_a_file(plain: ModuleType, tmp_path: Path) -> None:
         if reopened:
             index.flush()
             index.close()
-            index = index_at(tmp_path, plain)
+            index = index_at(tmp_path)
         assert found(0, None) == set(times)
         assert found(10_999, 10_999) == timeless | {100}
         # Its entry says 10 s.
@@ -99,22 +91,30 @@ def test_times_within_a_file(plain: ModuleType, tmp_path: Path) -> None:
     index.close()
 
 
-def test_headers_without_times_exclude_nothing(plain: ModuleType, tmp_path: Path) -> None:
-    index = index_at(tmp_path, plain)
-    index.put(plain.key_entries_of([plain.Key(3, 0, 0), plain.Key(3, 100, BEGIN_MS), plain.Key(3, 200, 0)]))
+def test_headers_without_times_exclude_nothing(tmp_path: Path) -> None:
+    index = index_at(tmp_path)
+    index.put(
+        plain_index.key_entries_of(
+            [plain_index.Key(3, 0, 0), plain_index.Key(3, 100, BEGIN_MS), plain_index.Key(3, 200, 0)]
+        )
+    )
     assert list(index.candidates(3, BEGIN_MS, BEGIN_MS)) == [200, 100, 0]
     index.clear()
     # A clock that ran ahead and was set right: the file begins after it ends.
-    keys = [plain.Key(3, 0, BEGIN_MS + (1 << 40)), plain.Key(3, 100, BEGIN_MS), plain.Key(3, 200, BEGIN_MS + 5)]
-    index.put(plain.key_entries_of(keys))
+    keys = [
+        plain_index.Key(3, 0, BEGIN_MS + (1 << 40)),
+        plain_index.Key(3, 100, BEGIN_MS),
+        plain_index.Key(3, 200, BEGIN_MS + 5),
+    ]
+    index.put(plain_index.key_entries_of(keys))
     assert list(index.candidates(3, BEGIN_MS, BEGIN_MS)) == [200, 100, 0]
     index.close()
 
 
-def test_expiring_while_a_search_is_under_way(plain: ModuleType, tmp_path: Path) -> None:
-    index = index_at(tmp_path, plain)
-    keys = [plain.Key(3, i * 100, BEGIN_MS) for i in range(60)]
-    index.put(plain.key_entries_of(keys))
+def test_expiring_while_a_search_is_under_way(tmp_path: Path) -> None:
+    index = index_at(tmp_path)
+    keys = [plain_index.Key(3, i * 100, BEGIN_MS) for i in range(60)]
+    index.put(plain_index.key_entries_of(keys))
     search = index.candidates(3)
     assert next(search) == 5900
     assert len(index.expire(3800)) == 2
@@ -122,15 +122,15 @@ def test_expiring_while_a_search_is_under_way(plain: ModuleType, tmp_path: Path)
     assert rest[:21] == list(range(5800, 3700, -100)), "what the log still has is found"
     assert len(index.expire(10_000)) == 1 and len(index.files) == 1, "the newest file stays"
     assert list(index.candidates(3)) == [5900, 5800, 5700]
-    index.put(plain.key_entries_of([plain.Key(3, 6000, BEGIN_MS)]))
+    index.put(plain_index.key_entries_of([plain_index.Key(3, 6000, BEGIN_MS)]))
     index.flush()
     index.close()
-    assert list(index_at(tmp_path, plain).candidates(3)) == [6000, 5900, 5800, 5700]
+    assert list(index_at(tmp_path).candidates(3)) == [6000, 5900, 5800, 5700]
 
 
-def test_one_writer_a_flusher_and_many_readers(plain: ModuleType, tmp_path: Path) -> None:
+def test_one_writer_a_flusher_and_many_readers(tmp_path: Path) -> None:
     """A search that begins after a put has returned finds its key, whatever rolls and flushes go on."""
-    index = index_at(tmp_path, plain, IndexGeometry(50, 400))
+    index = index_at(tmp_path, IndexGeometry(50, 400))
     done: list[Any] = []
     problems: list[str] = []
     is_over = threading.Event()
@@ -158,9 +158,9 @@ def test_one_writer_a_flusher_and_many_readers(plain: ModuleType, tmp_path: Path
         thread.start()
     at = 0
     while at < total and not problems:
-        keys = [plain.Key((i * 31) % 997, i, BEGIN_MS) for i in range(at, at + (1, 3, 100)[at % 3])]
+        keys = [plain_index.Key((i * 31) % 997, i, BEGIN_MS) for i in range(at, at + (1, 3, 100)[at % 3])]
         with lock:
-            index.put(plain.key_entries_of(keys))
+            index.put(plain_index.key_entries_of(keys))
         done += keys
         at += len(keys)
     is_over.set()
@@ -170,4 +170,4 @@ def test_one_writer_a_flusher_and_many_readers(plain: ModuleType, tmp_path: Path
     index.flush()
     index.close()
     made = [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())]
-    assert made == [bytes(file) for file in plain.PlainIndex(50, 400, done).files]
+    assert made == [bytes(file) for file in plain_index.PlainIndex(50, 400, done).files]

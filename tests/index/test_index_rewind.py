@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from flightlog.index.key.index_file import IndexGeometry, IndexState
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import RealDisk
+from flightlog.tests.support import plain_index
 
 GEOMETRY = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000
@@ -22,18 +21,13 @@ KEPT = 8
 """The next entry's number of what is gone back to."""
 
 
-@pytest.fixture(scope="module")
-def plain(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("plain_index")
-
-
-def some_keys(plain: ModuleType, count: int = COUNT) -> list[Any]:
+def some_keys(count: int = COUNT) -> list[Any]:
     """Of ten keys each has a hash of its own, and two share a slot."""
-    return [plain.Key(i, 100 * i, BEGIN_MS + 777 * i) for i in range(count)]
+    return [plain_index.Key(i, 100 * i, BEGIN_MS + 777 * i) for i in range(count)]
 
 
-def index_at(root: Path, plain: ModuleType, geometry: IndexGeometry = GEOMETRY) -> KeyIndex:
-    index = KeyIndex(RealDisk(), root, geometry, plain.StillClock())
+def index_at(root: Path, geometry: IndexGeometry = GEOMETRY) -> KeyIndex:
+    index = KeyIndex(RealDisk(), root, geometry, plain_index.StillClock())
     index.load()
     return index
 
@@ -43,15 +37,15 @@ def file_of(root: Path) -> Path:
     return path
 
 
-def expected(plain: ModuleType, count: int, geometry: IndexGeometry = GEOMETRY) -> bytes:
-    [file] = plain.PlainIndex(geometry.slots, geometry.entries, some_keys(plain, count)).files
+def expected(count: int, geometry: IndexGeometry = GEOMETRY) -> bytes:
+    [file] = plain_index.PlainIndex(geometry.slots, geometry.entries, some_keys(count)).files
     return bytes(file)
 
 
 @pytest.fixture
-def written(plain: ModuleType, tmp_path: Path) -> Path:
+def written(tmp_path: Path) -> Path:
     (tmp_path / "index").mkdir()
-    (tmp_path / "index" / str(NAME)).write_bytes(expected(plain, COUNT))
+    (tmp_path / "index" / str(NAME)).write_bytes(expected(COUNT))
     return tmp_path
 
 
@@ -79,87 +73,85 @@ def previous_at(number: int) -> int:
         pytest.param(32, 5, COUNT + 2, id="entries that it never had"),
     ],
 )
-def test_what_contradicts_itself_is_left_as_it_is(
-    position: int, value: int, next_entry: int, plain: ModuleType, written: Path
-) -> None:
+def test_what_contradicts_itself_is_left_as_it_is(position: int, value: int, next_entry: int, written: Path) -> None:
     path = file_of(written)
     raw = bytearray(path.read_bytes())
     struct.pack_into(">i", raw, position, value)
     path.write_bytes(raw)
-    index = index_at(written, plain)
+    index = index_at(written)
     assert [file.number for file in index.files] == [NAME]
     assert not index.rewind(IndexState(NAME, next_entry))
     index.close()
     assert path.read_bytes() == raw
 
 
-def test_the_same_file_without_damage_goes_back(plain: ModuleType, written: Path) -> None:
-    index = index_at(written, plain)
-    assert index.rewind(IndexState(NAME, KEPT), some_keys(plain)[KEPT - 2].time_ms)
+def test_the_same_file_without_damage_goes_back(written: Path) -> None:
+    index = index_at(written)
+    assert index.rewind(IndexState(NAME, KEPT), some_keys()[KEPT - 2].time_ms)
     assert index.state == IndexState(NAME, KEPT)
     index.close()
-    assert file_of(written).read_bytes() == expected(plain, KEPT - 1)
+    assert file_of(written).read_bytes() == expected(KEPT - 1)
 
 
-def test_what_was_flushed_last_keeps_its_time_to_the_millisecond(plain: ModuleType, tmp_path: Path) -> None:
+def test_what_was_flushed_last_keeps_its_time_to_the_millisecond(tmp_path: Path) -> None:
     """Without the record's store time a rewind takes it from the header, if that is the one of this flush."""
-    index = index_at(tmp_path, plain)
-    index.put(plain.key_entries_of(some_keys(plain)[:6]))
+    index = index_at(tmp_path)
+    index.put(plain_index.key_entries_of(some_keys()[:6]))
     state = index.flush()
-    index.put(plain.key_entries_of(some_keys(plain)))
+    index.put(plain_index.key_entries_of(some_keys()))
     index.close()  # killed: four entries lie behind those that the header knows
-    index = index_at(tmp_path, plain)
+    index = index_at(tmp_path)
     assert index.rewind(state)
     index.close()
-    assert file_of(tmp_path).read_bytes() == expected(plain, 6)
+    assert file_of(tmp_path).read_bytes() == expected(6)
 
 
-def test_a_file_that_was_flushed_since_knows_the_time_to_the_second(plain: ModuleType, written: Path) -> None:
-    index = index_at(written, plain)
+def test_a_file_that_was_flushed_since_knows_the_time_to_the_second(written: Path) -> None:
+    index = index_at(written)
     assert index.rewind(IndexState(NAME, KEPT))
     end_ms = index.headers[NAME].end_timestamp_ms
     assert end_ms == BEGIN_MS + 6 * 777 // 1000 * 1000
     index.close()
-    index = index_at(written, plain)
+    index = index_at(written)
     assert index.rewind(IndexState(NAME, 2)) and index.headers[NAME].end_timestamp_ms == BEGIN_MS
     index.close()
 
 
-def test_back_to_where_a_file_had_no_entries_removes_it(plain: ModuleType, written: Path) -> None:
-    index = index_at(written, plain)
+def test_back_to_where_a_file_had_no_entries_removes_it(written: Path) -> None:
+    index = index_at(written)
     assert index.rewind(IndexState(NAME, 1))
     assert index.state == IndexState() and not list((written / "index").iterdir())
-    index.put(plain.key_entries_of(some_keys(plain)))
+    index.put(plain_index.key_entries_of(some_keys()))
     index.flush()
     index.close()
-    assert file_of(written).read_bytes() == expected(plain, COUNT)
+    assert file_of(written).read_bytes() == expected(COUNT)
 
 
-def test_keys_of_a_life_that_never_flushed_are_put_over(plain: ModuleType, tmp_path: Path) -> None:
+def test_keys_of_a_life_that_never_flushed_are_put_over(tmp_path: Path) -> None:
     """Its entries are in the file, its slots are a hole: to the next life the file is an empty one."""
     geometry = IndexGeometry(5000, 20)
     for _ in range(2):
-        index = index_at(tmp_path, plain, geometry)
+        index = index_at(tmp_path, geometry)
         assert index.last_physical_offset is None
-        index.put(plain.key_entries_of(some_keys(plain)))
+        index.put(plain_index.key_entries_of(some_keys()))
         assert list(index.candidates(3)) == [300]
         index.close()
     assert file_of(tmp_path).read_bytes()[: geometry.entries_position] == bytes(geometry.entries_position)
-    index = index_at(tmp_path, plain, geometry)
-    index.put(plain.key_entries_of(some_keys(plain)))
+    index = index_at(tmp_path, geometry)
+    index.put(plain_index.key_entries_of(some_keys()))
     index.flush()
     index.close()
-    assert file_of(tmp_path).read_bytes() == expected(plain, COUNT, geometry)
+    assert file_of(tmp_path).read_bytes() == expected(COUNT, geometry)
 
 
-def test_a_file_that_is_one_hole_is_an_empty_one(plain: ModuleType, tmp_path: Path) -> None:
+def test_a_file_that_is_one_hole_is_an_empty_one(tmp_path: Path) -> None:
     """A writer died when it had given the file its length."""
     geometry = IndexGeometry(5000, 20)
     (tmp_path / "index").mkdir()
     with (tmp_path / "index" / str(NAME)).open("wb") as file:
         file.truncate(geometry.file_size)
-    index = index_at(tmp_path, plain, geometry)
-    index.put(plain.key_entries_of(some_keys(plain)))
+    index = index_at(tmp_path, geometry)
+    index.put(plain_index.key_entries_of(some_keys()))
     index.flush()
     index.close()
-    assert file_of(tmp_path).read_bytes() == expected(plain, COUNT, geometry)
+    assert file_of(tmp_path).read_bytes() == expected(COUNT, geometry)

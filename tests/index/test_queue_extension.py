@@ -6,7 +6,6 @@ import errno
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTY
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import GeometryMismatchError
 from flightlog.store.format.java_hash import java_hash
+from flightlog.tests.support.disks import FaultyDisk
 
 FILE_SIZE = 65_536
 KEY = ("T113_1", 1)
@@ -255,8 +255,8 @@ def test_units_are_written_again_as_they_are(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in sorted(extension.folder.iterdir())] == [before[0], before[2]]
 
 
-def test_a_file_that_cannot_be_read_resolves_nothing(support: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_file_that_cannot_be_read_resolves_nothing(tmp_path: Path) -> None:
+    disk = FaultyDisk()
     extension = QueueExtension(disk, tmp_path / "t" / "0", 84)
     extension.begin_behind(None)
     addressed = extension.put(units_of(*range(10)), times(10))

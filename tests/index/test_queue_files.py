@@ -6,10 +6,7 @@ import errno
 import os
 import random
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,17 +16,14 @@ from flightlog.index.queue.queue_table import QueueTable
 from flightlog.index.queue.queue_unit import UNIT_DTYPE, Units
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import FileGoneError, TooManyFilesError
-
-if TYPE_CHECKING:
-    from tests.support.disks import FaultyDisk
+from flightlog.tests.support.disks import FaultyDisk
 
 FEW = 4
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 def made(folder: Path, count: int) -> list[Path]:

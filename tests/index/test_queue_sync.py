@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,15 +12,12 @@ from flightlog.index.queue.queue_sync import MANY_FILES, Unsynced
 from flightlog.index.queue.queue_table import QueueTable
 from flightlog.index.queue.queue_unit import UNIT_DTYPE
 from flightlog.store.errors import DiskError, SyncFailedError, TooManyFilesError
-
-if TYPE_CHECKING:
-    from tests.support.disks import FaultyDisk
+from flightlog.tests.support.disks import FaultyDisk
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 def table_of(disk: FaultyDisk, root: Path, queues: int) -> QueueTable:

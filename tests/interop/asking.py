@@ -12,14 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from flightlog import MessageStore, ReadOnlyStore
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError
 from flightlog.store.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, Line, QueueName
+from flightlog.tests.interop.harness import Geometry, Line, QueueName
 
 LMQ_PREFIX = "%LMQ%"
 HUGE = 1 << 62

@@ -11,16 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
+from flightlog.tests.interop import asking, harness
+from flightlog.tests.interop.asking import Case, Question
+from flightlog.tests.interop.grid import Grid
+from flightlog.tests.interop.harness import Geometry, Line, QueueName, RocketMq
 
 if TYPE_CHECKING:
-    from tests.interop.asking import Case, Question
-    from tests.interop.grid import Grid
-    from tests.interop.harness import Geometry, Line, QueueName, RocketMq
-
     Pairs = list[tuple[Any, Any]]
 
 SEED = int(os.environ["FLIGHTLOG_INTEROP_SEED"])  # of this run; tests/conftest.py draws it
@@ -95,16 +94,16 @@ class Asked:
     pairs: dict[str, Pairs]
 
 
-def fresh_case(asking: ModuleType, rocketmq: RocketMq, name: str, folder: Path) -> Case:
+def fresh_case(rocketmq: RocketMq, name: str, folder: Path) -> Case:
     options = {"seed": SEED % 1_000_000_007, **FRESH[name]}
     lines = rocketmq.write_store(folder / name, **options)
     if name == "fresh-empty-file":
         (folder / name / "consumequeue" / "full" / "0" / f"{100 * 20:020d}").write_bytes(bytes(50 * 20))
     geometry: Geometry = {size: options[size] for size in SMALL}  # type: ignore[assignment]
-    return _case(asking, name, folder / name, lines, geometry)
+    return _case(name, folder / name, lines, geometry)
 
 
-def golden_case(asking: ModuleType, name: str, root: Path, part: str = "store") -> Case:
+def golden_case(name: str, root: Path, part: str = "store") -> Case:
     """`part` is a folder of the set."""
     manifests = [root / manifest for manifest in ("manifest-1.jsonl", "manifest.jsonl")]
     texts = [line for manifest in manifests if manifest.exists() for line in manifest.read_text().splitlines()]
@@ -124,17 +123,15 @@ def golden_case(asking: ModuleType, name: str, root: Path, part: str = "store") 
         "index_entries": sizes["idx"],
         **GOLDEN_CONFIG.get(name, {}),  # type: ignore[typeddict-item]
     }
-    return _case(asking, name, root / part, [there[offset] for offset in sorted(there)], geometry)
+    return _case(name, root / part, [there[offset] for offset in sorted(there)], geometry)
 
 
-def _case(asking: ModuleType, name: str, path: Path, lines: list[Line], geometry: Geometry) -> Case:
+def _case(name: str, path: Path, lines: list[Line], geometry: Geometry) -> Case:
     case: Case = asking.Case(name, path, lines, geometry)
     return case
 
 
 def ask(
-    asking: ModuleType,
-    interop: ModuleType,
     rocketmq: RocketMq,
     cases: Sequence[Case],
     make_grid: Callable[..., Grid],
@@ -159,7 +156,7 @@ def ask(
         asked.append(kinds)
         words = [question.words() for questions in kinds.values() for question in questions]
         config = {**BATCH_LIMITS, **case.geometry.get("config", {})}
-        jobs.append(interop.Questions(copy(case.path, case.name), words, {**case.geometry, "config": config}))
+        jobs.append(harness.Questions(copy(case.path, case.name), words, {**case.geometry, "config": config}))
     found = {}
     for case, kinds, answers in zip(cases, asked, rocketmq.ask(jobs, timeout_s=600), strict=True):
         lines = iter(answers.lines)
@@ -175,7 +172,7 @@ def _theirs(question: Question, line: Line) -> Any:
     return question.theirs(line) if is_answer else ("failure", line["what"])
 
 
-def write_fresh(asking: ModuleType, rocketmq: RocketMq, folder: Path) -> list[Case]:
+def write_fresh(rocketmq: RocketMq, folder: Path) -> list[Case]:
     """All of them, two processes at a time."""
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda name: fresh_case(asking, rocketmq, name, folder), FRESH))
+        return list(pool.map(lambda name: fresh_case(rocketmq, name, folder), FRESH))

@@ -1,11 +1,11 @@
 """The real RocketMQ as fixtures.
 
-- `rocketmq`: its store, built once a run; harness.py says what it can do, `interop` is that module.
+- `rocketmq`: its store, built once a run; harness.py says what it can do.
 - `rocketmq49`: the store of RocketMQ 4.9.8, with a part of that.
 - `live_rocketmq`: a RocketMQ that holds a store open and puts when it is told to; see live.py.
-- `mixed`: messages of every kind, and checks that both sides read what was put; see mixed.py.
+- mixed.py: messages of every kind, and checks that both sides read what was put.
 - `kill_writer`: a flightlog writer that is killed in the middle of its puts; see killing.py.
-- `asking`: questions to both sides; `asked`: stores with RocketMQ's answers, asked once a run; see asking.py, grid.py,
+- `asked`: stores with RocketMQ's answers, asked once a run; see asking.py, grid.py,
   cases.py. `both_ways`: such a store in flightlog.
 - `interop_seed`: the seed that stores of a run are made from; a test that fails says which it was.
 """
@@ -13,103 +13,74 @@
 from __future__ import annotations
 
 import functools
-import runpy
 import tarfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
+from flightlog.tests.interop import cases, harness, killing, live
+from flightlog.tests.interop.cases import SEED, Asked
+from flightlog.tests.interop.grid import Grid
+from flightlog.tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop.live import LiveRocketMq
 
 if TYPE_CHECKING:
     from flightlog import MessageStore, ReadOnlyStore
-    from tests.conftest import Scale
-    from tests.interop.cases import Asked
-    from tests.interop.harness import Line, RocketMq
-    from tests.interop.live import LiveRocketMq
+    from flightlog.tests.conftest import Scale
 
 PARKED = flightlog.StoreSettings(deliver_delayed=False)
 """What RocketMQ wrote to wait goes on waiting."""
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 SEEDED = {"asked", "interop_seed"}
-LOAD = runpy.run_path(str(DATA.with_name("support") / "loading.py"))["load"]
-_load: Callable[[str], ModuleType] = functools.partial(LOAD, folder=Path(__file__).parent)
-"""A module beside this file: tests run with --import-mode=importlib, where nobody's folder is on the path."""
 
 
 @pytest.fixture(scope="session")
-def interop() -> ModuleType:
-    """harness.py itself: its errors and digest functions."""
-    return _load("harness")
-
-
-@pytest.fixture(scope="session")
-def rocketmq(interop: ModuleType) -> RocketMq:
+def rocketmq() -> RocketMq:
     """Skips where Java, Maven or Maven's repository is missing; on CI a skip is a failure."""
     try:
-        store: RocketMq = interop.RocketMq()
-    except interop.InteropUnavailableError as error:
+        store: RocketMq = harness.RocketMq()
+    except harness.InteropUnavailableError as error:
         pytest.skip(str(error))
     return store
 
 
 @pytest.fixture(scope="session")
-def rocketmq49(interop: ModuleType) -> RocketMq:
+def rocketmq49() -> RocketMq:
     """RocketMQ 4.9.8's store; skips as `rocketmq`."""
     try:
-        store: RocketMq = interop.RocketMq(interop.JAVA_49_FOLDER)
-    except interop.InteropUnavailableError as error:
+        store: RocketMq = harness.RocketMq(harness.JAVA_49_FOLDER)
+    except harness.InteropUnavailableError as error:
         pytest.skip(str(error))
     return store
 
 
 @pytest.fixture(scope="session")
-def live_rocketmq(rocketmq: RocketMq, interop: ModuleType) -> Callable[..., AbstractContextManager[LiveRocketMq]]:
+def live_rocketmq(rocketmq: RocketMq) -> Callable[..., AbstractContextManager[LiveRocketMq]]:
     """`with live_rocketmq(path, seed=1, count=500, pause_ms=2, **SMALL) as live: live.put(100)`."""
 
     def start(path: Path, **options: Any) -> AbstractContextManager[LiveRocketMq]:
-        arguments = {"path": path, **interop.java_options(options)}
-        running: AbstractContextManager[LiveRocketMq] = _load("live").live(
-            rocketmq, interop.java_environment(), arguments
-        )
+        arguments = {"path": path, **harness.java_options(options)}
+        running: AbstractContextManager[LiveRocketMq] = live.live(rocketmq, harness.java_environment(), arguments)
         return running
 
     return start
 
 
 @pytest.fixture(scope="session")
-def mixed() -> ModuleType:
-    """mixed.py: messages to put, and `check_flightlog` and `check_rocketmq`."""
-    return _load("mixed")
-
-
-@pytest.fixture(scope="session")
-def kill_writer(mixed: ModuleType) -> Callable[..., list[Line]]:
+def kill_writer() -> Callable[..., list[Line]]:
     """`kill_writer(path, seed=1, acknowledged=500)` returns what must be there afterwards."""
-    return functools.partial(_load("killing").kill_writer, mixed)
-
-
-@pytest.fixture(scope="session")
-def asking() -> ModuleType:
-    """asking.py: questions to both sides."""
-    return _load("asking")
-
-
-@pytest.fixture(scope="session")
-def rules() -> ModuleType:
-    """rules.py: what a get must answer."""
-    return _load("rules")
+    return killing.kill_writer
 
 
 @pytest.fixture(scope="session")
 def interop_seed() -> int:
     """Another one in every run, unless FLIGHTLOG_INTEROP_SEED gives it."""
-    seed: int = _load("cases").SEED
+    seed: int = SEED
     return seed
 
 
@@ -119,35 +90,32 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     if report.failed and SEEDED & set(getattr(item, "fixturenames", ())):
-        report.sections.append(("seed of this run", f"FLIGHTLOG_INTEROP_SEED={_load('cases').SEED}"))
+        report.sections.append(("seed of this run", f"FLIGHTLOG_INTEROP_SEED={SEED}"))
     return report
 
 
 @pytest.fixture(scope="session")
 def asked(
     rocketmq: RocketMq,
-    asking: ModuleType,
-    interop: ModuleType,
     golden: Callable[[str], Path],
     copy_store: Callable[[Path, Path], Path],
     tmp_path_factory: pytest.TempPathFactory,
     scale: Scale,
 ) -> dict[str, Asked]:
     """By name: fresh stores, golden sets and the small stores of tests/data, each with what RocketMQ answered."""
-    cases = _load("cases")
     folder = tmp_path_factory.mktemp("asked")
-    found = cases.write_fresh(asking, rocketmq, folder)
-    found += [cases.golden_case(asking, name, golden(name)) for name in cases.GOLDEN]
+    found = cases.write_fresh(rocketmq, folder)
+    found += [cases.golden_case(name, golden(name)) for name in cases.GOLDEN]
     for name in cases.COMMITTED:
         with tarfile.open(DATA / f"{name}.tar.xz") as tar:
             tar.extractall(folder / name)
-        found.append(cases.golden_case(asking, name, folder / name))
+        found.append(cases.golden_case(name, folder / name))
 
     def copy(path: Path, name: str) -> Path:
         return copy_store(path, folder / f"{name}-of-rocketmq")
 
-    make_grid = functools.partial(_load("grid").Grid, asking, seed=cases.SEED, budget=scale.pick(ci=1200, full=20_000))
-    answered: dict[str, Asked] = cases.ask(asking, interop, rocketmq, found, make_grid, copy)
+    make_grid = functools.partial(Grid, seed=cases.SEED, budget=scale.pick(ci=1200, full=20_000))
+    answered: dict[str, Asked] = cases.ask(rocketmq, found, make_grid, copy)
     return answered
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import runpy
-import struct
 import sys
 import time
 from pathlib import Path
 
 import flightlog
+from flightlog.tests.interop.harness import DIGEST_LINE
 
 
 class Queue:
@@ -27,26 +26,25 @@ class Queue:
         self.next_offset = 0
         self.digest = hashlib.sha1()
 
-    def read_on(self, view: flightlog.ReadOnlyStore, topic: str, queue_id: int, line: struct.Struct) -> int:
+    def read_on(self, view: flightlog.ReadOnlyStore, topic: str, queue_id: int) -> int:
         before = self.next_offset
         for message in view.read(topic, queue_id, before):
             assert message.queue_offset == self.next_offset, f"{topic} {queue_id}: offset {message.queue_offset}"
             assert (message.topic, message.queue_id) == (topic, queue_id)
             self.next_offset += 1
             body = hashlib.sha1(message.body).digest()
-            self.digest.update(line.pack(message.queue_offset, message.physical_offset, message.size, body))
+            self.digest.update(DIGEST_LINE.pack(message.queue_offset, message.physical_offset, message.size, body))
         return self.next_offset - before
 
 
 def main() -> None:
     path, ended = Path(sys.argv[1]), Path(sys.argv[2])
-    line: struct.Struct = runpy.run_path(str(Path(__file__).with_name("harness.py")))["DIGEST_LINE"]
     queues: dict[tuple[str, int], Queue] = {}
     rounds = 0
     with flightlog.open_read_only(path) as view:
         is_last = False
         while True:
-            found = sum(queues.setdefault(key, Queue()).read_on(view, *key, line) for key in view.queues())
+            found = sum(queues.setdefault(key, Queue()).read_on(view, *key) for key in view.queues())
             rounds += found > 0
             if is_last:
                 break

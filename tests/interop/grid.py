@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator
 from itertools import accumulate, pairwise, starmap
-from types import ModuleType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from tests.interop.asking import Case, Query, Question
-    from tests.interop.harness import Line, QueueName
+from flightlog.tests.interop import asking
+from flightlog.tests.interop.asking import Case, Query, Question
+from flightlog.tests.interop.harness import Line, QueueName
 
 AnyQuestion = TypeVar("AnyQuestion", bound="Question")
 
@@ -26,9 +25,7 @@ MATCHES = 30_000  # how many messages the queries of a grid answer together
 class Grid:
     """Questions about one store. `budget` bounds how many of each kind there are: a seeded choice is asked."""
 
-    def __init__(
-        self, asking: ModuleType, case: Case, bounds: dict[QueueName, tuple[int, int]], *, seed: int, budget: int
-    ) -> None:
+    def __init__(self, case: Case, bounds: dict[QueueName, tuple[int, int]], *, seed: int, budget: int) -> None:
         self._asking, self._case, self._bounds, self._budget = asking, case, bounds, budget
         self._dice = random.Random(f"{seed} {case.name}")
         self._lines = case.by_queue

@@ -8,19 +8,15 @@ import subprocess
 import sys
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
-from flightlog import FlushMode, PutResult, PutStatus
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line
+from flightlog import FlushMode, PutResult, PutStatus, StoreSettings
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line
 
 WRITER = Path(__file__).with_name("writer.py")
 
 
 def kill_writer(
-    mixed: ModuleType,
     path: Path,
     *,
     seed: int,
@@ -45,14 +41,14 @@ def kill_writer(
         process.kill()
         said += process.stdout.readlines()  # what it said before it died
     assert process.returncode == -signal.SIGKILL, f"the writer ended by itself: {process.returncode}"
-    return _lines(mixed, said, seed, mixed.small_settings(store_host=_host(ipv6)))
+    return _lines(said, seed, mixed.small_settings(store_host=_host(ipv6)))
 
 
 def _host(ipv6: bool) -> tuple[str, int]:
     return ("2001:db8::1" if ipv6 else "127.0.0.1", 10911)
 
 
-def _lines(mixed: ModuleType, said: list[bytes], seed: int, settings: object) -> list[Line]:
+def _lines(said: list[bytes], seed: int, settings: StoreSettings) -> list[Line]:
     """The writer's messages are made again from its seed and joined with the answers that it passed on."""
     answers: dict[int, list[list[int]]] = {}
     for raw in said:
@@ -64,7 +60,14 @@ def _lines(mixed: ModuleType, said: list[bytes], seed: int, settings: object) ->
         messages = islice(mixed.mixed_messages(seed * 100 + thread), len(results))
         for message, (queue_offset, physical_offset, size, stored_ms) in zip(messages, results, strict=True):
             result = PutResult(
-                PutStatus.PUT_OK, message.topic, message.queue_id, queue_offset, physical_offset, size, stored_ms, b""
+                PutStatus.PUT_OK,
+                message.topic,
+                message.queue_id or 0,
+                queue_offset,
+                physical_offset,
+                size,
+                stored_ms,
+                b"",
             )
             lines.append(mixed.expected_line(message, result, settings))
     return lines

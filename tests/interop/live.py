@@ -9,10 +9,9 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop.harness import Line, RocketMq
 
 END_LIMIT_S = 60.0
 CAUGHT_UP_LIMIT_S = 120.0

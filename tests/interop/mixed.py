@@ -13,14 +13,12 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flightlog import Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoredMessage, StoreSettings
 from flightlog.store.format import sys_flag as flags
 from flightlog.store.format.java_hash import java_hash
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, Line, OpenResult, QueueName
+from flightlog.tests.interop.harness import Geometry, Line, OpenResult, QueueName
 
 SEGMENT_SIZE = 64 << 10
 QUEUE_ENTRIES = 100

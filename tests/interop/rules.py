@@ -4,11 +4,10 @@ it matches tags by their hashes, flightlog by their text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.interop.asking import Get
-    from tests.interop.harness import Line
+from flightlog.tests.interop.asking import Get
+from flightlog.tests.interop.harness import Line
 
 SCAN_SIZE, ENTRY_SIZE = 16_000, 20
 MEMORY_SIZE, MEMORY_COUNT = 256 << 10, 32

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import random
-import runpy
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flightlog.consume.allocate.allocate import (
     AllocationStrategy,
@@ -23,12 +21,9 @@ from flightlog.consume.allocate.allocate import (
 from flightlog.consume.allocate.consistent_hash import ConsistentHash
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash
 from flightlog.store.message_queue import MessageQueue
-
-if TYPE_CHECKING:
-    from tests.interop.harness import RocketMq
-
-load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
-ByName = load("rooms").ByName
+from flightlog.tests.interop import harness
+from flightlog.tests.interop.harness import RocketMq
+from flightlog.tests.support.rooms import ByName
 
 QUESTIONS = 6_000
 LIMIT_S = 300
@@ -36,13 +31,13 @@ ROOMS = ("north", "south", "west", "öst")
 TOPICS = ("orders", "%RETRY%g", "订单", "\U0001f680", "\uffee")
 
 
-def ask(rocketmq: RocketMq, interop: ModuleType, folder: Path, lines: Sequence[Sequence[object]]) -> list[Any]:
+def ask(rocketmq: RocketMq, folder: Path, lines: Sequence[Sequence[object]]) -> list[Any]:
     """The answers of AllocateProgram.java."""
     jobs = folder / "jobs"
     jobs.write_text("".join("\t".join(map(str, words)) + "\n" for words in lines), encoding="utf-8", newline="")
     command = rocketmq.command(str(folder), "allocate", {"jobs": jobs})
     finished = subprocess.run(
-        command, cwd=folder, env=interop.java_environment(), capture_output=True, text=True, timeout=LIMIT_S
+        command, cwd=folder, env=harness.java_environment(), capture_output=True, text=True, timeout=LIMIT_S
     )
     assert finished.returncode == 0, finished.stderr[-4000:]
     return [json.loads(line) for line in finished.stdout.splitlines()]
@@ -81,9 +76,7 @@ def some_strategy(rng: random.Random, queues: Sequence[MessageQueue]) -> tuple[s
     return inner.name, MachineRoomNearby(inner, ByName())
 
 
-def test_every_strategy_shares_out_as_rocketmqs(
-    rocketmq: RocketMq, interop: ModuleType, tmp_path: Path, interop_seed: int
-) -> None:
+def test_every_strategy_shares_out_as_rocketmqs(rocketmq: RocketMq, tmp_path: Path, interop_seed: int) -> None:
     rng = random.Random(interop_seed)
     lines: list[Sequence[object]] = []
     ours: list[list[int]] = []
@@ -99,15 +92,13 @@ def test_every_strategy_shares_out_as_rocketmqs(
         words = ["|".join(map(str, queue)) for queue in queues]
         lines.append(("allocate", name, parameter, member, ",".join(members), *words))
         ours.append([queues.index(queue) for queue in allocate(strategy, "g", member, queues, members)])
-    theirs = [line["queues"] for line in ask(rocketmq, interop, tmp_path, lines)]
+    theirs = [line["queues"] for line in ask(rocketmq, tmp_path, lines)]
     differing = [(line, own, their) for line, own, their in zip(lines, ours, theirs, strict=True) if own != their]
     assert not differing, differing[0]
     assert sum(map(bool, ours)) > QUESTIONS / 2
 
 
-def test_a_group_has_the_queue_that_rocketmq_gives_it(
-    rocketmq: RocketMq, interop: ModuleType, tmp_path: Path, interop_seed: int
-) -> None:
+def test_a_group_has_the_queue_that_rocketmq_gives_it(rocketmq: RocketMq, tmp_path: Path, interop_seed: int) -> None:
     rng = random.Random(interop_seed)
     alphabet = "abcdefghijklmnop0123456789-_ äπ订🚀"
     groups = [
@@ -116,6 +107,6 @@ def test_a_group_has_the_queue_that_rocketmq_gives_it(
         *("".join(rng.choices(alphabet, k=rng.randint(1, 40))) for _ in range(QUESTIONS)),
     ]
     lines = [("select", group, rng.choice((1, 2, 3, 4, 8, 16, 1000))) for group in groups]
-    found = ask(rocketmq, interop, tmp_path, lines)
+    found = ask(rocketmq, tmp_path, lines)
     ours = [{"byHashCode": by_hash_code(g, n), "byJumpHash": by_jump_hash(g, n)} for _, g, n in lines]
     assert [{name: line[name] for name in own} for own, line in zip(ours, found, strict=True)] == ours

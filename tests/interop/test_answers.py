@@ -12,17 +12,15 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import flightlog
 from flightlog import MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.index.key.index_file import key_hash
-
-if TYPE_CHECKING:
-    from tests.interop.asking import Question
-    from tests.interop.cases import Asked
+from flightlog.tests.interop.asking import Question
+from flightlog.tests.interop.cases import Asked
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 

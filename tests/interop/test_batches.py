@@ -13,11 +13,11 @@ import pytest
 import flightlog
 from flightlog import CompressionType, Message, MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.store.format.compression import compress, decompress
+from flightlog.tests.interop.harness import Line, RocketMq
+from flightlog.tests.support import unwrapped
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    from tests.interop.harness import Line, RocketMq
+    pass
 
 pytestmark = pytest.mark.ci
 
@@ -64,8 +64,8 @@ def check(store: MessageStore | ReadOnlyStore, messages: list[Line], records_of:
         assert line["cqBatchNum"] == int(record.properties["INNER_NUM"])
 
 
-def test_batch_queues_go_to_and_fro(rocketmq: RocketMq, support: Callable[[str], ModuleType], tmp_path: Path) -> None:
-    path, records_of = tmp_path / "store", support("unwrapped").records_of
+def test_batch_queues_go_to_and_fro(rocketmq: RocketMq, tmp_path: Path) -> None:
+    path, records_of = tmp_path / "store", unwrapped.records_of
     with flightlog.open(path, SETTINGS) as store:
         put_batches(store, 1, 150)
         keyed = [m for m in store.read("batches", 2) if m.keys]

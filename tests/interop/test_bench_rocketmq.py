@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 from benches.targets.command import TargetsOptions
 from benches.targets.command import run as run_targets
+from flightlog.tests.interop import harness
+from flightlog.tests.interop.harness import RocketMq
 from flightlog.tools.bench.cases.plan import make_cases
 from flightlog.tools.bench.cases.rocketmq_cases import RIVALS, rocketmq_cases
 from flightlog.tools.bench.cases.runner import Result
@@ -20,9 +20,6 @@ from flightlog.tools.bench.loads.load import Load
 from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
 from flightlog.tools.bench.telling.report import find_rival
 from flightlog.tools.bench.versus.contest import Contest
-
-if TYPE_CHECKING:
-    from tests.interop.harness import RocketMq
 
 LOADS = (
     Load(MAPPED, False, 100),
@@ -37,8 +34,8 @@ CALLS = 40
 
 
 @pytest.mark.ci
-def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Path) -> None:
-    jars = interop.JAVA_FOLDER / "target" / "dependency"
+def test_every_load_is_put(rocketmq: RocketMq, tmp_path: Path) -> None:
+    jars = harness.JAVA_FOLDER / "target" / "dependency"
     check_jars(jars)
     with RocketmqProcess(jars, tmp_path, warm_count=1_000) as process:
         contest = Contest(tmp_path, process)
@@ -53,10 +50,8 @@ def test_every_load_is_put(rocketmq: RocketMq, interop: ModuleType, tmp_path: Pa
 
 
 @pytest.mark.ci
-def test_a_bar_is_held_against_it(
-    rocketmq: RocketMq, interop: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    jars = interop.JAVA_FOLDER / "target" / "dependency"
+def test_a_bar_is_held_against_it(rocketmq: RocketMq, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    jars = harness.JAVA_FOLDER / "target" / "dependency"
     options = TargetsOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
     assert run_targets(options) == 0
     [line] = json.loads(capsys.readouterr().out)["lines"]
@@ -65,8 +60,8 @@ def test_a_bar_is_held_against_it(
 
 
 @pytest.mark.ci
-def test_the_same_files_are_read_asked_and_recovered(rocketmq: RocketMq, interop: ModuleType, tmp_path: Path) -> None:
-    with RocketmqProcess(interop.JAVA_FOLDER / "target" / "dependency", tmp_path, warm_count=1_000) as process:
+def test_the_same_files_are_read_asked_and_recovered(rocketmq: RocketMq, tmp_path: Path) -> None:
+    with RocketmqProcess(harness.JAVA_FOLDER / "target" / "dependency", tmp_path, warm_count=1_000) as process:
         results = []
         for case in rocketmq_cases(process, RIVALS, 100, CALLS):
             measured = case.measure(tmp_path)

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,11 +16,12 @@ import flightlog
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskError, StoreLockedError, StorePoisonedError
 from flightlog.store.state.progress import read_progress
+from flightlog.tests.interop import harness, mixed
+from flightlog.tests.interop.harness import Line, QueueName, RocketMq
+from flightlog.tests.interop.live import LiveRocketMq
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
-    from tests.interop.harness import Line, QueueName, RocketMq
-    from tests.interop.live import LiveRocketMq
-
     StartLive = Callable[..., AbstractContextManager[LiveRocketMq]]
 
 pytestmark = pytest.mark.ci
@@ -46,7 +46,7 @@ def assert_locked(path: Path) -> None:
 class Seen:
     """What readers saw while RocketMQ was writing; checked against what it wrote once that is known."""
 
-    def __init__(self, mixed: ModuleType) -> None:
+    def __init__(self) -> None:
         self._mixed = mixed
         self.pictures: list[list[Line]] = []
 
@@ -73,10 +73,10 @@ def is_before(line: Line, ends: dict[QueueName, tuple[int, int]]) -> bool:
 
 
 def test_readers_beside_a_rocketmq_that_is_writing(
-    live_rocketmq: StartLive, rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path
+    live_rocketmq: StartLive, rocketmq: RocketMq, tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
-    seen = Seen(mixed)
+    seen = Seen()
     verified = 0
     with live_rocketmq(path, seed=41, count=5000, pause_ms=1, features=FEATURES, **mixed.SMALL) as live:
         live.put(200)
@@ -112,9 +112,9 @@ def test_readers_beside_a_rocketmq_that_is_writing(
         assert store.verify().is_clean
 
 
-def refuse_rocketmq(rocketmq: RocketMq, interop: ModuleType, mixed: ModuleType, path: Path) -> None:
+def refuse_rocketmq(rocketmq: RocketMq, path: Path) -> None:
     """RocketMQ loads and recovers before it asks for the lock; whatever it did by then, it did not start."""
-    with pytest.raises(interop.InteropError, match="Lock failed,MQ already started"):
+    with pytest.raises(harness.InteropError, match="Lock failed,MQ already started"):
         rocketmq.open_store(path, append=10, **mixed.SMALL)
 
 
@@ -143,11 +143,7 @@ def is_all_flushed(path: Path) -> bool:
 
 
 def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
-    rocketmq: RocketMq,
-    interop: ModuleType,
-    mixed: ModuleType,
-    tmp_path: Path,
-    support: Callable[[str], ModuleType],
+    rocketmq: RocketMq, tmp_path: Path
 ) -> None:
     """The store was taken over from a halted RocketMQ, which leaves empty segments behind: RocketMQ deletes such files
     before it looks at the lock, and index files. The latter flightlog makes anew."""
@@ -157,11 +153,11 @@ def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
     store = flightlog.open(path, mixed.small_settings(queue_flush_interval_ms=10, flush_interval_ms=10))
     lines += mixed.put_from_threads(store, 52, 300)
     mixed.check_flightlog(store, lines)
-    support("process").wait_until(lambda: is_all_flushed(path))
-    support("process").wait_until_still(lambda: files_of(path), 0.5)  # the flush service has nothing left to write
+    process.wait_until(lambda: is_all_flushed(path))
+    process.wait_until_still(lambda: files_of(path), 0.5)  # the flush service has nothing left to write
     before = files_of(path)
 
-    refuse_rocketmq(rocketmq, interop, mixed, path)
+    refuse_rocketmq(rocketmq, path)
 
     assert without_index(files_of(path)) == without_index(before)
     assert_locked(path)
@@ -179,9 +175,7 @@ def test_rocketmq_is_refused_and_harms_the_index_alone_while_flightlog_rests(
     mixed.check_rocketmq(rocketmq.open_store(path, **mixed.SMALL), lines)
 
 
-def test_rocketmq_is_refused_and_loses_nothing_while_flightlog_writes(
-    rocketmq: RocketMq, interop: ModuleType, mixed: ModuleType, tmp_path: Path
-) -> None:
+def test_rocketmq_is_refused_and_loses_nothing_while_flightlog_writes(rocketmq: RocketMq, tmp_path: Path) -> None:
     """RocketMQ may delete a queue file that was made while it recovered: flightlog then refuses puts, or reads of that
     queue, or cannot close cleanly. The log stays whole, so the next open has every message."""
     path = tmp_path / "store"
@@ -202,7 +196,7 @@ def test_rocketmq_is_refused_and_loses_nothing_while_flightlog_writes(
     writer.start()
     try:
         for _ in range(2):
-            refuse_rocketmq(rocketmq, interop, mixed, path)
+            refuse_rocketmq(rocketmq, path)
     finally:
         has_ended.set()
         writer.join()

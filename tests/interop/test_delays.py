@@ -7,17 +7,15 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop import harness, mixed
+from flightlog.tests.interop.harness import Line, RocketMq
+from flightlog.tests.support import process
 
 pytestmark = pytest.mark.ci
 
@@ -29,12 +27,12 @@ AwaitLevels = Callable[..., None]
 
 
 @pytest.fixture
-def broker(rocketmq: RocketMq, interop: ModuleType, mixed: ModuleType) -> Callable[..., dict[str, dict[int, int]]]:
+def broker(rocketmq: RocketMq) -> Callable[..., dict[str, dict[int, int]]]:
     """What a broker's ScheduleMessageService does with a store: its offsets when it has `loaded` and `stopped`."""
 
     def deliver(path: Path, *, park: str = "", await_: str = "") -> dict[str, dict[int, int]]:
         options = {"path": path, **mixed.SMALL, "config": {"messageDelayLevel": LEVELS}}
-        arguments = interop.java_options(options) | {"park": park, "await": await_}
+        arguments = harness.java_options(options) | {"park": park, "await": await_}
         with rocketmq._run("delays", arguments, LIMIT_S) as output:
             lines: list[Line] = [json.loads(line) for line in output.read_text().splitlines()]
         assert lines[0]["ok"] is True
@@ -44,7 +42,7 @@ def broker(rocketmq: RocketMq, interop: ModuleType, mixed: ModuleType) -> Callab
 
 
 @pytest.fixture
-def settings(mixed: ModuleType) -> Callable[..., StoreSettings]:
+def settings() -> Callable[..., StoreSettings]:
     return lambda **changes: mixed.small_settings(delay_levels=LEVELS, **changes)
 
 
@@ -57,11 +55,11 @@ def put_ours(store: MessageStore) -> None:
 
 
 @pytest.fixture
-def await_levels(support: Callable[[str], ModuleType]) -> AwaitLevels:
+def await_levels() -> AwaitLevels:
     """Wait until nothing waits in these levels."""
 
     def wait(store: MessageStore, *levels: int) -> None:
-        support("process").wait_until(lambda: not any(store.statistics().delays[level - 1].pending for level in levels))
+        process.wait_until(lambda: not any(store.statistics().delays[level - 1].pending for level in levels))
 
     return wait
 

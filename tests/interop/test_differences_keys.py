@@ -7,23 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
+from flightlog.tests.interop import asking
+from flightlog.tests.interop.cases import Asked
 
 if TYPE_CHECKING:
-    from tests.interop.cases import Asked
-
     BothWays = Callable[[Asked], AbstractContextManager[list[Any]]]
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("name", ["fresh-clean", "fresh-long", "rocketmq-collisions"])
-def test_rocketmq_returns_messages_of_a_colliding_key(name: str, asked: dict[str, Asked], asking: ModuleType) -> None:
+def test_rocketmq_returns_messages_of_a_colliding_key(
+    name: str,
+    asked: dict[str, Asked],
+) -> None:
     found = asked[name]
     with flightlog.open_read_only(found.case.path) as view:
         wrong = asking.differing([(q, sorted(set(theirs), reverse=True)) for q, theirs in found.pairs["queries"]], view)

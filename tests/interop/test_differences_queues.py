@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
 from flightlog.store.errors import CorruptRecordError, UsageError
+from flightlog.tests.interop import asking, harness, mixed, rules
+from flightlog.tests.interop.asking import Get
+from flightlog.tests.interop.cases import Asked
+from flightlog.tests.interop.harness import RocketMq
 
 if TYPE_CHECKING:
-    from tests.interop.asking import Get
-    from tests.interop.cases import Asked
-    from tests.interop.harness import RocketMq
-
     BothWays = Callable[[Asked], AbstractContextManager[list[Any]]]
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
@@ -29,9 +28,7 @@ DELAY_TOPIC = "SCHEDULE_TOPIC_XXXX"  # its queues hold times in place of hashes
 
 
 @pytest.mark.parametrize("name", ["fresh-clean", "fresh-long", "rocketmq-collisions"])
-def test_rocketmq_returns_messages_of_a_colliding_tag(
-    name: str, asked: dict[str, Asked], rules: ModuleType, asking: ModuleType, both_ways: BothWays
-) -> None:
+def test_rocketmq_returns_messages_of_a_colliding_tag(name: str, asked: dict[str, Asked], both_ways: BothWays) -> None:
     """`Aa` and `BB` hash alike. RocketMQ leaves it to its consumers to compare the text; all else is by one rule."""
     found = asked[name]
     lines, file_entries = found.case.by_queue, found.case.geometry["queue_entries"]
@@ -53,9 +50,7 @@ def test_rocketmq_returns_messages_of_a_colliding_tag(
             assert len(wrong) >= 20 and all(found.case.collides(get.tags) for get, _ in wrong)
 
 
-def test_rocketmq_loses_one_message_of_a_lagging_queue(
-    asked: dict[str, Asked], asking: ModuleType, both_ways: BothWays
-) -> None:
+def test_rocketmq_loses_one_message_of_a_lagging_queue(asked: dict[str, Asked], both_ways: BothWays) -> None:
     """After a clean exit it dispatches what starts behind the end of the last queued message, not what starts there."""
     found = asked["clean-cqlag"]
     with both_ways(found) as stores:
@@ -70,9 +65,7 @@ def test_rocketmq_loses_one_message_of_a_lagging_queue(
             assert not asking.differing(found.pairs["looks"], store)
 
 
-def test_rocketmq_looks_into_the_filler_of_a_queue(
-    asked: dict[str, Asked], asking: ModuleType, both_ways: BothWays
-) -> None:
+def test_rocketmq_looks_into_the_filler_of_a_queue(asked: dict[str, Asked], both_ways: BothWays) -> None:
     """It takes filler for the beginning of a queue that starts above zero: whoever begins there does not get what lies
     in the first segment."""
     found = asked["preblank"]
@@ -115,7 +108,7 @@ def test_rocketmq_adds_an_entry_to_an_empty_queue_file(asked: dict[str, Asked], 
             assert store.get("full", 0, 100).status is flightlog.GetStatus.OFFSET_OVERFLOW_ONE
 
 
-def test_rocketmq_shows_a_phantom(asked: dict[str, Asked], asking: ModuleType, both_ways: BothWays) -> None:
+def test_rocketmq_shows_a_phantom(asked: dict[str, Asked], both_ways: BothWays) -> None:
     """The entry of a record that its recovery cut off, long since overwritten by a message of another topic."""
     found = asked["rocketmq-phantoms"]
     with flightlog.open_read_only(found.case.path) as view:
@@ -132,15 +125,13 @@ def test_rocketmq_shows_a_phantom(asked: dict[str, Asked], asking: ModuleType, b
             assert not asking.differing(found.pairs["looks"], store)
 
 
-def test_rocketmq_takes_a_get_of_no_messages_for_one_of_one(
-    rocketmq: RocketMq, interop: ModuleType, asking: ModuleType, mixed: ModuleType, tmp_path: Path
-) -> None:
+def test_rocketmq_takes_a_get_of_no_messages_for_one_of_one(rocketmq: RocketMq, tmp_path: Path) -> None:
     """And one of fewer than none. flightlog asks its caller for a number of messages."""
     path = tmp_path / "store"
     with flightlog.open(path, mixed.small_settings()) as store:
         store.put_many([flightlog.Message("t", b"%d" % i) for i in range(3)])
         gets = [asking.Get("t", 0, 1, count) for count in (0, -1)]
-    answers = rocketmq.ask([interop.Questions(path, [get.words() for get in gets], mixed.SMALL)])
+    answers = rocketmq.ask([harness.Questions(path, [get.words() for get in gets], mixed.SMALL)])
     with flightlog.open_read_only(path) as view:
         for get, line in zip(gets, answers[0].lines, strict=True):
             assert get.theirs(line)[:2] == ("FOUND", 2)
@@ -149,7 +140,9 @@ def test_rocketmq_takes_a_get_of_no_messages_for_one_of_one(
         assert view.verify().is_clean
 
 
-def test_rocketmq_counts_nothing_of_a_queue_file_past_the_end(asked: dict[str, Asked], asking: ModuleType) -> None:
+def test_rocketmq_counts_nothing_of_a_queue_file_past_the_end(
+    asked: dict[str, Asked],
+) -> None:
     """An estimate by tags for a range that goes on behind the queue's end: RocketMQ leaves the last file out of it, or
     takes the whole range for messages where there is no such file. flightlog counts what is there."""
     found = asked["fresh-clean"]
@@ -188,7 +181,9 @@ def test_rocketmq_drops_what_follows_a_corrupt_record(asked: dict[str, Asked]) -
             assert read == [m["commitLogOffset"] for m in found.case.by_queue[queue] if m["commitLogOffset"] != flipped]
 
 
-def test_rocketmq_hands_out_a_corrupt_record(asked: dict[str, Asked], asking: ModuleType) -> None:
+def test_rocketmq_hands_out_a_corrupt_record(
+    asked: dict[str, Asked],
+) -> None:
     """It checks bodies while it recovers, never when it reads."""
     found = asked["clean-crcflip"]
     flipped = 116333
@@ -225,12 +220,10 @@ def test_rocketmq_hands_out_a_corrupt_record(asked: dict[str, Asked], asking: Mo
 # -- topics
 
 
-def test_rocketmq_cannot_read_a_topic_of_many_bytes_and_few_characters(
-    rocketmq: RocketMq, interop: ModuleType, tmp_path: Path
-) -> None:
+def test_rocketmq_cannot_read_a_topic_of_many_bytes_and_few_characters(rocketmq: RocketMq, tmp_path: Path) -> None:
     """67 characters in 187 bytes: it counts characters, writes the length into one byte, and reads that as -69."""
     topic, path = "%RETRY%" + "组" * 60, tmp_path / "store"
-    with pytest.raises(interop.InteropError, match="what was put at 0 does not read back"):
+    with pytest.raises(harness.InteropError, match="what was put at 0 does not read back"):
         rocketmq.write_store(path, seed=1, count=1, topics=(topic,), queues=1, segment_size=1 << 16)
     with flightlog.open_read_only(path) as view:
         (message,) = view.read(topic)

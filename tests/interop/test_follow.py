@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.tests.interop.harness import Geometry
+from flightlog.tests.interop.live import LiveRocketMq
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.interop.harness import Geometry
-    from tests.interop.live import LiveRocketMq
+    from flightlog.tests.conftest import Scale
 
     StartLive = Callable[..., AbstractContextManager[LiveRocketMq]]
 

@@ -6,15 +6,13 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import flightlog
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -39,7 +37,7 @@ def assert_clean(path: Path) -> None:
 
 @pytest.mark.parametrize("end", [{}, {"halt": True}, {"halt": True, "lag": LAG}], ids=["clean", "halted", "lagging"])
 def test_flightlog_takes_over_from_rocketmq_and_gives_back(
-    rocketmq: RocketMq, mixed: ModuleType, end: dict[str, Any], tmp_path: Path
+    rocketmq: RocketMq, end: dict[str, Any], tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     theirs = rocketmq.write_store(path, seed=11, count=COUNT, orders=50, features=FEATURES, **end, **mixed.SMALL)
@@ -69,9 +67,7 @@ def test_flightlog_takes_over_from_rocketmq_and_gives_back(
     assert_clean(path)
 
 
-def test_many_handovers(
-    rocketmq: RocketMq, mixed: ModuleType, kill_writer: Callable[..., list[Line]], tmp_path: Path
-) -> None:
+def test_many_handovers(rocketmq: RocketMq, kill_writer: Callable[..., list[Line]], tmp_path: Path) -> None:
     """Sessions in turn, cleanly closed and killed ones mixed. Of a killed one more may be there than it acknowledged:
     what flightlog recovers from a copy is what RocketMQ must recover, too."""
     path = tmp_path / "store"

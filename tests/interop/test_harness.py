@@ -7,13 +7,12 @@ import struct
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, RocketMq
+from flightlog.tests.interop import harness
+from flightlog.tests.interop.harness import Geometry, RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -134,7 +133,7 @@ def test_a_halted_store_has_an_abort_file_and_loses_nothing(rocketmq: RocketMq, 
     assert not (store / "abort").exists()
 
 
-def test_digests_speak_of_the_same_bytes(rocketmq: RocketMq, interop: ModuleType, tmp_path: Path) -> None:
+def test_digests_speak_of_the_same_bytes(rocketmq: RocketMq, tmp_path: Path) -> None:
     store = tmp_path / "store"
     written = rocketmq.write_digests(store, seed=3, count=1000, features=("v6", "batch"), **SMALL)
     opened = rocketmq.open_store(store, digest=True, append=1, **SMALL)
@@ -147,34 +146,32 @@ def test_digests_speak_of_the_same_bytes(rocketmq: RocketMq, interop: ModuleType
     for queue, messages in by_queue(before_append).items():
         records = [record_at(store, m["commitLogOffset"]) for m in messages]
         assert (
-            interop.QueueDigest(
+            harness.QueueDigest(
                 len(messages),
-                interop.messages_sha1(
+                harness.messages_sha1(
                     (m["queueOffset"], m["commitLogOffset"], m["size"], body_of(record, m["sysFlag"]))
                     for m, record in zip(messages, records, strict=True)
                 ),
-                interop.records_sha1(records),
+                harness.records_sha1(records),
             )
             == opened.digests[queue]
         )
 
 
-def test_a_store_that_rocketmq_refuses_is_an_error_with_its_words(
-    rocketmq: RocketMq, interop: ModuleType, tmp_path: Path
-) -> None:
+def test_a_store_that_rocketmq_refuses_is_an_error_with_its_words(rocketmq: RocketMq, tmp_path: Path) -> None:
     store = tmp_path / "store"
     rocketmq.write_store(store, seed=4, count=10, halt=True, **SMALL)
     (store / "commitlog" / "stray").write_bytes(b"not a segment")
-    with pytest.raises(interop.InteropError, match=r"load\(\) returned false"):
+    with pytest.raises(harness.InteropError, match=r"load\(\) returned false"):
         rocketmq.open_store(store, **SMALL)
 
 
-def test_a_program_that_takes_too_long_is_killed(rocketmq: RocketMq, interop: ModuleType, tmp_path: Path) -> None:
-    with pytest.raises(interop.InteropError, match=r"killed after 0\.01 s"):
+def test_a_program_that_takes_too_long_is_killed(rocketmq: RocketMq, tmp_path: Path) -> None:
+    with pytest.raises(harness.InteropError, match=r"killed after 0\.01 s"):
         rocketmq.write_store(tmp_path / "store", seed=5, count=1, timeout_s=0.01, **SMALL)
 
 
-def test_a_missing_java_is_named(interop: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(interop.InteropUnavailableError, match="no java in JAVA_HOME"):
-        interop.RocketMq()
+    with pytest.raises(harness.InteropUnavailableError, match="no java in JAVA_HOME"):
+        harness.RocketMq()

@@ -10,7 +10,6 @@ import shutil
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +17,11 @@ import pytest
 import flightlog
 from flightlog import MessageStore, ReadOnlyStore, StoredMessage
 from flightlog.index.key.index_file import key_hash
+from flightlog.tests.interop import asking, mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.interop.harness import Line, RocketMq
+    from flightlog.tests.conftest import Scale
 
     Pair = tuple[str, str]
     ByKey = dict[Pair, list[int]]
@@ -35,7 +35,7 @@ MANY = 1 << 30
 class Keys:
     """What must be found by key in a store, and what either side finds."""
 
-    def __init__(self, asking: ModuleType, seed: int) -> None:
+    def __init__(self, seed: int) -> None:
         self._asking = asking
         self._dice = random.Random(seed)
         self.lines: list[Line] = []
@@ -76,8 +76,8 @@ class Keys:
 
 
 @pytest.fixture
-def keys(asking: ModuleType, interop_seed: int) -> Keys:
-    return Keys(asking, interop_seed)
+def keys(interop_seed: int) -> Keys:
+    return Keys(interop_seed)
 
 
 def assert_clean(path: Path) -> None:
@@ -91,12 +91,12 @@ def index_files(path: Path) -> list[Path]:
 
 
 def test_rocketmq_finds_every_key_of_a_store_of_ours(
-    rocketmq: RocketMq, mixed: ModuleType, keys: Keys, interop_seed: int, tmp_path: Path, scale: Scale
+    rocketmq: RocketMq, keys: Keys, interop_seed: int, tmp_path: Path, scale: Scale
 ) -> None:
     path = tmp_path / "store"
     count, slots, entries, sample = scale.pick(ci=(1500, 100, 200, None), full=(30_000, 1000, 4000, 10_000))
     settings = mixed.small_settings(index_slots=slots, index_entries=entries)
-    geometry = {**mixed.SMALL, "index_slots": slots, "index_entries": entries}
+    geometry: dict[str, Any] = {**mixed.SMALL, "index_slots": slots, "index_entries": entries}
     with flightlog.open(path, settings) as store:
         keys.lines += mixed.put_from_threads(store, interop_seed, count)
         keys.check(store, sample=sample)
@@ -125,7 +125,6 @@ def test_rocketmq_finds_every_key_of_a_store_of_ours(
 
 def test_flightlog_has_every_key_whoever_wrote_last_and_however_it_ended(
     rocketmq: RocketMq,
-    mixed: ModuleType,
     keys: Keys,
     kill_writer: Callable[..., list[Line]],
     interop_seed: int,
@@ -204,14 +203,14 @@ def every_message(store: MessageStore) -> Iterator[StoredMessage]:
 
 
 def test_flightlog_completes_an_index_that_rocketmq_recovered(
-    rocketmq: RocketMq, mixed: ModuleType, keys: Keys, interop_seed: int, tmp_path: Path
+    rocketmq: RocketMq, keys: Keys, interop_seed: int, tmp_path: Path
 ) -> None:
     """Halted after some seconds, recovered and closed by RocketMQ itself: the keys of the session's beginning are in no
     index file, and nothing but the log says so."""
     path = tmp_path / "store"
-    geometry = {**mixed.SMALL, "index_entries": 40_000}
+    geometry: dict[str, Any] = {**mixed.SMALL, "index_entries": 40_000}
     flush_often = {"flushCommitLogThoroughInterval": "300", "flushConsumeQueueThoroughInterval": "300"}
-    options = {"seed": interop_seed % 1_000_003, "body_max": 3000, "features": FEATURES, **geometry}
+    options: dict[str, Any] = {"seed": interop_seed % 1_000_003, "body_max": 3000, "features": FEATURES, **geometry}
     options["config"] = flush_often
     written = rocketmq.write_store(path, count=500, halt=True, pause_every=50, pause_ms=1000, **options)
     keys.lines += map(mixed.their_line, written)

@@ -10,15 +10,12 @@ import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message
-
-if TYPE_CHECKING:
-    from tests.interop.harness import RocketMq
+from flightlog.tests.interop.harness import RocketMq
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 

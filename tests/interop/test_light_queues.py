@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore
-
-if TYPE_CHECKING:
-    from tests.interop.harness import OpenResult, RocketMq
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import OpenResult, RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -49,7 +47,7 @@ def assert_equal(opened: OpenResult, store: MessageStore | ReadOnlyStore) -> Non
 
 
 @pytest.mark.parametrize("halt", [False, True], ids=["clean", "halted"])
-def test_to_and_fro(rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path, halt: bool) -> None:
+def test_to_and_fro(rocketmq: RocketMq, tmp_path: Path, halt: bool) -> None:
     path = tmp_path / "store"
     sizes: Any = {**mixed.SMALL, "config": CONFIG}
     settings = mixed.small_settings(multi_dispatch=True)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.tests.interop.harness import RocketMq
 
 if TYPE_CHECKING:
-    from tests.conftest import AssertClean
-    from tests.interop.harness import RocketMq
+    from flightlog.tests.conftest import AssertClean
 
 pytestmark = pytest.mark.ci
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -13,9 +13,7 @@ from flightlog.consume.group.offset_table import OffsetTable
 from flightlog.store.disk.clock import SystemClock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.queue_offsets import QueueKey
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop.harness import Line, RocketMq
 
 pytestmark = pytest.mark.ci
 

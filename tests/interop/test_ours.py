@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.interop.harness import Line, RocketMq
+    from flightlog.tests.conftest import Scale
 
 pytestmark = pytest.mark.ci
 
@@ -26,9 +26,7 @@ def assert_clean(path: Path) -> int:
     return report.records
 
 
-def test_rocketmq_reads_ours_appends_and_hands_it_back(
-    rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path, scale: Scale
-) -> None:
+def test_rocketmq_reads_ours_appends_and_hands_it_back(rocketmq: RocketMq, tmp_path: Path, scale: Scale) -> None:
     count, theirs, more = scale.pick(ci=(6_000, 1_000, 500), full=(60_000, 10_000, 5_000))
     path = tmp_path / "store"
     with flightlog.open(path, mixed.small_settings()) as store:
@@ -62,7 +60,7 @@ def test_rocketmq_reads_ours_appends_and_hands_it_back(
     assert_clean(path)
 
 
-def test_a_body_of_exactly_the_limit_at_default_sizes(rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path) -> None:
+def test_a_body_of_exactly_the_limit_at_default_sizes(rocketmq: RocketMq, tmp_path: Path) -> None:
     settings = StoreSettings()
     limit = settings.max_message_size
     assert limit == 4 << 20

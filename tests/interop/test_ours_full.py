@@ -16,17 +16,14 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 from pyspark.sql import functions
 
 import flightlog
 from flightlog import Message
-
-if TYPE_CHECKING:
-    from tests.interop.harness import QueueDigest, QueueName, RocketMq
+from flightlog.tests.interop import harness
+from flightlog.tests.interop.harness import QueueDigest, QueueName, RocketMq
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(3600)]
 
@@ -52,8 +49,8 @@ AGGREGATES = (
 class Digests:
     """The digests of all queues while their messages come by, each queue's in order."""
 
-    def __init__(self, interop: ModuleType, path: Path) -> None:
-        self._interop, self._folder = interop, path / "commitlog"
+    def __init__(self, path: Path) -> None:
+        self._interop, self._folder = harness, path / "commitlog"
         self._files: dict[int, int] = {}
         self._queues: dict[QueueName, tuple[list[int], hashlib._Hash, hashlib._Hash]] = {}
 
@@ -112,10 +109,10 @@ def messages() -> Iterator[Message]:
 
 
 @pytest.fixture(scope="module")
-def large_store(interop: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LargeStore]:
+def large_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LargeStore]:
     """Written by flightlog at default sizes, and closed."""
     path = tmp_path_factory.mktemp("large") / "store"
-    digests, end, put_s = Digests(interop, path), 0, 0.0
+    digests, end, put_s = Digests(path), 0, 0.0
     source = messages()
     with flightlog.open(path) as store:
         while batch := [message for _, message in zip(range(BATCH), source, strict=False)]:
@@ -131,9 +128,9 @@ def large_store(interop: ModuleType, tmp_path_factory: pytest.TempPathFactory) -
     shutil.rmtree(path)
 
 
-def read_digests(interop: ModuleType, store: flightlog.ReadOnlyStore) -> dict[QueueName, QueueDigest]:
+def read_digests(store: flightlog.ReadOnlyStore) -> dict[QueueName, QueueDigest]:
     """What flightlog reads."""
-    digests = Digests(interop, store.path)
+    digests = Digests(store.path)
     for queue in store.queues():
         for message in store.read(*queue):
             digests.add(queue, message.queue_offset, message.physical_offset, message.size, message.body)
@@ -174,13 +171,11 @@ def test_spark_reads_every_message(large_store: LargeStore) -> None:
     assert found == {queue: (count, size, crcs, 0, count - 1, count) for queue, (count, size, crcs) in expected.items()}
 
 
-def test_flightlog_and_rocketmq_read_every_message(
-    rocketmq: RocketMq, interop: ModuleType, large_store: LargeStore
-) -> None:
+def test_flightlog_and_rocketmq_read_every_message(rocketmq: RocketMq, large_store: LargeStore) -> None:
     began = time.perf_counter()
     with flightlog.open_read_only(large_store.path) as view:
         assert view.report.records_scanned == 0
-        assert read_digests(interop, view) == large_store.digests
+        assert read_digests(view) == large_store.digests
     print(f"\nflightlog read it in {time.perf_counter() - began:.1f} s, digests included")
 
     began = time.perf_counter()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import FlushMode
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
-    from tests.interop.harness import Line, RocketMq
+    from flightlog.tests.conftest import Scale
 
 pytestmark = pytest.mark.ci
 
@@ -23,7 +23,6 @@ pytestmark = pytest.mark.ci
 @pytest.mark.parametrize("mode", FlushMode)
 def test_rocketmq_recovers_what_a_killed_writer_left(
     rocketmq: RocketMq,
-    mixed: ModuleType,
     kill_writer: Callable[..., list[Line]],
     mode: FlushMode,
     tmp_path: Path,

@@ -5,17 +5,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import Message, TopicColumns
 from flightlog.store.log.atomic_append import AtomicRange
-
-if TYPE_CHECKING:
-    from tests.interop.harness import RocketMq
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -33,7 +30,7 @@ def die(appended: AtomicRange) -> None:
 
 
 def test_rocketmq_reads_all_rows_of_an_append_and_none_of_one_that_was_not_committed(
-    rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path
+    rocketmq: RocketMq, tmp_path: Path
 ) -> None:
     killed, settings = tmp_path / "killed", mixed.small_settings()
     store = flightlog.open(killed, settings)

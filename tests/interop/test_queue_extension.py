@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import flightlog
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -21,7 +19,7 @@ COUNT = 1000
 
 
 @pytest.mark.parametrize("halt", [False, True], ids=["clean", "halted"])
-def test_to_and_fro(rocketmq: RocketMq, mixed: ModuleType, tmp_path: Path, halt: bool) -> None:
+def test_to_and_fro(rocketmq: RocketMq, tmp_path: Path, halt: bool) -> None:
     """What RocketMQ says of an entry's tag comes out of the extension (`check_rocketmq`)."""
     path = tmp_path / "store"
     sizes: Any = {**mixed.SMALL, "config": CONFIG}

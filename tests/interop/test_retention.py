@@ -8,16 +8,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import GetStatus, MessageStore, StoreSettings
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, OpenResult, RocketMq
+from flightlog.tests.interop.harness import Geometry, OpenResult, RocketMq
+from flightlog.tests.support import mounts
 
 pytestmark = [pytest.mark.ci, pytest.mark.xdist_group("interop-retention")]
 
@@ -108,9 +105,8 @@ def test_by_age(
 
 
 @pytest.fixture
-def disk_of(support: Callable[[str], ModuleType], tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+def disk_of(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
     """`disk_of(name)` is the mount of a file system of its own."""
-    mounts = support("mounts")
     mounts.needs_root()
     with ExitStack() as stack:
 

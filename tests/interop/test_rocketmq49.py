@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from itertools import islice
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
 from flightlog.engine.open.shutdown_state import LastWriter
+from flightlog.tests.interop import mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 if TYPE_CHECKING:
     from flightlog import MessageStore
-    from tests.interop.harness import Line, RocketMq
 
 pytestmark = pytest.mark.ci
 
@@ -24,7 +24,7 @@ COUNT = 1500
 V1_TOPIC_LIMIT = 127  # UTF-8 bytes; a longer topic makes a record V2, which 4.9 takes for damage
 
 
-def put_for_49(mixed: ModuleType, store: MessageStore, seed: int, count: int) -> list[Line]:
+def put_for_49(store: MessageStore, seed: int, count: int) -> list[Line]:
     """Mixed messages, but none that 4.9 could not read."""
     messages = (m for m in mixed.mixed_messages(seed) if len(m.topic.encode()) <= V1_TOPIC_LIMIT)
     return [mixed.expected_line(m, store.put(m), store.settings) for m in islice(messages, count)]
@@ -37,9 +37,7 @@ def assert_clean(path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", [{}, {"halt": True}], ids=["clean", "halted"])
-def test_flightlog_takes_over_from_49_and_gives_back(
-    rocketmq49: RocketMq, mixed: ModuleType, end: dict[str, Any], tmp_path: Path
-) -> None:
+def test_flightlog_takes_over_from_49_and_gives_back(rocketmq49: RocketMq, end: dict[str, Any], tmp_path: Path) -> None:
     path = tmp_path / "store"
     theirs = rocketmq49.write_store(path, seed=49, count=COUNT, features=FEATURES, **end, **mixed.SMALL)
     lines: list[Line] = list(map(mixed.their_line, theirs))
@@ -60,7 +58,7 @@ def test_flightlog_takes_over_from_49_and_gives_back(
     with flightlog.open(path) as store:
         assert not store.recovery_report.damage and not store.recovery_report.cut
         mixed.check_flightlog(store, lines)
-        lines += put_for_49(mixed, store, 1, COUNT)
+        lines += put_for_49(store, 1, COUNT)
         mixed.check_flightlog(store, lines)
     assert_clean(path)
 
@@ -79,10 +77,10 @@ def test_flightlog_takes_over_from_49_and_gives_back(
     assert_clean(path)
 
 
-def test_49_reads_a_store_that_flightlog_made(rocketmq49: RocketMq, mixed: ModuleType, tmp_path: Path) -> None:
+def test_49_reads_a_store_that_flightlog_made(rocketmq49: RocketMq, tmp_path: Path) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, mixed.small_settings()) as store:
-        lines = put_for_49(mixed, store, 2, COUNT)
+        lines = put_for_49(store, 2, COUNT)
     assert_clean(path)
 
     opened = rocketmq49.open_store(path, append=100, features=FEATURES, **mixed.SMALL)

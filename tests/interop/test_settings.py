@@ -6,7 +6,7 @@ import dataclasses
 import os
 import random
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -15,9 +15,7 @@ from flightlog.store.conf.broker_conf import NAMES, convert_value, read_broker_c
 from flightlog.store.conf.java_properties import MalformedEscapeError, parse_properties
 from flightlog.store.errors import InvalidSettingsError
 from flightlog.store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, RANGES
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop.harness import Line, RocketMq
 
 SEED = int(os.environ.get("FLIGHTLOG_CONF_SEED", "20260"))
 FILES = 400

@@ -7,20 +7,18 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
+from flightlog.tests.interop.harness import Geometry, Line
+from flightlog.tests.interop.live import LiveRocketMq
+from flightlog.tests.support import stream_runs
+from flightlog.tests.support.stream_runs import SinkRow, StreamRuns
 
 if TYPE_CHECKING:
-    from tests.interop.harness import Geometry, Line
-    from tests.interop.live import LiveRocketMq
-    from tests.support.stream_runs import SinkRow, StreamRuns
-
     StartLive = Callable[..., AbstractContextManager[LiveRocketMq]]
-    Support = Callable[[str], ModuleType]
 
 GEOMETRY: Geometry = {"segment_size": 256 << 10, "queue_entries": 1000, "index_slots": 10_000, "index_entries": 40_000}
 QUERIES = {
@@ -47,9 +45,9 @@ class Sessions:
         )
 
 
-def check(path: Path, runs: StreamRuns, support: Support, put: list[Line]) -> list[SinkRow]:
+def check(path: Path, runs: StreamRuns, put: list[Line]) -> list[SinkRow]:
     """Every message that the store has, once, and with it every one that RocketMQ said was put; nothing else."""
-    shared = support("stream_runs")
+    shared = stream_runs
     rows, by_topic = runs.rows("log"), runs.rows("topics")
     shared.check_log(rows, GEOMETRY["segment_size"])
     shared.check_queues(rows)
@@ -71,15 +69,15 @@ def check(path: Path, runs: StreamRuns, support: Support, put: list[Line]) -> li
 
 
 @pytest.fixture
-def runs(tmp_path: Path, support: Support) -> StreamRuns:
-    made: StreamRuns = support("stream_runs").StreamRuns(tmp_path / "store", tmp_path / "queries", QUERIES)
+def runs(tmp_path: Path) -> StreamRuns:
+    made: StreamRuns = StreamRuns(tmp_path / "store", tmp_path / "queries", QUERIES)
     return made
 
 
 @pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_a_stream_beside_a_rocketmq_that_are_both_killed(
-    live_rocketmq: StartLive, interop_seed: int, tmp_path: Path, runs: StreamRuns, support: Support
+    live_rocketmq: StartLive, interop_seed: int, tmp_path: Path, runs: StreamRuns
 ) -> None:
     """Between the two RocketMQs nobody has the store open, and what no queue lists yet is read, too; the second one
     lists it anew while the stream goes on."""
@@ -100,13 +98,13 @@ def test_a_stream_beside_a_rocketmq_that_are_both_killed(
             live.close()
         put += live.messages
     runs.read_to_the_end()
-    assert len(check(tmp_path / "store", runs, support, put)) > 1000
+    assert len(check(tmp_path / "store", runs, put)) > 1000
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
 def test_ten_minutes_beside_a_rocketmq(
-    live_rocketmq: StartLive, interop_seed: int, tmp_path: Path, runs: StreamRuns, support: Support
+    live_rocketmq: StartLive, interop_seed: int, tmp_path: Path, runs: StreamRuns
 ) -> None:
     sessions = Sessions(live_rocketmq, tmp_path / "store", interop_seed % 1_000_003)
     dice, put = random.Random(interop_seed), list[Any]()
@@ -121,7 +119,7 @@ def test_ten_minutes_beside_a_rocketmq(
                 assert run.await_end() < 0, run.said()
         put += live.messages
     runs.read_to_the_end()
-    rows = check(tmp_path / "store", runs, support, put)
+    rows = check(tmp_path / "store", runs, put)
     print(f"{len(rows)} messages, each once; {rounds} rounds of writers and of streams")
     assert rounds >= 3
     assert len(rows) > 10_000

@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,19 +18,13 @@ from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.schedule.timer_log import TimerLog
 from flightlog.schedule.timer_wheel import TimerWheel
 from flightlog.store.disk.disk import RealDisk
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop.harness import Line, RocketMq
+from flightlog.tests.support import timed_store
 
 pytestmark = pytest.mark.ci
 
 SIZES = {"segmentSize": 1 << 16, "queueEntries": 100, "index": False}
 TOPIC = "orders"
-
-
-@pytest.fixture
-def timed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("timed_store")
 
 
 @pytest.fixture
@@ -66,7 +58,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def check_files(root: Path, timed: ModuleType) -> None:
+def check_files(root: Path) -> None:
     """The chains of the wheel that lies there lead through the timer log that lies there."""
     timer_log, wheel = TimerLog(RealDisk(), root), TimerWheel(RealDisk(), root)
     timer_log.open()
@@ -86,9 +78,9 @@ def check_files(root: Path, timed: ModuleType) -> None:
 
 
 @pytest.mark.parametrize("ends", ["closed", "killed"])
-def test_ours_are_delivered_by_rocketmq(rocketmq: RocketMq, root: Path, timed: ModuleType, ends: str) -> None:
-    clock = timed.SetClock(now_ms())
-    ours = timed.TimedStore(root, clock, options={})
+def test_ours_are_delivered_by_rocketmq(rocketmq: RocketMq, root: Path, ends: str) -> None:
+    clock = timed_store.SetClock(now_ms())
+    ours = timed_store.TimedStore(root, clock, options={})
     start = clock.at_ms
     due = start - start % 1000 + 6000
     for number in range(10):
@@ -106,23 +98,23 @@ def test_ours_are_delivered_by_rocketmq(rocketmq: RocketMq, root: Path, timed: M
     ours.cancel(TOPIC, 11, due + 100)
     if ends == "closed":
         ours.close()
-        check_files(root, timed)
+        check_files(root)
     else:
         ours.kill()
     run_rocketmq(
         *(rocketmq, root),
         [("taken",), ("put", TOPIC, 0, 31, due + 2500, 31), ("cancel", TOPIC, 15, due + 500), ("until", due + 4000)],
     )
-    check_files(root, timed)
+    check_files(root)
     assert delivered(root) == Counter([*range(10), 10, 12, 14, 16, 18, 19, 30, 31])
-    again = timed.TimedStore(root, timed.SetClock(start + 86_002_000), options={})
+    again = timed_store.TimedStore(root, timed_store.SetClock(start + 86_002_000), options={})
     again.run()
     again.close()
     assert delivered(root) == Counter([*range(10), 10, 12, 14, 16, 18, 19, 30, 31, *range(20, 30)])
 
 
 @pytest.mark.parametrize("ends", ["closed", "halted"])
-def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, timed: ModuleType, ends: str) -> None:
+def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, ends: str) -> None:
     start = now_ms()
     soon, later = start - start % 1000 + 4000, start + 100_000
     orders: list[Sequence[object]] = []
@@ -140,8 +132,8 @@ def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, timed: 
     lines = run_rocketmq(rocketmq, root, orders, halt=ends == "halted")
     assert all(line["status"] == "PUT_OK" for line in lines if line["type"] == "parked")
     first = [number for number in range(10) if number != 3]
-    clock = timed.SetClock(now_ms())
-    ours = timed.TimedStore(root, clock, options={})
+    clock = timed_store.SetClock(now_ms())
+    ours = timed_store.TimedStore(root, clock, options={})
     assert sorted(ours.delivered()) == first, "its threads deliver beside each other"
     ours.cancel(TOPIC, 12, later + 1400)
     ours.cancel(TOPIC, 22, start + 259_000_000)
@@ -153,11 +145,11 @@ def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, timed: 
     second = [10, 11, 13, 14, 16, 17, 18, 19]
     assert ours.delivered()[len(first) :] == second
     ours.close()
-    check_files(root, timed)
+    check_files(root)
     # Ours was ahead of its clock, where a new timer of RocketMQ's would wait: it only looks what is there.
     run_rocketmq(rocketmq, root, [("taken",), ("sleep", 2000)])
     assert delivered(root) == Counter([*first, *second]), "we have delivered them"
-    ours = timed.TimedStore(root, clock, options={})
+    ours = timed_store.TimedStore(root, clock, options={})
     while (due := ours.run()) is not None:
         clock.at_ms = due
     assert clock.at_ms - (start + 259_000_000) < 3000
@@ -165,13 +157,13 @@ def test_rocketmqs_are_delivered_by_ours(rocketmq: RocketMq, root: Path, timed: 
     assert delivered(root) == Counter([*first, *second, 20, 21, *range(23, 30)])
 
 
-def test_whole_seconds_are_not_early_in_rocketmq_either(rocketmq: RocketMq, root: Path, timed: ModuleType) -> None:
+def test_whole_seconds_are_not_early_in_rocketmq_either(rocketmq: RocketMq, root: Path) -> None:
     """Its hook moves them a second back on the wheel, whose seconds it delivers when they are over."""
     whole = now_ms() // 1000 * 1000 + 5000
     orders = [("put", TOPIC, 0, n, whole + 1000 * n, n) for n in range(3)]
     run_rocketmq(rocketmq, root, [*orders, ("until", whole + 3000)])
     assert delivered(root) == Counter([0, 1, 2])
-    ours = timed.TimedStore(root, timed.SetClock(now_ms()), options={})
+    ours = timed_store.TimedStore(root, timed_store.SetClock(now_ms()), options={})
     outs = [int(message.properties["TIMER_OUT_MS"]) for message in ours.store.read(TOPIC, 0)]
     ours.close()
     assert outs == [whole - 1000, whole, whole + 1000]

@@ -6,27 +6,27 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 import flightlog
 from flightlog import Message, Topic, TopicPermission
-
-if TYPE_CHECKING:
-    from tests.interop.harness import Line, RocketMq
+from flightlog.tests.interop import harness, mixed
+from flightlog.tests.interop.harness import Line, RocketMq
 
 pytestmark = pytest.mark.ci
 
 
 @pytest.fixture
-def broker_topics(rocketmq: RocketMq, interop: ModuleType) -> Callable[..., list[Line]]:
+def broker_topics(
+    rocketmq: RocketMq,
+) -> Callable[..., list[Line]]:
     """What a broker's TopicConfigManager reads from `config/topics.json`: a line a topic, and a summary. It then makes
     topics ("NAME:READ_QUEUES:WRITE_QUEUES:PERM:ORDER") and deletes others with their queues, as a broker does."""
 
     def ask(path: Path, *, make: Sequence[str] = (), delete: Sequence[str] = (), **geometry: Any) -> list[Line]:
-        arguments = {"path": path, "make": make, "delete": delete, **interop.java_options(geometry)}
+        arguments = {"path": path, "make": make, "delete": delete, **harness.java_options(geometry)}
         with rocketmq._run("topics", arguments, 120.0) as output:
             return [json.loads(line) for line in output.read_text().splitlines()]
 
@@ -68,7 +68,7 @@ def assert_clean(path: Path) -> None:
 
 
 def test_each_reads_what_the_other_wrote(
-    rocketmq: RocketMq, broker_topics: Callable[..., list[Line]], mixed: ModuleType, tmp_path: Path
+    rocketmq: RocketMq, broker_topics: Callable[..., list[Line]], tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     assert not by_name(broker_topics(path, make=["theirs:3:2:6:true", "shut:1:1:4:false", "TBW102:8:8:7:false"]))
@@ -102,7 +102,7 @@ def test_each_reads_what_the_other_wrote(
 
 
 def test_what_rocketmq_deleted_stays_deleted(
-    rocketmq: RocketMq, broker_topics: Callable[..., list[Line]], mixed: ModuleType, tmp_path: Path
+    rocketmq: RocketMq, broker_topics: Callable[..., list[Line]], tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     geometry: dict[str, Any] = {**mixed.SMALL, "queues": 2}
@@ -146,7 +146,7 @@ def test_what_rocketmq_deleted_stays_deleted(
 
 
 def test_what_we_deleted_stays_deleted_beside_rocketmq(
-    rocketmq: RocketMq, broker_topics: Callable[..., list[Line]], mixed: ModuleType, tmp_path: Path
+    rocketmq: RocketMq, broker_topics: Callable[..., list[Line]], tmp_path: Path
 ) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, mixed.small_settings()) as store:

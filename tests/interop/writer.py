@@ -12,13 +12,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import runpy
 import sys
 import threading
 from itertools import islice
-from pathlib import Path
 
 import flightlog
+from flightlog.tests.interop import mixed
 
 THREADS = 4
 PUTS_A_THREAD = 20_000  # a writer that nobody kills ends by itself, and the test fails
@@ -26,8 +25,7 @@ PUTS_A_THREAD = 20_000  # a writer that nobody kills ends by itself, and the tes
 
 def main() -> None:
     path, mode, seed, is_ipv6 = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "true"
-    mixed = runpy.run_path(str(Path(__file__).with_name("mixed.py")))
-    settings = mixed["small_settings"](
+    settings = mixed.small_settings(
         flush_mode=flightlog.FlushMode[mode],
         store_host=("2001:db8::1" if is_ipv6 else "127.0.0.1", 10911),
         flush_interval_ms=20,
@@ -37,9 +35,9 @@ def main() -> None:
 
     def work(thread: int) -> None:
         thread_seed = seed * 100 + thread
-        messages = islice(mixed["mixed_messages"](thread_seed), PUTS_A_THREAD)
+        messages = islice(mixed.mixed_messages(thread_seed), PUTS_A_THREAD)
         number = 0
-        for taken, results in mixed["put_mixed"](store, messages, random.Random(thread_seed)):
+        for taken, results in mixed.put_mixed(store, messages, random.Random(thread_seed)):
             answers = [[r.queue_offset, r.physical_offset, r.size, r.store_timestamp_ms] for r in results]
             line = json.dumps([thread, number, answers], separators=(",", ":")).encode() + b"\n"
             assert os.write(1, line) == len(line) <= 4096  # as much as the kernel keeps whole

@@ -18,7 +18,6 @@ import importlib
 import json
 import os
 import random
-import runpy
 import shutil
 import signal
 import sys
@@ -28,6 +27,8 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from flightlog.tests.load.slice import chosen
 
 ROOT = Path(__file__).resolve().parents[2]
 LOADED = ("numpy", "crc32c", "hypothesis", "pytest", "_pytest.unittest", "pytest_timeout", "pytest_benchmark.plugin")
@@ -186,7 +187,6 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="print the files that would run")
     parser.add_argument("--work", type=Path, default=ROOT / ".load")
     given = parser.parse_args()
-    chosen = runpy.run_path(str(Path(__file__).with_name("slice.py")))["chosen"]
     files = [str(path.resolve().relative_to(ROOT)) for path in given.tests or chosen(ROOT / "tests")]
     if given.list:
         print("\n".join(files))

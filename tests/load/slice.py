@@ -1,5 +1,5 @@
 """Which test files touch clocks, threads, processes or sockets: their own code, fixtures of a conftest.py that they
-take, and modules of tests/support/ that either loads.
+take, and modules of the tests that either imports.
 
 Left out are files that need Spark or RocketMQ. Judged by what the source names; nothing is imported.
 """
@@ -36,53 +36,50 @@ OF_OS = frozenset(["fork", "forkpty", "kill", "killpg", "pipe", "pipe2", "posix_
 """Functions of `os` that do."""
 NEEDING = frozenset(("spark", "rocketmq", "rocketmq49", "live_rocketmq", "asked", "both_ways"))
 """Fixtures of those that take minutes to start."""
-LOADERS = frozenset(("support", "load", "LOAD", "_load"))
+HELPERS = "flightlog.tests."
+"""What the names of the tests' own modules begin with."""
 
 
 def chosen(tests: Path) -> list[Path]:
-    """The test files below a folder that has a support/ folder, sorted."""
-    return [path for path in sorted(tests.rglob("test_*.py")) if touches(path, tests / "support")]
+    """The test files below the folder of the tests, sorted."""
+    return [path for path in sorted(tests.rglob("test_*.py")) if touches(path, tests)]
 
 
-def touches(path: Path, support: Path) -> bool:
+def touches(path: Path, tests: Path) -> bool:
     tree = _tree(path)
     names = _names(tree)
     if names & NEEDING or "pyspark" in _imported(tree):
         return False
     conftest = path.with_name("conftest.py")
-    fixtures = _touching_fixtures(conftest, support) if conftest.exists() else frozenset()
-    return bool(names & fixtures) or _touches(tree, path.parent, support)
+    fixtures = _touching_fixtures(conftest, tests) if conftest.exists() else frozenset()
+    return bool(names & fixtures) or _touches(tree, tests)
 
 
-def _touches(tree: ast.AST, folder: Path, support: Path) -> bool:
-    return bool(_imported(tree) & TOUCHING) or _calls_os(tree) or any(_loaded_touch(tree, folder, support))
+def _touches(tree: ast.AST, tests: Path) -> bool:
+    return bool(_imported(tree) & TOUCHING) or _calls_os(tree) or any(_helpers_touch(tree, tests))
 
 
-def _loaded_touch(tree: ast.AST, folder: Path, support: Path) -> Iterator[bool]:
-    """Of each module that is loaded, or run as a child, by name: whether it touches."""
-    for name in _loaded(tree):
-        for place in (support, folder):
-            if (path := place / f"{name}.py").exists():
-                yield _module_touches(path, support)
-                break
+def _helpers_touch(tree: ast.AST, tests: Path) -> Iterator[bool]:
+    """Of each helper that is imported, or run as a child: whether it touches."""
+    for path in _helpers(tree, tests).values():
+        yield _module_touches(path, tests)
 
 
 @cache
-def _module_touches(path: Path, support: Path) -> bool:
-    return _touches(_tree(path), path.parent, support)
+def _module_touches(path: Path, tests: Path) -> bool:
+    return _touches(_tree(path), tests)
 
 
 @cache
-def _touching_fixtures(conftest: Path, support: Path) -> frozenset[str]:
+def _touching_fixtures(conftest: Path, tests: Path) -> frozenset[str]:
     """Fixtures, and the module's functions and classes that they use, which name a module that touches; and fixtures
     that take such a one."""
     tree = _tree(conftest)
     modules = {bound for bound, module in _bindings(tree) if module in TOUCHING}
+    modules |= {bound for bound, path in _helpers(tree, tests).items() if _module_touches(path, tests)}
     parts = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     found = {
-        part.name
-        for part in parts
-        if _names(part) & modules or _calls_os(part) or any(_loaded_touch(part, conftest.parent, support))
+        part.name for part in parts if _names(part) & modules or _calls_os(part) or any(_helpers_touch(part, tests))
     }
     while more := {part.name for part in parts if part.name not in found and _names(part) & found}:
         found |= more
@@ -132,12 +129,17 @@ def _calls_os(tree: ast.AST) -> bool:
     )
 
 
-def _loaded(tree: ast.AST) -> set[str]:
-    """What the loader of tests/support/ is asked for by name, and programs (`"killed_writer.py"`) run as children."""
-    found = set[str]()
+def _helpers(tree: ast.AST, tests: Path) -> dict[str, Path]:
+    """The files of the helpers that are imported, by the names that they or parts of them have there, and of programs
+    (`"killed_writer.py"`) that are run as children."""
+    found: dict[str, Path] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
-            found.add(Path(node.value).stem)
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in LOADERS:
-            found.update(str(argument.value) for argument in node.args[:1] if isinstance(argument, ast.Constant))
-    return found
+        if isinstance(node, ast.ImportFrom) and node.module and (node.module + ".").startswith(HELPERS):
+            place = tests.joinpath(*node.module.split(".")[2:])
+            is_folder = place.is_dir()
+            for alias in node.names:
+                path = place / f"{alias.name}.py" if is_folder else place.with_suffix(".py")
+                found[alias.asname or alias.name] = path
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.endswith(".py"):
+            found[node.value] = tests / "support" / node.value
+    return {name: path for name, path in found.items() if path.name != "conftest.py" and path.exists()}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import runpy
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-chosen: Callable[[Path], list[Path]] = runpy.run_path(str(Path(__file__).with_name("slice.py")))["chosen"]
+from flightlog.tests.load.slice import chosen
 
 FIXTURES = """
 import threading
@@ -34,14 +32,16 @@ CHOSEN = {
     "fork": "import os\n\ndef test_one():\n    os.fork()\n",
     "fixture": "def test_one(beside):\n    pass\n",
     "used_fixture": "import pytest\n\npytestmark = pytest.mark.usefixtures('beside')\n",
-    "helper": "def test_one(support):\n    support('waiting').wait()\n",
-    "helper_of_helper": "def test_one(support):\n    support('outer')\n",
+    "helper": "from flightlog.tests.support import waiting\n",
+    "name_of_helper": "from flightlog.tests.support.waiting import wait\n",
+    "helper_of_helper": "from flightlog.tests.support import outer\n",
+    "helper_beside": "from flightlog.tests.room import near\n",
     "child": "CHILD = 'outer.py'\n",
 }
 LEFT_OUT = {
     "pure": "import os\n\ndef test_one(quiet):\n    os.getpid()\n",
     "timely_words": "def test_one():\n    time = 'threading'\n",
-    "quiet_helper": "def test_one(support):\n    support('words')\n",
+    "quiet_helper": "from flightlog.tests.support import words\n",
     "spark": "import time\n\ndef test_one(spark):\n    pass\n",
     "rocketmq": "import subprocess\n\ndef test_one(rocketmq):\n    pass\n",
     "pyspark": "import time\n\ndef test_one():\n    import pyspark\n",
@@ -55,8 +55,9 @@ def suite(tmp_path: Path) -> Path:
     support.mkdir()
     room.mkdir()
     (support / "waiting.py").write_text("import time\n")
-    (support / "outer.py").write_text("waiting = load('waiting')\n")
+    (support / "outer.py").write_text("from flightlog.tests.support.waiting import wait\n")
     (support / "words.py").write_text("import re\n")
+    (room / "near.py").write_text("import threading\n")
     (room / "conftest.py").write_text(FIXTURES)
     for name, source in (CHOSEN | LEFT_OUT).items():
         (room / f"test_{name}.py").write_text(source)

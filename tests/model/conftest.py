@@ -8,25 +8,25 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
+
+from flightlog.tests.support import lives
 
 if TYPE_CHECKING:
     Live = Callable[[int, int], None]
     LiveAll = Callable[[list[int], int, str], None]
 
-MACHINE = tuple(f"machine_{part}" for part in ("disk", "model", "messages", "questions", "store", "puts", "life"))
 PROGRAM = Path(__file__).parents[1] / "support" / "lives.py"
 
 
 @pytest.fixture
-def live(support: Callable[[str], ModuleType], tmp_path: Path) -> Live:
+def live(tmp_path: Path) -> Live:
     """`live(seed, steps)` raises where the store differs from the model, or the store's own error."""
 
     def run(seed: int, steps: int) -> None:
-        support("lives").live(seed, steps, tmp_path)
+        lives.live(seed, steps, tmp_path)
 
     return run
 
@@ -57,10 +57,8 @@ def live_all(tmp_path: Path) -> LiveAll:
 
 
 @pytest.fixture
-def machine(support: Callable[[str], ModuleType]) -> Iterator[ModuleType]:
-    """The state machine, and all that it is made of."""
-    for name in ("process", "power", "model", "questions", *MACHINE):
-        support(name)
-    logging.disable()  # a store that was killed is worth a warning elsewhere
-    yield support("machine")
+def unlogged() -> Iterator[None]:
+    """A store that was killed is worth a warning elsewhere."""
+    logging.disable()
+    yield
     logging.disable(logging.NOTSET)

@@ -18,7 +18,7 @@ from flightlog.store.state import progress
 from flightlog.store.state.progress import ProgressPage
 
 if TYPE_CHECKING:
-    from tests.model.conftest import Live
+    from flightlog.tests.model.conftest import Live
 
 SEEDS = 40
 STEPS = 200

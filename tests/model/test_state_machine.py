@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
@@ -22,9 +21,10 @@ from flightlog.engine.services.retention import Retention
 from flightlog.engine.topics.topics import TopicTable
 from flightlog.store.log.column_records import ColumnRecords
 from flightlog.store.state.deleted_topics import DeletedTopics
+from flightlog.tests.support import machine
 
 if TYPE_CHECKING:
-    from tests.conftest import Scale
+    from flightlog.tests.conftest import Scale
 
 EXAMPLES_CI, EXAMPLES = 30, 80
 STEPS = 50
@@ -35,7 +35,7 @@ def settings(**changes: Any) -> hypothesis.settings:
 
 
 @pytest.mark.ci
-def test_a_store_is_what_the_model_says(kernel: str, scale: Scale, machine: ModuleType, tmp_path: Path) -> None:
+def test_a_store_is_what_the_model_says(kernel: str, scale: Scale, unlogged: None, tmp_path: Path) -> None:
     here = machine.machine_in(tmp_path)
     run_state_machine_as_test(here, settings=settings(max_examples=scale.pick(ci=EXAMPLES_CI, full=5000)))
     print(kernel, here.count)
@@ -75,7 +75,7 @@ MUTANTS = (
 
 @pytest.mark.ci
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
-def test_a_mutant_is_caught(mutant: Callable[[pytest.MonkeyPatch], None], machine: ModuleType, tmp_path: Path) -> None:
+def test_a_mutant_is_caught(mutant: Callable[[pytest.MonkeyPatch], None], unlogged: None, tmp_path: Path) -> None:
     here = machine.machine_in(tmp_path)
     once = settings(max_examples=EXAMPLES, phases=[hypothesis.Phase.generate], report_multiple_bugs=False)
     with pytest.MonkeyPatch.context() as patch, pytest.raises((AssertionError, FlightlogError)) as caught:

@@ -16,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from _pytest.mark import ParameterSet
 
-    from tests.model.conftest import LiveAll
+    from flightlog.tests.model.conftest import LiveAll
 
 SEEDS_CI, SEEDS = 150, 500
 STEPS = 200

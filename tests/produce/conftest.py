@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
 from flightlog import MessageStore, StoreSettings
 from flightlog.store.errors import DiskError
-
-if TYPE_CHECKING:
-    from tests.support.disks import FaultyDisk
+from flightlog.tests.support.disks import FaultyDisk
 
 
 @dataclass
@@ -73,7 +69,7 @@ class Stores:
 
 
 @pytest.fixture
-def stores(tmp_path: Path, support: Callable[[str], ModuleType]) -> Iterator[Stores]:
-    found = Stores(tmp_path, support("disks").FaultyDisk)
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    found = Stores(tmp_path, FaultyDisk)
     yield found
     found.bodies()

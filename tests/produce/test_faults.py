@@ -13,7 +13,7 @@ from flightlog.produce.uniq_key import UniqKeys
 from flightlog.store.errors import InvalidSettingsError
 
 if TYPE_CHECKING:
-    from tests.produce.conftest import ManualClock
+    from flightlog.tests.produce.conftest import ManualClock
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,10 @@ from flightlog.store.errors import (
     SyncFailedError,
 )
 from flightlog.store.message_queue import MessageQueue
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.produce.conftest import ManualClock, Stores
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.produce.conftest import ManualClock, Stores
 
 TOPIC = "orders"
 BACK_OFF_S = 10.0

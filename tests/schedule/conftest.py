@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import flightlog
+from flightlog.tests.support import process, timed_store
+from flightlog.tests.support.clocks import SteppedClock
+from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
     from flightlog import MessageStore
-    from tests.support.clocks import SteppedClock
-    from tests.support.timed_store import SetClock, TimedStore
 
     Opened = Callable[..., TimedStore]
     ByHand = Callable[[MessageStore], Callable[[], float | None]]
@@ -24,29 +24,22 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def clock(support: Callable[[str], ModuleType]) -> SteppedClock:
-    found: SteppedClock = support("clocks").SteppedClock()
-    return found
+def clock() -> SteppedClock:
+    return SteppedClock()
 
 
 @pytest.fixture
-def timed(support: Callable[[str], ModuleType]) -> ModuleType:
-    return support("timed_store")
+def timer_clock() -> SetClock:
+    return timed_store.SetClock()
 
 
 @pytest.fixture
-def timer_clock(timed: ModuleType) -> SetClock:
-    found: SetClock = timed.SetClock()
-    return found
-
-
-@pytest.fixture
-def opened(timed: ModuleType, timer_clock: SetClock, tmp_path: Path) -> Iterator[Opened]:
+def opened(timer_clock: SetClock, tmp_path: Path) -> Iterator[Opened]:
     """Opens the store of this test; at its end it is closed and verified."""
     last: list[TimedStore] = []
 
     def opened(**options: Any) -> TimedStore:
-        last[:] = [timed.TimedStore(tmp_path / "store", timer_clock, **options)]
+        last[:] = [timed_store.TimedStore(tmp_path / "store", timer_clock, **options)]
         return last[0]
 
     yield opened
@@ -57,10 +50,9 @@ def opened(timed: ModuleType, timer_clock: SetClock, tmp_path: Path) -> Iterator
 
 
 @pytest.fixture
-def until(support: Callable[[str], ModuleType]) -> Until:
+def until() -> Until:
     """Wait until something holds that another thread does."""
-    found: Until = support("process").wait_until
-    return found
+    return process.wait_until
 
 
 @pytest.fixture

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from flightlog.schedule.deadline_queue import MAX_WAIT_S, RETRY_MS, DeadlineQueue
 from flightlog.store.errors import StorePoisonedError
-
-if TYPE_CHECKING:
-    from tests.support.clocks import SteppedClock
+from flightlog.tests.support.clocks import SteppedClock
 
 
 class Noted:

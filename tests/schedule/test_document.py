@@ -12,7 +12,7 @@ import pytest
 import flightlog
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Until
+    from flightlog.tests.schedule.conftest import Until
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "delays.md"
 

@@ -6,7 +6,6 @@ import errno
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +14,11 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.schedule.delay_level import FULL_DISK_RETRY_MS, RETRY_MS
 from flightlog.store.errors import StorePoisonedError
+from flightlog.tests.support.clocks import SteppedClock
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Bodies, ByHand
-    from tests.support.clocks import SteppedClock
-    from tests.support.disks import FaultyDisk
+    from flightlog.tests.schedule.conftest import Bodies, ByHand
 
 AssertClean = Callable[[Path], None]
 FILE = "config/delayOffset.json"
@@ -34,9 +33,8 @@ def settings(mode: FlushMode = FlushMode.ASYNC) -> StoreSettings:
 
 
 @pytest.fixture
-def disk(support: Callable[[str], ModuleType]) -> FaultyDisk:
-    found: FaultyDisk = support("disks").FaultyDisk()
-    return found
+def disk() -> FaultyDisk:
+    return FaultyDisk()
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])

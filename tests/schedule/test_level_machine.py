@@ -4,7 +4,6 @@ is lost, nothing comes early, and twice only what a death took the note of."""
 from __future__ import annotations
 
 import random
-import runpy
 import shutil
 import tempfile
 from collections import Counter
@@ -17,11 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
+from flightlog.tests.support import clocks, power
 
 LEVELS_MS = 1000, 5000, 3_600_000
-
-load = runpy.run_path(str(Path(__file__).parents[1] / "support" / "loading.py"))["load"]
-power, clocks = load("power"), load("clocks")
 
 
 class DelayMachine(RuleBasedStateMachine):

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +16,11 @@ from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.delay_offsets import DelayOffsets
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
+from flightlog.tests.support import killed_copy
+from flightlog.tests.support.clocks import SteppedClock
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Bodies, RunAll, Until
-    from tests.support.clocks import SteppedClock
+    from flightlog.tests.schedule.conftest import Bodies, RunAll, Until
 
 AssertClean = Callable[[Path], None]
 
@@ -144,7 +145,7 @@ def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClo
 
 
 def test_a_killed_store_delivers_again_what_it_had_not_written_down(
-    tmp_path: Path, clock: SteppedClock, support: Callable[[str], Any], assert_clean: AssertClean, run_all: RunAll
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll
 ) -> None:
     with flightlog.open(tmp_path / "live", SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4))
@@ -154,7 +155,7 @@ def test_a_killed_store_delivers_again_what_it_had_not_written_down(
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4, 6))
         clock.advance(1000)
         run_all(store)
-        killed = support("killed_copy").copy_as_killed(tmp_path / "live", tmp_path / "killed")
+        killed = killed_copy.copy_as_killed(tmp_path / "live", tmp_path / "killed")
     with flightlog.open(killed, SETTINGS, clock=clock) as store:
         run_all(store)
         found = [(m.body, m.uniq_key) for m in store.read("t")]
@@ -164,11 +165,7 @@ def test_a_killed_store_delivers_again_what_it_had_not_written_down(
 
 
 def test_a_view_tells_what_waits_and_how_late_it_is(
-    tmp_path: Path,
-    clock: SteppedClock,
-    assert_clean: AssertClean,
-    run_all: RunAll,
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, caplog: pytest.LogCaptureFixture
 ) -> None:
     def states() -> list[tuple[int, int, int, bool]]:
         with flightlog.open_read_only(tmp_path, SETTINGS) as view:

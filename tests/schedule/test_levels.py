@@ -19,10 +19,10 @@ from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_level import PAUSE_MS
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.store.format.host import Host
+from flightlog.tests.support.clocks import SteppedClock
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Bodies, ByHand, RunAll, Until
-    from tests.support.clocks import SteppedClock
+    from flightlog.tests.schedule.conftest import Bodies, ByHand, RunAll, Until
 
 AssertClean = Callable[[Path], None]
 

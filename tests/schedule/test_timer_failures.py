@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,10 +12,11 @@ import pytest
 from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
     from flightlog.schedule.delivered import Delivery
-    from tests.support.timed_store import SetClock, TimedStore
 
     Opened = Callable[..., TimedStore]
 
@@ -83,10 +83,8 @@ def test_an_append_that_fails_is_tried_again_where_it_stopped(
     assert timed.delivered() == [0, 3, 4, 6, 7, 8, 9]
 
 
-def test_a_full_disk_under_the_timer_files_loses_nothing(
-    opened: Opened, clock: SetClock, support: Callable[[str], ModuleType]
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_full_disk_under_the_timer_files_loses_nothing(opened: Opened, clock: SetClock) -> None:
+    disk = FaultyDisk()
     timed = opened(disk=disk)
     timed.put("orders", 0, clock.at_ms + 5000)
     timed.run()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -31,10 +28,8 @@ from flightlog.schedule.timer_wheel import SLOT_COUNT, SLOT_SIZE, TimerWheel
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError, StrayFileError, SyncFailedError
 from flightlog.store.format.java_hash import java_hash
+from flightlog.tests.support.disks import FaultyDisk
 from flightlog.tools.counting_disk import CountingDisk
-
-if TYPE_CHECKING:
-    from tests.support.disks import FaultyDisk
 
 WRITTEN_MS = 1_700_000_000_000
 FILE_SIZE = 52 * 10 + 40
@@ -124,12 +119,12 @@ def test_the_last_unit_of_a_file_of_100_mib() -> None:
     assert (timer_log.file_size - 16) // UNIT_SIZE * UNIT_SIZE - UNIT_SIZE == 104_857_532
 
 
-def test_a_cut_that_a_death_ends_leaves_files_that_load(tmp_path: Path, support: Callable[[str], ModuleType]) -> None:
+def test_a_cut_that_a_death_ends_leaves_files_that_load(tmp_path: Path) -> None:
     timer_log = opened(tmp_path)
     fill(timer_log, 25)
     timer_log.sync()
     timer_log.close()
-    disk: FaultyDisk = support("disks").FaultyDisk()
+    disk: FaultyDisk = FaultyDisk()
     disk.fail("sync", "timerlog", errno.EIO)
     timer_log = TimerLog(disk, tmp_path, FILE_SIZE)
     timer_log.open()

@@ -10,18 +10,18 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import flightlog
+from flightlog.tests.support import power, timed_store
+from flightlog.tests.support.power import PowerDisk
+from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
     from flightlog.schedule.delivered import Delivery
-    from tests.conftest import Scale
-    from tests.support.power import PowerDisk
-    from tests.support.timed_store import SetClock, TimedStore
+    from flightlog.tests.conftest import Scale
 
 TOPIC = "orders"
 STEPS = 60
@@ -30,9 +30,9 @@ STEPS = 60
 class Life:
     """One store, from its first to its last opening."""
 
-    def __init__(self, root: Path, seed: int, support: Callable[[str], ModuleType]) -> None:
+    def __init__(self, root: Path, seed: int) -> None:
         self.dice, self.root = random.Random(seed), root
-        self.timed, self.power = support("timed_store"), support("power")
+        self.timed, self.power = timed_store, power
         self.disk: PowerDisk = self.power.PowerDisk(root)
         self.clock: SetClock = self.timed.SetClock()
         self.due: dict[int, int] = {}
@@ -153,9 +153,9 @@ class Life:
             assert times <= parked[number] * (1 + self.deaths - self.died_before[number])
 
 
-def test_lives(support: Callable[[str], ModuleType], tmp_path: Path, scale: Scale) -> None:
+def test_lives(tmp_path: Path, scale: Scale) -> None:
     for seed in range(scale.pick(ci=25, full=1000)):
-        life = Life(tmp_path / str(seed), seed, support)
+        life = Life(tmp_path / str(seed), seed)
         try:
             life.live()
             life.check()

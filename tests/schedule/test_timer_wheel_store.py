@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
-    from tests.support.timed_store import SetClock, TimedStore
-
     Opened = Callable[..., TimedStore]
 
 

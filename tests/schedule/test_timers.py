@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,10 +17,11 @@ from flightlog.engine.delay import store_timers
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
+from flightlog.tests.support.clocks import SteppedClock
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from tests.schedule.conftest import Until
-    from tests.support.clocks import SteppedClock
+    from flightlog.tests.schedule.conftest import Until
 
 SETTINGS = StoreSettings.small()
 
@@ -150,10 +150,8 @@ def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedC
         assert [len(list(store.read("t", n))) for n in range(2)] == [2, 2]
 
 
-def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(
-    tmp_path: Path, clock: SteppedClock, support: Callable[[str], ModuleType], until: Until
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
+    disk = FaultyDisk()
     with flightlog.open(tmp_path, SETTINGS, clock=clock, disk=disk) as store:
         disk.fail("*", "timerlog", errno.ENOSPC)
         store.put(timer(1, clock.at_ms + 1000))

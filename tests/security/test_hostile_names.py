@@ -18,7 +18,7 @@ from flightlog.store.errors import ConfigFileError, InvalidArgumentError, Invali
 from flightlog.store.format.record import is_safe_topic
 
 if TYPE_CHECKING:
-    from tests.security.conftest import Make, PutRecord, UseEverything, Watch
+    from flightlog.tests.security.conftest import Make, PutRecord, UseEverything, Watch
 
 CLIMBING = (
     *("..", ".", "", "../victim", "../../victim", "a/../../victim", "/", "/VICTIM"),

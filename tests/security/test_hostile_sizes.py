@@ -35,7 +35,7 @@ from flightlog.store.format.inner_batch import MAX_COUNT, encode_inner, unwrappe
 from flightlog.store.settings import MAX_RECORD_SIZE
 
 if TYPE_CHECKING:
-    from tests.security.conftest import Make, PutRecord, UseEverything
+    from flightlog.tests.security.conftest import Make, PutRecord, UseEverything
 
     Frugal = Callable[[Callable[[], object]], None]
 

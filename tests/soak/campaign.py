@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 import flightlog
-from tests.soak.checker import OWN, check_log, check_queues
-from tests.soak.episodes import Episode, choose
-from tests.soak.ledger import DURABLE, STORED, THERE, VISIBLE, Finding, Ledger
-from tests.soak.places import Folder, Mounted
-from tests.soak.programs import HUNG_S, EndedError, Line, Program, View, kill_if_alive
-from tests.soak.telling import Head
-from tests.soak.writer import GEOMETRY, THREADS
+from flightlog.tests.soak.checker import OWN, check_log, check_queues
+from flightlog.tests.soak.episodes import Episode, choose
+from flightlog.tests.soak.ledger import DURABLE, STORED, THERE, VISIBLE, Finding, Ledger
+from flightlog.tests.soak.places import Folder, Mounted
+from flightlog.tests.soak.programs import HUNG_S, EndedError, Line, Program, View, kill_if_alive
+from flightlog.tests.soak.telling import Head
+from flightlog.tests.soak.writer import GEOMETRY, THREADS
 
 VIEWS = 2
 SIGKILL, SIGBUS = -9, -7

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import flightlog
-from tests.soak.frames import Frame, Log, read_log
-from tests.soak.ledger import DELETED, DELETING, THERE, Entry, Finding, Key, Ledger
-from tests.soak.telling import Head, told_by
+from flightlog.tests.soak.frames import Frame, Log, read_log
+from flightlog.tests.soak.ledger import DELETED, DELETING, THERE, Entry, Finding, Key, Ledger
+from flightlog.tests.soak.telling import Head, told_by
 
 OWN = "own-"
 """Topics of this prefix are deleted and made again."""

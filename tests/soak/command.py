@@ -13,15 +13,15 @@ import tempfile
 import time
 from pathlib import Path
 
+from flightlog.tests.soak.campaign import Soak
+from flightlog.tests.soak.episodes import kinds_first
+from flightlog.tests.soak.ledger import Finding
+from flightlog.tests.support import mounts
+from flightlog.tests.support.mounts import why_none
 from flightlog.tools.output import Output
 from flightlog.tools.program import EXIT_FINDINGS, run_program
 from flightlog.tools.progress_bar import ProgressBar
 from flightlog.tools.words import count_text, seconds_text
-from tests.soak.campaign import Soak
-from tests.soak.episodes import kinds_first
-from tests.soak.ledger import Finding
-from tests.support import mounts
-from tests.support.mounts import why_none
 
 SIMULATED_CUTS = Path(mounts.__file__).with_name("simulated_cuts.py")
 TOLD_EVERY_S = 60

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.soak.telling import Head
+from flightlog.tests.soak.telling import Head
 
 STORED, VISIBLE, DURABLE = range(3)
 THERE, DELETING, DELETED = range(3)

@@ -14,11 +14,11 @@ from typing import Any
 
 import flightlog
 from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError, TopicExistsError
-from tests.soak.checker import OWN
-from tests.soak.ledger import DURABLE, STORED, VISIBLE
-from tests.soak.telling import Head, body_of, digest_of
-from tests.support.cut_fate import Fate
-from tests.support.cut_work import say
+from flightlog.tests.soak.checker import OWN
+from flightlog.tests.soak.ledger import DURABLE, STORED, VISIBLE
+from flightlog.tests.soak.telling import Head, body_of, digest_of
+from flightlog.tests.support.cut_fate import Fate
+from flightlog.tests.support.cut_work import say
 
 CLEAN_BATCH_COUNT = 3
 SHARED, BATCHES = "shared", "batches"

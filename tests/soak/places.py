@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from tests.support.mounts import Ext4, boot_anew
+from flightlog.tests.support.mounts import Ext4, boot_anew
 
 IMAGE_SIZE = 64 << 20
 PIECE_SIZES = (1 << 20, 4096)

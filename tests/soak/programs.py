@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tests.soak.ledger import Finding
+from flightlog.tests.soak.ledger import Finding
 
 RUN = Path(__file__).with_name("run.py")
 HUNG_S = 400

@@ -19,9 +19,9 @@ from typing import Any
 
 import flightlog
 from flightlog.store.errors import FlightlogError, SegmentGoneError, StoreNotFoundError
-from tests.soak.checker import OWN
-from tests.soak.telling import Head, told_by
-from tests.support.cut_work import say
+from flightlog.tests.soak.checker import OWN
+from flightlog.tests.soak.telling import Head, told_by
+from flightlog.tests.support.cut_work import say
 
 PAUSE_S = 0.03
 Queue = tuple[str, int]

@@ -10,24 +10,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from types import ModuleType
 
-# The root itself must not be on the path: what stands there is imported as `flightlog` alone.
-tests = ModuleType("tests")
-tests.__path__ = [str(Path(__file__).resolve().parents[1])]
-sys.modules["tests"] = tests
+from flightlog.tests.soak.command import main
+from flightlog.tests.soak.reader import main as read
+from flightlog.tests.soak.writer import main as write
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["writer", place]:
-            from tests.soak.writer import main as write
-
             write(Path(place))
         case ["reader", seed]:
-            from tests.soak.reader import main as read
-
             read(seed)
         case arguments:
-            from tests.soak.command import main
-
             sys.exit(main(arguments))

@@ -8,13 +8,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
+from flightlog.tests.support import mounts
+
 if TYPE_CHECKING:
-    from tests.conftest import Scale
+    from flightlog.tests.conftest import Scale
 
 RUN = Path(__file__).with_name("run.py")
 SEED = os.environ["FLIGHTLOG_SEED"]
@@ -45,8 +46,8 @@ Soak = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.mark.ci
 @pytest.mark.timeout(3600)
-def test_a_soak_finds_nothing(soak: Soak, support: Callable[[str], ModuleType], scale: Scale) -> None:
-    support("mounts").needs_root()
+def test_a_soak_finds_nothing(soak: Soak, scale: Scale) -> None:
+    mounts.needs_root()
     done = soak(scale.pick(ci=1, full=30))
     assert done.returncode == 0, done.stderr
     found = facts(done.stdout)
@@ -59,10 +60,8 @@ def test_a_soak_finds_nothing(soak: Soak, support: Callable[[str], ModuleType], 
 
 @pytest.mark.ci
 @pytest.mark.timeout(1200)
-def test_a_writer_that_acknowledges_before_its_sync_is_found_out(
-    soak: Soak, support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
-    support("mounts").needs_root()
+def test_a_writer_that_acknowledges_before_its_sync_is_found_out(soak: Soak, tmp_path: Path) -> None:
+    mounts.needs_root()
     done = soak(3, "--lies")
     assert done.returncode == 1
     assert re.search(rf"FOUND, seed {SEED}: \d+ acknowledged messages are lost", done.stderr)

@@ -19,9 +19,9 @@ from typing import Any
 import flightlog
 from flightlog.store.errors import DiskError, StorePoisonedError
 from flightlog.store.segments.segment import AppendSegment
-from tests.soak.mix import BATCHES, CLEAN_BATCH_COUNT, OF_BATCHES, Mix
-from tests.support.cut_fate import Fate, FatedDisk
-from tests.support.cut_work import say
+from flightlog.tests.soak.mix import BATCHES, CLEAN_BATCH_COUNT, OF_BATCHES, Mix
+from flightlog.tests.support.cut_fate import Fate, FatedDisk
+from flightlog.tests.support.cut_work import say
 
 THREADS = 4
 GEOMETRY: dict[str, Any] = {

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,10 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.tests.support import spark_cluster
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    Support = Callable[[str], ModuleType]
+    pass
 
 pytestmark = [pytest.mark.ci, pytest.mark.timeout(1200), pytest.mark.xdist_group("cluster")]
 
@@ -64,20 +62,17 @@ def store(tmp_path_factory: pytest.TempPathFactory, scale: Any) -> tuple[Path, d
 
 @pytest.fixture(scope="module")
 def found(
-    tmp_path_factory: pytest.TempPathFactory,
-    wheel: Path,
-    store: tuple[Path, dict[str, tuple[int, int, int]]],
-    support: Support,
+    tmp_path_factory: pytest.TempPathFactory, wheel: Path, store: tuple[Path, dict[str, tuple[int, int, int]]]
 ) -> dict[str, Any]:
     """What the job says after one of its executors was killed."""
-    folder, parts = tmp_path_factory.mktemp("spark"), support("spark_cluster")
+    folder, parts = tmp_path_factory.mktemp("spark"), spark_cluster
     archive, held = folder / "flightlog.zip", folder / "held"
     shutil.copy(wheel, archive)  # Spark unpacks archives by their names
     python = parts.python_without_flightlog(folder / "python")
     path, _ = store
     segments = sorted((path / "commitlog").iterdir())
     split_bytes = segments[0].stat().st_size // 4
-    program = [python, "-P", ROOT / "tests" / "support" / "cluster_job.py"]
+    program = [str(python), "-P", str(ROOT / "tests" / "support" / "cluster_job.py")]
     with parts.cluster(folder) as cluster, open(folder / "job.log", "wb") as log:
         job = subprocess.Popen(
             [*program, cluster.address, str(archive), str(path), str(split_bytes), str(held)],

@@ -26,7 +26,7 @@ from flightlog.store.errors import CorruptQueueError, CorruptRecordError, FileGo
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from tests.spark.conftest import AssertClean
+    from flightlog.tests.spark.conftest import AssertClean
 
     Row = dict[str, Any]
     Tasks = list[tuple[Any, ...]]

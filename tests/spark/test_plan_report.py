@@ -19,7 +19,7 @@ from flightlog.spark.source import FilteredReader, LogBatchReader
 from flightlog.spark.stream.streaming import LogStreamReader
 
 if TYPE_CHECKING:
-    from tests.spark.conftest import AssertClean
+    from flightlog.tests.spark.conftest import AssertClean
 
 BODY = bytes(1000)
 

@@ -22,13 +22,11 @@ from flightlog.spark.read.queue_reading import QueueRangeReader
 from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, DiskError, FileGoneError
+from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from flightlog import StoredMessage
 
-    Support = Callable[[str], ModuleType]
     GetSet = Callable[[str], Path]
     Tasks = list[tuple[QueueRange, ...]]
 
@@ -215,8 +213,8 @@ def test_a_queue_file_that_retention_takes_meanwhile(store: Path) -> None:
     assert [row["offset"] for row in rows] == list(range(QUEUE_FILE_ENTRIES, 250))
 
 
-def test_a_disk_that_fails_is_an_error_with_a_name(store: Path, support: Support) -> None:
-    tasks, disk = planned(store, subscribe="orders"), support("disks").FaultyDisk()
+def test_a_disk_that_fails_is_an_error_with_a_name(store: Path) -> None:
+    tasks, disk = planned(store, subscribe="orders"), FaultyDisk()
     disk.fail("read", "commitlog/", 5, skip=2)
     with pytest.raises(DiskError, match=f"{store}/commitlog/.*reading"):
         read(tasks, disk=disk)

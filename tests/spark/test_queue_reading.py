@@ -28,9 +28,6 @@ from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    Support = Callable[[str], ModuleType]
     GetSet = Callable[[str], Path]
     Row = dict[str, Any]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from flightlog.spark.options.options import parse_options
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import LogBatchReader
+from flightlog.tests.support.stream_driver import StreamDriver
 
 DATA = Path(os.environ.get("FLIGHTLOG_ROCKSDB", Path(__file__).resolve().parents[1] / "data" / "rocksdb"))
 COUNT = 120
@@ -57,12 +56,8 @@ def test_topics_are_read_from_the_log(root: Path) -> None:
 
 @pytest.mark.parametrize("dialect", ["admission", "plain"])
 @pytest.mark.parametrize("selection", [{}, {"subscribe": "parcels"}])
-def test_streams_read_from_the_log(
-    root: Path, support: Callable[[str], ModuleType], dialect: str, selection: dict[str, str]
-) -> None:
-    stream = support("stream_driver").StreamDriver(
-        root, dialect, startingOffsets="earliest", maxOffsetsPerTrigger=7, **selection
-    )
+def test_streams_read_from_the_log(root: Path, dialect: str, selection: dict[str, str]) -> None:
+    stream = StreamDriver(root, dialect, startingOffsets="earliest", maxOffsetsPerTrigger=7, **selection)
     rows = [tuple(row[name] for name in NAMES) for row in stream.rows()]
     assert sorted(rows) == (expected("parcels") if selection else expected("stock", "parcels"))
     assert stream.batch() is None

@@ -22,11 +22,9 @@ from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.format.sys_flag import INNER_BATCH
+from flightlog.tests.support import damage, sound_stores
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    Support = Callable[[str], ModuleType]
     GetSet = Callable[[str], Path]
 
 SCHEMA = arrow_schema(spark_schema((), COLUMNS), COLUMNS)
@@ -158,10 +156,10 @@ def test_a_torn_tail_is_no_damage(golden: GetSet) -> None:
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, support: Support) -> Path:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Segments of 4 KiB and records of every kind, some compressed, some in batches, some of a deleted topic."""
     path = tmp_path_factory.mktemp("damage") / "store"
-    sound = support("sound_stores")
+    sound = sound_stores
     with flightlog.open(path, sound.SETTINGS) as opened:
         sound.fill(opened, 120)
         assert opened.verify().is_clean
@@ -177,9 +175,9 @@ def test_a_sound_store_is_the_same_in_all_ways(store: Path, split_bytes: int, in
 
 
 @pytest.mark.parametrize("number", range(40))
-def test_damage_in_the_log_by_lot(number: int, store: Path, support: Support, tmp_path: Path) -> None:
+def test_damage_in_the_log_by_lot(number: int, store: Path, tmp_path: Path) -> None:
     """Bytes in place, in one segment or a few; the ways agree with each other and with verify."""
-    damage, dice = support("damage"), random.Random(f"{os.environ['FLIGHTLOG_SEED']} {number}")
+    dice = random.Random(f"{os.environ['FLIGHTLOG_SEED']} {number}")
     copy = Path(shutil.copytree(store, tmp_path / "store"))
     segments = sorted((copy / "commitlog").iterdir())
     for path in dice.sample(segments, dice.choice((1, 1, 2, 5))):

@@ -13,14 +13,12 @@ from flightlog.spark.options.options import DEFAULT_SPLIT_BYTES
 from flightlog.spark.plan.planning import plan_log
 from flightlog.spark.plan.queue_planning import plan_queues
 from flightlog.spark.remote.locations import StoreLocation
+from flightlog.tests.support import sparse_log
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql import DataFrame
 
-    Support = Callable[[str], ModuleType]
     Load = Callable[..., DataFrame]
 
 SEGMENTS, RECORDS, QUEUES = 1000, 10, 4
@@ -31,9 +29,9 @@ pytestmark = pytest.mark.ci
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, support: Support) -> Path:
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("many") / "store"
-    support("sparse_log").make(path, SEGMENTS, RECORDS, QUEUES)
+    sparse_log.make(path, SEGMENTS, RECORDS, QUEUES)
     with flightlog.open_read_only(path) as view:
         report = view.verify()
         assert report.is_clean and report.records == COUNT

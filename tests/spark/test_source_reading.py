@@ -24,12 +24,11 @@ from flightlog.store.errors import CorruptRecordError, DamagedStoreError, DiskEr
 from flightlog.store.format.record import encode_blank
 from flightlog.store.seal.seal import BLOCK_SIZE, Seal, read_seal, write_seal
 from flightlog.store.segments.segment import Segment
+from flightlog.tests.support.disks import FaultyDisk
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
-    Support = Callable[[str], ModuleType]
+    pass
 
 SEGMENT_SIZE = 4 << 20
 SPLIT_BYTES = 1 << 20
@@ -256,8 +255,8 @@ def test_a_segment_that_is_gone_is_an_error_with_a_name(copy: Path) -> None:
         read(ranges)
 
 
-def test_a_disk_that_fails_is_an_error_with_a_name(store: Path, support: Support) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_disk_that_fails_is_an_error_with_a_name(store: Path) -> None:
+    disk = FaultyDisk()
     disk.fail("read", "commitlog/", 5, skip=2)
     with pytest.raises(DiskError, match=f"{store}/commitlog/.*reading"):
         read(flat(plan(store, 256 << 20)), disk=disk)

@@ -24,13 +24,10 @@ from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.spark.stream.followed_store import FollowedStore
 from flightlog.spark.stream.stream_log import LogStream
 from flightlog.store.errors import DiskError, FlightlogError, InvalidSettingsError, StoreNotFoundError
+from flightlog.tests.support import served_stores
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from pyspark.sql import SparkSession
-
-    Support = Callable[[str], ModuleType]
 
 SEGMENT_SIZE, SPLIT_BYTES = 4 << 20, 2 << 20
 BUCKET = "copies"
@@ -55,9 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module", params=["s3", "http"])
-def served(request: pytest.FixtureRequest, folder: Path, support: Support) -> Iterator[tuple[Any, dict[str, str]]]:
+def served(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any, dict[str, str]]]:
     """A server of these stores, and options that lead to `east`."""
-    servers = support("served_stores")
+    servers = served_stores
     if request.param == "http":
         with servers.http_folder(folder) as server:
             yield server, {"path": f"http://{server.address}/east"}
@@ -117,11 +114,11 @@ def test_a_segment_is_read_in_large_blocks_each_once(served: tuple[Any, dict[str
     assert sum(request.size > 0 for request in server.requests) == 1
 
 
-def test_records_that_pieces_cut_are_fetched_once(tmp_path: Path, support: Support) -> None:
+def test_records_that_pieces_cut_are_fetched_once(tmp_path: Path) -> None:
     """A walk goes by pieces of 4 MiB, and a piece's last record is seldom whole."""
     with flightlog.open(tmp_path / "store", StoreSettings(segment_size=12 << 20)) as store:
         put = store.put_many(Message("orders", bytes(700_000 + i)) for i in range(15))
-    with support("served_stores").http_folder(tmp_path) as server:
+    with served_stores.http_folder(tmp_path) as server:
         ranges = planned({"path": f"http://{server.address}/store"}, 256 << 20)
         server.requests.clear()
         assert [row["physicalOffset"] for row in read(ranges, "physicalOffset")] == [
@@ -130,12 +127,12 @@ def test_records_that_pieces_cut_are_fetched_once(tmp_path: Path, support: Suppo
         assert server.fetched() == sum(each.size for each in put)
 
 
-def test_a_topic_fetches_its_records_and_entries(tmp_path: Path, support: Support) -> None:
+def test_a_topic_fetches_its_records_and_entries(tmp_path: Path) -> None:
     with flightlog.open(tmp_path / "store", StoreSettings(segment_size=SEGMENT_SIZE)) as store:
         topics = ["rare" if i % 100 == 7 else "often" for i in range(12_000)]
         put = store.put_many(Message(topic, bytes(1000), tags=str(i)) for i, topic in enumerate(topics))
     size = sum(result.size for result in put if result.topic == "rare")
-    with support("served_stores").http_folder(tmp_path) as server:
+    with served_stores.http_folder(tmp_path) as server:
         options = parse_options({"path": f"http://{server.address}/store", "subscribe": "rare", "columns": "tags"})
         tasks = plan_batch(options)
         assert server.fetched("/commitlog/") < LOOK_BYTES + (64 << 10)
@@ -152,14 +149,14 @@ def test_a_topic_fetches_its_records_and_entries(tmp_path: Path, support: Suppor
         assert server.fetched("/consumequeue/") < 64 << 10
 
 
-def test_a_key_is_looked_for_by_a_scan_or_in_its_topic(tmp_path: Path, support: Support) -> None:
+def test_a_key_is_looked_for_by_a_scan_or_in_its_topic(tmp_path: Path) -> None:
     """The key index is read through a map, and of a remote store nothing is mapped."""
     with flightlog.open(tmp_path / "store", StoreSettings(segment_size=SEGMENT_SIZE)) as store:
         topics = ["rare" if i % 400 == 7 else "often" for i in range(2000)]
         put = store.put_many(Message(topic, bytes(500), keys=f"k{i}") for i, topic in enumerate(topics))
     end, size = put[-1].physical_offset + put[-1].size, sum(each.size for each in put if each.topic == "rare")
     of_topic, of_key = Bounds(topics=frozenset({"rare"})), Bounds(keys=frozenset({"k407"}))
-    with support("served_stores").http_folder(tmp_path) as server:
+    with served_stores.http_folder(tmp_path) as server:
         options = parse_options({"path": f"http://{server.address}/store", "columns": "offset,keys"})
         schema = arrow_schema(spark_schema(options.columns))
         for bounds, least, most in ((of_key, end * 9 // 10, end), (of_key & of_topic, size, size)):
@@ -173,12 +170,12 @@ def test_a_key_is_looked_for_by_a_scan_or_in_its_topic(tmp_path: Path, support: 
     assert [piece.size for task in local for piece in task if isinstance(piece, LogRange)] == [put[407].size]
 
 
-def test_a_stream_sees_what_was_copied_since(tmp_path: Path, support: Support) -> None:
+def test_a_stream_sees_what_was_copied_since(tmp_path: Path) -> None:
     with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
         store.put(Message("orders", b"first"))
     (tmp_path / "served").mkdir()
     shutil.copytree(tmp_path / "store", tmp_path / "served" / "store")
-    with support("served_stores").http_folder(tmp_path / "served") as server:
+    with served_stores.http_folder(tmp_path / "served") as server:
         [location] = parse_options({"path": f"http://{server.address}/store"}).stores
         followed = FollowedStore(location, LogStream(Selection()))
         before = followed.view.end_physical_offset
@@ -191,13 +188,13 @@ def test_a_stream_sees_what_was_copied_since(tmp_path: Path, support: Support) -
         followed.close()
 
 
-def test_planning_asks_no_more_for_more_segments(tmp_path: Path, support: Support) -> None:
+def test_planning_asks_no_more_for_more_segments(tmp_path: Path) -> None:
     counts = []
     for segments in (20, 200):
         path = tmp_path / f"of-{segments}"
         with flightlog.open(path, StoreSettings(segment_size=8192, queue_file_entries=400)) as store:
             store.put_many(Message("orders", bytes(7000)) for _ in range(segments))
-        with support("served_stores").object_store() as server:
+        with served_stores.object_store() as server:
             s3 = pyarrow.fs.S3FileSystem(**json.loads(server.options), allow_bucket_creation=True)
             s3.create_dir(BUCKET)
             pyarrow.fs.copy_files(str(path), f"{BUCKET}/store", destination_filesystem=s3)
@@ -241,9 +238,9 @@ GOLDEN = [
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_what_rocketmq_wrote_reads_the_same(name: str, golden: Callable[[str], Path], support: Support) -> None:
+def test_what_rocketmq_wrote_reads_the_same(name: str, golden: Callable[[str], Path]) -> None:
     root = golden(name)
-    with support("served_stores").http_folder(root) as server:
+    with served_stores.http_folder(root) as server:
         there = read(planned({"path": f"http://{server.address}/store"}), on_corrupt="skip")
     here = read(planned({"path": str(root / "store")}), on_corrupt="skip")
     assert there == here and here
@@ -258,8 +255,8 @@ def said(error: pytest.ExceptionInfo[FlightlogError]) -> str:
     return text
 
 
-def test_a_connection_that_is_cut_is_named(folder: Path, support: Support) -> None:
-    with support("served_stores").http_folder(folder) as server:
+def test_a_connection_that_is_cut_is_named(folder: Path) -> None:
+    with served_stores.http_folder(folder) as server:
         uri = f"http://{server.address}/east"
         ranges = planned({"path": uri})
         server.fault = lambda request: "cut" if "/commitlog/0" in request.path else None
@@ -270,8 +267,8 @@ def test_a_connection_that_is_cut_is_named(folder: Path, support: Support) -> No
         assert len(read(ranges, "value")) == 1300, "and it can be run again"
 
 
-def test_who_is_refused_is_told_where(folder: Path, support: Support) -> None:
-    with support("served_stores").http_folder(folder) as server:
+def test_who_is_refused_is_told_where(folder: Path) -> None:
+    with served_stores.http_folder(folder) as server:
         server.fault = lambda request: "refuse"
         with pytest.raises(DiskError, match="403") as error:
             planned({"path": f"http://{server.address}/east"})
@@ -282,8 +279,8 @@ def test_who_is_refused_is_told_where(folder: Path, support: Support) -> None:
     assert "Look after the address, the credentials (option storageOptions) and the network" in said(error)
 
 
-def test_a_server_without_ranges_is_refused(folder: Path, support: Support) -> None:
-    with support("served_stores").http_folder(folder) as server:
+def test_a_server_without_ranges_is_refused(folder: Path) -> None:
+    with served_stores.http_folder(folder) as server:
         server.fault = lambda request: "whole"
         with pytest.raises(DiskError, match="the server does not serve ranges of a file"):
             planned({"path": f"http://{server.address}/east"})

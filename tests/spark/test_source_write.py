@@ -18,7 +18,7 @@ from flightlog import Message, StoreSettings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.spark.conftest import AssertClean
+    from flightlog.tests.spark.conftest import AssertClean
 
     Load = Callable[..., DataFrame]
 

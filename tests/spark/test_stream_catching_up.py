@@ -9,7 +9,6 @@ import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,10 +16,9 @@ import pytest
 import flightlog
 from flightlog.spark.stream import followed_store
 from flightlog.store.errors import StoreChangingError
+from flightlog.tests.support.stream_driver import StreamDriver
 
 if TYPE_CHECKING:
-    from tests.support.stream_driver import StreamDriver
-
     Stream = Callable[..., StreamDriver]
 
 HALTED = Path(__file__).resolve().parents[1] / "data" / "rocketmq-halted.tar.xz"
@@ -38,8 +36,8 @@ TOPICS = {"startingOffsets": "earliest", "subscribePattern": ".*"}
 
 
 @pytest.fixture(scope="session")
-def stream(support: Callable[[str], ModuleType]) -> Stream:
-    made: Stream = support("stream_driver").StreamDriver
+def stream() -> Stream:
+    made: Stream = StreamDriver
     return made
 
 

@@ -8,20 +8,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
-
-if TYPE_CHECKING:
-    from tests.support.stream_runs import SinkRow, StreamRuns
-
-    Support = Callable[[str], ModuleType]
+from flightlog.tests.support import stream_runs, stream_writer
+from flightlog.tests.support.stream_runs import SinkRow, StreamRuns
 
 QUERIES = {
     "log": {"startingOffsets": "earliest", "includeInternal": "true", "splitBytes": "65536"},
@@ -74,9 +69,9 @@ class Writer:
         self._first = said[-1] + NEVER_PUT
 
 
-def check(path: Path, runs: StreamRuns, support: Support, writer: Writer) -> list[SinkRow]:
+def check(path: Path, runs: StreamRuns, writer: Writer) -> list[SinkRow]:
     """Every message that the store has, once, and with it every one that was acknowledged; nothing else."""
-    shared, program = support("stream_runs"), support("stream_writer")
+    shared, program = stream_runs, stream_writer
     rows = runs.rows("log")
     shared.check_log(rows, program.SEGMENT_SIZE)
     shared.check_queues(rows)
@@ -98,33 +93,31 @@ def check(path: Path, runs: StreamRuns, support: Support, writer: Writer) -> lis
 
 
 @pytest.fixture
-def writer(tmp_path: Path, support: Support) -> Writer:
-    return Writer(Path(support("stream_writer").__file__ or ""), tmp_path / "store", 100.0)
+def writer(tmp_path: Path) -> Writer:
+    return Writer(Path(stream_writer.__file__ or ""), tmp_path / "store", 100.0)
 
 
 @pytest.fixture
-def runs(tmp_path: Path, support: Support) -> StreamRuns:
-    made: StreamRuns = support("stream_runs").StreamRuns(tmp_path / "store", tmp_path / "queries", QUERIES)
+def runs(tmp_path: Path) -> StreamRuns:
+    made: StreamRuns = StreamRuns(tmp_path / "store", tmp_path / "queries", QUERIES)
     return made
 
 
 @pytest.mark.ci
 @pytest.mark.timeout(1800)
-def test_a_stream_beside_a_writer_that_are_both_killed(
-    tmp_path: Path, writer: Writer, runs: StreamRuns, support: Support
-) -> None:
+def test_a_stream_beside_a_writer_that_are_both_killed(tmp_path: Path, writer: Writer, runs: StreamRuns) -> None:
     with writer.running(until_killed=True), runs.running(dieAfter=4) as run:
         assert run.await_end() < 0, run.said()
     with writer.running(), runs.running() as run:
         for query in QUERIES:
             run.await_batches(query, 2)
     runs.read_to_the_end()
-    assert len(check(tmp_path / "store", runs, support, writer)) > 500
+    assert len(check(tmp_path / "store", runs, writer)) > 500
 
 
 @pytest.mark.full
 @pytest.mark.timeout(3600)
-def test_ten_minutes_beside_a_writer(tmp_path: Path, writer: Writer, runs: StreamRuns, support: Support) -> None:
+def test_ten_minutes_beside_a_writer(tmp_path: Path, writer: Writer, runs: StreamRuns) -> None:
     end_s, rounds = time.monotonic() + 600, 0
     while time.monotonic() < end_s:
         rounds += 1
@@ -134,7 +127,7 @@ def test_ten_minutes_beside_a_writer(tmp_path: Path, writer: Writer, runs: Strea
             else:
                 run.await_batches("log", 20)
     runs.read_to_the_end()
-    rows = check(tmp_path / "store", runs, support, writer)
+    rows = check(tmp_path / "store", runs, writer)
     print(f"{len(rows)} messages, each once; {rounds} rounds of writers and of streams")
     assert rounds >= 3
     assert len(rows) > 10_000

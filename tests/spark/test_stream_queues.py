@@ -11,7 +11,6 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,10 +19,9 @@ import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
 from flightlog.store.errors import InvalidSettingsError, UsageError
+from flightlog.tests.support.stream_driver import Row, StreamDriver
 
 if TYPE_CHECKING:
-    from tests.support.stream_driver import Row, StreamDriver
-
     Stream = Callable[..., StreamDriver]
 
 SETTINGS = StoreSettings(segment_size=16 << 10, queue_file_entries=50)
@@ -31,9 +29,9 @@ Queue = tuple[str, int]
 
 
 @pytest.fixture(scope="session")
-def stream(support: Callable[[str], ModuleType]) -> Stream:
+def stream() -> Stream:
     """`stream(path, subscribe="orders")` is a query that has been started."""
-    made: Stream = support("stream_driver").StreamDriver
+    made: Stream = StreamDriver
     return made
 
 

@@ -9,7 +9,6 @@ import random
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,10 +18,9 @@ from flightlog import Message, MessageStore, StoreSettings
 from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
 from flightlog.spark.stream import followed_store
 from flightlog.store.errors import InvalidSettingsError, UsageError
+from flightlog.tests.support.stream_driver import Row, StreamDriver
 
 if TYPE_CHECKING:
-    from tests.support.stream_driver import Row, StreamDriver
-
     Stream = Callable[..., StreamDriver]
 
 SEGMENT_SIZE = 16 << 10
@@ -30,9 +28,9 @@ SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=100)
 
 
 @pytest.fixture(scope="session")
-def stream(support: Callable[[str], ModuleType]) -> Stream:
+def stream() -> Stream:
     """`stream(path, startingOffsets="earliest")` is a query that has been started."""
-    made: Stream = support("stream_driver").StreamDriver
+    made: Stream = StreamDriver
     return made
 
 

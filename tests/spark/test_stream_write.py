@@ -18,7 +18,7 @@ from flightlog.store.errors import MissingExtraError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.spark.conftest import AssertClean
+    from flightlog.tests.spark.conftest import AssertClean
 
 pytestmark = pytest.mark.ci
 CAN_WRITE = hasattr(datasource, "DataSourceStreamArrowWriter")

@@ -16,7 +16,7 @@ from flightlog.spark.schema import spark_schema
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tests.spark.conftest import AssertClean
+    from flightlog.tests.spark.conftest import AssertClean
 
 ROWS = 40
 

@@ -38,7 +38,7 @@ from flightlog.store.errors import (
 from flightlog.store.log.atomic_append import AtomicAppend
 
 if TYPE_CHECKING:
-    from tests.spark.conftest import AssertClean
+    from flightlog.tests.spark.conftest import AssertClean
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 SEGMENT_SIZE = 1 << 30

@@ -5,9 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import random
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -17,6 +15,8 @@ from hypothesis import strategies as st
 from flightlog.store.disk.config_file import MAX_DEPTH, ConfigFile, parse_config
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, DiskError, DiskFullError
+from flightlog.tests.support import power
+from flightlog.tests.support.disks import FaultyDisk
 
 TEXTS = st.text(max_size=8)
 VALUES = st.recursive(
@@ -139,10 +139,7 @@ def test_which_file_is_read(
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("operations", range(8))
-def test_a_power_cut_leaves_the_old_content_or_the_new_one(
-    operations: int, chance: float, support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
-    power = support("power")
+def test_a_power_cut_leaves_the_old_content_or_the_new_one(operations: int, chance: float, tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
     disk = power.PowerDisk(root)
@@ -168,10 +165,8 @@ def test_a_power_cut_leaves_the_old_content_or_the_new_one(
 
 @pytest.mark.parametrize("operation", ["create", "write", "sync", "rename", "sync_folder"])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
-def test_a_write_that_fails_leaves_something_to_read(
-    operation: str, error: int, support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_write_that_fails_leaves_something_to_read(operation: str, error: int, tmp_path: Path) -> None:
+    disk = FaultyDisk()
     path = tmp_path / "config" / "x.json"
     file = ConfigFile(disk, path)
     file.write({"a": 0})

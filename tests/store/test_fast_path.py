@@ -6,7 +6,6 @@ import random
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,9 +23,10 @@ from flightlog.store.errors import (
     TopicNotFoundError,
     TopicPermissionError,
 )
+from flightlog.tests.support import process
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ManualClock
+    from flightlog.tests.store.conftest import ManualClock
 
 AssertClean = Callable[[Path], None]
 
@@ -257,14 +257,12 @@ def test_a_handle_that_may_not_be_used(why: str, tmp_path: Path, clock: ManualCl
         assert [message.body for message in view.read("orders")] == [b"before"] * 3
 
 
-def test_a_closed_store_has_no_file_open(
-    tmp_path: Path, clock: ManualClock, support: Callable[[str], ModuleType], assert_clean: AssertClean
-) -> None:
+def test_a_closed_store_has_no_file_open(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
     """Also while its handle is held."""
     store = open_store(tmp_path / "store", clock, fast_path=True)
     store.put(Message("orders", b"body"))
     store.close()
-    assert support("process").descriptors(tmp_path) == []
+    assert process.descriptors(tmp_path) == []
     assert_clean(tmp_path / "store")
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.tests.support import process
 
 AssertClean = Callable[[Path], None]
 
@@ -174,15 +175,13 @@ def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> Non
     assert_clean(tmp_path)
 
 
-def test_a_put_wakes_the_service(
-    tmp_path: Path, assert_clean: AssertClean, support: Callable[[str], Any], kernel: str
-) -> None:
+def test_a_put_wakes_the_service(tmp_path: Path, assert_clean: AssertClean, kernel: str) -> None:
     """However often it has gone to sleep before."""
     with flightlog.open(tmp_path, settings(flush_interval_ms=1, allocate_step_size=SEGMENT_SIZE)) as store:
         store.put(Message("orders", b"body"))
         for _ in range(50):
-            support("process").wait_until(lambda: store._dispatcher.position == store._log.visible)
+            process.wait_until(lambda: store._dispatcher.position == store._log.visible)
             store.put(Message("orders", b"body"))
-        support("process").wait_until(lambda: store._dispatcher.position == store._log.visible)
+        process.wait_until(lambda: store._dispatcher.position == store._log.visible)
         assert store._log.fast_path.taken == 50
     assert_clean(tmp_path)

@@ -8,22 +8,21 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from flightlog.store import native
 from flightlog.store.native import pure_group_commit
+from flightlog.tests.support import process
 
 LATER_S = 240
 WaitUntil = Callable[[Callable[[], object]], None]
 
 
 @pytest.fixture
-def wait_until(support: Callable[[str], ModuleType]) -> WaitUntil:
-    found: WaitUntil = support("process").wait_until
-    return found
+def wait_until() -> WaitUntil:
+    return process.wait_until
 
 
 class Log:

@@ -17,7 +17,7 @@ from flightlog.store.segments.log_files import list_log_files
 
 if TYPE_CHECKING:
     from flightlog import PutResult
-    from tests.store.conftest import ManualClock
+    from flightlog.tests.store.conftest import ManualClock
 
 SEGMENT_SIZE = 4096
 HOSTS = (("127.0.0.1", 1), ("2001:db8::1", 2))

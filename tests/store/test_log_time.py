@@ -13,7 +13,7 @@ from flightlog import Message, StoreSettings
 from flightlog.store.errors import ClockBehindError
 
 if TYPE_CHECKING:
-    from tests.store.conftest import ManualClock
+    from flightlog.tests.store.conftest import ManualClock
 
 HOUR_MS = 3_600_000
 SETTINGS = StoreSettings.small()

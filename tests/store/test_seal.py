@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -40,6 +39,7 @@ from flightlog.store.seal.seal import (
 )
 from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.segments.segment import Segment
+from flightlog.tests.support.disks import FaultyDisk
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TOPIC = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -274,10 +274,8 @@ def test_what_contradicts_itself_is_none(raw: bytes) -> None:
     assert decode_seal(raw) is None
 
 
-def test_a_seal_that_cannot_be_read_is_as_good_as_missing(
-    support: Callable[[str], ModuleType], rollover: LogReader, tmp_path: Path
-) -> None:
-    disk, segment = support("disks").FaultyDisk(), rollover.segments[3]
+def test_a_seal_that_cannot_be_read_is_as_good_as_missing(rollover: LogReader, tmp_path: Path) -> None:
+    disk, segment = FaultyDisk(), rollover.segments[3]
     seal = make_seal(rollover, segment)
     assert seal is not None
     write_seal(disk, tmp_path, seal)
@@ -288,10 +286,8 @@ def test_a_seal_that_cannot_be_read_is_as_good_as_missing(
 
 
 @pytest.mark.parametrize("operation", ["resize", "write"])
-def test_a_seal_that_cannot_be_written_leaves_nothing_behind(
-    operation: str, support: Callable[[str], ModuleType], tmp_path: Path
-) -> None:
-    disk = support("disks").FaultyDisk()
+def test_a_seal_that_cannot_be_written_leaves_nothing_behind(operation: str, tmp_path: Path) -> None:
+    disk = FaultyDisk()
     disk.fail(operation, "seals", errno.EIO)
     with pytest.raises(DiskError):
         write_seal(disk, tmp_path, A_SEAL)

@@ -10,15 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+import flightlog
 from flightlog import Message
 
 if TYPE_CHECKING:
     import random
 
-    import flightlog
-
-    Store = flightlog.MessageStore | flightlog.ReadOnlyStore
-
+Store = flightlog.MessageStore | flightlog.ReadOnlyStore
 Key = tuple[str, int]
 
 

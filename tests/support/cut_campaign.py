@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import random
-import runpy
 import signal
 import subprocess
 import sys
@@ -20,15 +19,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog import FlushMode, StoreSettings
-
-if TYPE_CHECKING:
-    from tests.support.cut_known import Known
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import mounts, process
+from flightlog.tests.support.clocks import ClockAhead
+from flightlog.tests.support.cut_known import Known
+from flightlog.tests.support.cut_later import LEVELS
+from flightlog.tests.support.mounts import Ext4
 
 WRITER = Path(__file__).with_name("cut_writer.py")
 IMAGE_SIZE = 256 << 20
@@ -80,7 +79,7 @@ class Campaign:
     """Orders to one program of writers, and what came of them."""
 
     def __init__(self, folder: Path, mode: FlushMode, seed: int, *, lies: bool = False) -> None:
-        self._disk = load("mounts").Ext4(folder, IMAGE_SIZE)
+        self._disk = Ext4(folder, IMAGE_SIZE)
         self._mode, self._seed, self._lies = mode, seed, lies
         self._deck: list[str] = []
         """Sites that are still to come before the first one comes again."""
@@ -109,7 +108,7 @@ class Campaign:
     def _run(self, cuts: int, dice: random.Random) -> None:
         while self.cuts + self.kills < cuts:
             self._disk.make()
-            known: Known = load("cut_known").Known()
+            known: Known = Known()
             geometry = dice.choice((GEOMETRY, EXTENDED))
             for number in range(CUTS_AN_IMAGE):
                 if self.cuts + self.kills >= cuts:
@@ -158,7 +157,7 @@ class Campaign:
         with self._disk as place:
             path = place / "store"
             if order["end"] == "cut" and order["seed"] % 2:  # else the same kernel has mounted the disk again
-                load("mounts").boot_anew(path)
+                mounts.boot_anew(path)
             if not (path / "commitlog").exists():
                 assert not known.must
                 return
@@ -179,9 +178,9 @@ class Campaign:
             path = place / "store"
             if not (path / "commitlog").exists():
                 return
-            clock = load("clocks").ClockAhead(AHEAD_MS)
+            clock = ClockAhead(AHEAD_MS)
             with flightlog.open(path, _settings(geometry), clock=clock) as store:
-                load("process").wait_until(lambda: not _waiting(store))
+                process.wait_until(lambda: not _waiting(store))
                 known.check(store)
                 known.later.check_all()
                 self.delivered += known.later.delivered_count
@@ -214,7 +213,7 @@ class Campaign:
 
 
 def _settings(geometry: dict[str, Any], **more: Any) -> StoreSettings:
-    levels = load("cut_later").LEVELS
+    levels = LEVELS
     return StoreSettings(**geometry, **more, accept_future_store_time=True, delay_levels=levels)
 
 

@@ -5,20 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import runpy
 from collections import Counter
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
-
-if TYPE_CHECKING:
-    from tests.support.cut_later import Later
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
-cut_later = load("cut_later")
+from flightlog.tests.support import cut_later
+from flightlog.tests.support.cut_later import Later
 
 DIGEST_SIZE = 20
 HEAD = re.compile(rb"(\d+) (\d+) (\d+) (\d+) ")

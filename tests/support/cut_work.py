@@ -8,14 +8,12 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog import Message, MessageStore, PutResult, PutStatus
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
-
-if TYPE_CHECKING:
-    from tests.support.cut_fate import Fate
+from flightlog.tests.support.cut_fate import Fate
 
 DOOMED, SETTLED = "doomed", "settled"
 """A topic that is deleted and made anew; one that is only made and changed. One thread of a writer does both."""

@@ -20,24 +20,22 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog.store.errors import DiskError, StorePoisonedError
 from flightlog.store.segments import segment
 from flightlog.store.segments.segment import AppendSegment
+from flightlog.tests.support import cut_fate, cut_later, cut_work
+from flightlog.tests.support.clocks import ClockAhead
+from flightlog.tests.support.cut_fate import Fate
 
-if TYPE_CHECKING:
-    from tests.support.cut_fate import Fate
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
-fates, work, cut_later = load("cut_fate"), load("cut_work"), load("cut_later")
+fates, work = cut_fate, cut_work
 
 PUTTERS = 3
 MESSAGES_A_PUTTER = 200
@@ -64,7 +62,7 @@ def write(place: Path, order: dict[str, Any], fate: Fate) -> None:
         delay_levels=cut_later.LEVELS,
         delay_save_interval_ms=10,
     )
-    clock = load("clocks").ClockAhead(order["round"] * cut_later.CLOCK_STEP_MS)
+    clock = ClockAhead(order["round"] * cut_later.CLOCK_STEP_MS)
     if not order["site"]:
         _later(order["delay_ms"] / 1000, fate.come)
     try:

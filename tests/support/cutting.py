@@ -13,13 +13,11 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from flightlog.store.state.progress import BOOT, PAGE, progress_path
-
-if TYPE_CHECKING:
-    from tests.support.memory_disk import Inode
-    from tests.support.recording import FileState, Folder, Moment
+from flightlog.tests.support.memory_disk import Inode
+from flightlog.tests.support.recording import FileState, Folder, Moment
 
 SECTOR_SIZE, PAGE_SIZE = 512, 4096
 SECTORS_A_PAGE = PAGE_SIZE // SECTOR_SIZE

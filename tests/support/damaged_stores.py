@@ -14,7 +14,6 @@ import hashlib
 import logging
 import random
 import resource
-import runpy
 import shutil
 import sys
 import time
@@ -37,8 +36,8 @@ from flightlog.store.errors import CorruptBodyError, DiskError, StoreNotFoundErr
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.inner_batch import unwrapped
 from flightlog.store.format.record import stored_message
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import store_damage
+from flightlog.tests.support.limited_disk import LimitedDisk
 
 MORE_MEMORY = 512 << 20
 """Bytes that the process may come to hold beyond those that it takes to have everything loaded."""
@@ -56,8 +55,8 @@ class InventedError(AssertionError):
     """A message that was never stored."""
 
 
-def limited_disk() -> Any:
-    return load("limited_disk").LimitedDisk(MAX_READS, MAX_READ_SIZE, MAX_ONE_READ)
+def new_disk() -> LimitedDisk:
+    return LimitedDisk(MAX_READS, MAX_READ_SIZE, MAX_ONE_READ)
 
 
 def stored_in(root: Path) -> dict[Place, bytes]:
@@ -95,7 +94,7 @@ class Case:
 
     def __init__(self, root: Path, stored: dict[Place, bytes]) -> None:
         self.root, self.stored = root, dict(stored)
-        self.disk = limited_disk()
+        self.disk = new_disk()
         self.now_ms = 1_900_000_000_000
         self.told: Counter[str] = Counter()
         """Errors by name, and what went well."""
@@ -214,7 +213,7 @@ def try_case(store: Path, stored: dict[Place, bytes], folder: Path, seed: int, n
     root = folder / "case"
     shutil.rmtree(root, ignore_errors=True)
     shutil.copytree(store, root)
-    done = load("store_damage").do_damage(root, random.Random(f"{seed} {number} {store.name}"))
+    done = store_damage.do_damage(root, random.Random(f"{seed} {number} {store.name}"))
     case = Case(root, stored)
     try:
         case.run()

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import random
-import runpy
 import sys
 import time
-from pathlib import Path
 
 import flightlog
+from flightlog.tests.support import followed_writer
 
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
-writer = load("followed_writer")
+writer = followed_writer
 TOPIC: str = writer.TOPIC
 QUEUES: int = writer.QUEUES
 STALLED_S = 120

@@ -6,16 +6,15 @@ sound inputs to begin with. Whatever makes `one` raise is kept as a file in test
 
 from __future__ import annotations
 
+import importlib
 import random
-import runpy
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
-load: Callable[..., ModuleType] = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import damage
 
 FUZZ = Path(__file__).resolve().parents[1] / "fuzz"
-SUPPORT = ("scratch", "limited_disk", "plain_index", "sound_records", "damage")
+TARGETS = "flightlog.tests.fuzz.targets"
 
 
 def target_names() -> list[str]:
@@ -23,9 +22,7 @@ def target_names() -> list[str]:
 
 
 def load_target(name: str) -> ModuleType:
-    for each in SUPPORT:
-        load(each)
-    return load(name, FUZZ / "targets")
+    return importlib.import_module(f"{TARGETS}.{name}")
 
 
 def corpus(name: str) -> list[bytes]:
@@ -47,7 +44,7 @@ def attempt(target: ModuleType, data: bytes) -> None:
 
 def run_drawn(name: str, seed: int, count: int) -> None:
     """`count` inputs that follow from the seed."""
-    target, damaged = load_target(name), load("damage").damaged
+    target, damaged = load_target(name), damage.damaged
     known = target.seeds() + corpus(name)
     dice = random.Random(f"{name} {seed}")
     for _ in range(count):

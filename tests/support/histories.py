@@ -1,6 +1,6 @@
 """One life of a store, run once on a disk that is recorded: everything that a store does, in a random order.
 
-    history = histories.History("0/7", root, parts)    # parts: the modules beside this one, see simulated_cuts.py
+    history = History("0/7", root)
     history.run()
     history.recorder.moments                           # each can be cut, with the mark of what had to be there
 
@@ -15,26 +15,29 @@ import errno
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import flightlog
-from flightlog import FlushMode, StoreSettings
+from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.open import boot
 from flightlog.index.queue import queue_table
 from flightlog.store.disk.file_system import Unpromising
 from flightlog.store.errors import DiskError, FlightlogError
 from flightlog.store.segments import segment
 from flightlog.store.state import progress
-
-if TYPE_CHECKING:
-    from tests.support.account import Account, Mark
-    from tests.support.memory_disk import MemoryDisk, Tree
-    from tests.support.numbered_puts import NumberedPuts
-    from tests.support.recording import Recorder
+from flightlog.tests.support import account, cutting
+from flightlog.tests.support.account import Account, Mark
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.memory_disk import MemoryDisk, Tree
+from flightlog.tests.support.numbered_puts import NumberedPuts
+from flightlog.tests.support.openings import HeldClock
+from flightlog.tests.support.power import Inode
+from flightlog.tests.support.preparing import prepare_inline
+from flightlog.tests.support.recording import Recorder
 
 NEVER_MS = 3_600_000
 STEPS = 110
@@ -55,38 +58,21 @@ FAULTS = (
 )
 
 
-@dataclass(frozen=True)
-class Parts:
-    """The modules of tests/support that a history is made of."""
-
-    power: ModuleType
-    disks: ModuleType
-    memory_disk: ModuleType
-    recording: ModuleType
-    cutting: ModuleType
-    account: ModuleType
-    openings: ModuleType
-    numbered_puts: ModuleType
-    preparing: ModuleType
-
-
 class History:
     """See above. `settings()` opens what a cut has left of it."""
 
     faults: tuple[tuple[str, str, int], ...] = FAULTS
 
-    def __init__(self, seed: str, root: Path, parts: Parts) -> None:
-        self.seed, self.root, self._parts = seed, root, parts
+    def __init__(self, seed: str, root: Path) -> None:
+        self.seed, self.root = seed, root
         self._dice = dice = random.Random(f"history {seed}")
-        self.clock: Any = parts.openings.HeldClock()
-        self.account: Account = parts.account.Account()
-        self._faults = parts.disks.FaultyDisk()
+        self.clock: Any = HeldClock()
+        self.account = Account()
+        self._faults = FaultyDisk()
         self._is_unpromising = random.Random(f"file system of {seed}").random() < 0.2
         """Whether the disk claims a file system where nothing may be appended through a mapping."""
         self._disk = self.new_disk(None)
-        self.recorder: Recorder[Mark] = parts.recording.Recorder(
-            self._disk, self._faults, parts.power.Inode, self.account.mark
-        )
+        self.recorder: Recorder[Mark] = Recorder(self._disk, self._faults, Inode, self.account.mark)
         self._has_crc = dice.random() < 0.2
         self._geometry: dict[str, Any] = {
             "segment_size": 4096 * dice.choice((1, 1, 2)),
@@ -108,16 +94,29 @@ class History:
         """Messages that were put in one step."""
         self.told: list[str] = []
         """What was done, for whoever has to find out why it went wrong."""
-        self._puts: NumberedPuts = parts.numbered_puts.NumberedPuts(
-            dice, self.account, lambda: self._open_store, self._say
-        )
+        self._puts = NumberedPuts(dice, self.account, lambda: self._open_store, self._say)
 
     def new_disk(self, tree: Tree | None) -> MemoryDisk:
         """The disk of this life, with what is there."""
-        disk: MemoryDisk = self._parts.memory_disk.MemoryDisk(self.root, tree)
+        disk = MemoryDisk(self.root, tree)
         if self._is_unpromising:
             disk.unpromising = Unpromising(self.root, "btrfs", "does what a test wants")
         return disk
+
+    # -- what has to be there
+
+    def read_all(self, store: account.Store, offered: list[Message], min_physical_offset: int) -> account.Found:
+        return account.read_all(store, offered, min_physical_offset)
+
+    def check(self, mark: Mark, found: account.Found, *, was_cut: bool) -> None:
+        account.check(mark, found, was_cut=was_cut)
+
+    def check_keys(
+        self, store: account.Store, mark: Mark, found: account.Found, dice: random.Random, count: int
+    ) -> None:
+        account.check_keys(store, mark, found, dice, count)
+
+    # -- what every session is opened with
 
     def settings(self, dice: random.Random) -> StoreSettings:
         return StoreSettings(
@@ -176,15 +175,14 @@ class History:
                 self._forgive(e)
         self._store._service.stop()
         if self._store._log.preparation.is_wanted:
-            self._parts.preparing.prepare_inline(self._store)
-        account = self._parts.account
+            prepare_inline(self._store)
         try:
-            found = account.read_all(self._store, self.account.offered, self._store._log.reader.min_offset)
+            found = self.read_all(self._store, self.account.offered, self._store._log.reader.min_offset)
         except FlightlogError as e:
             self._forgive(e)
             self._end(self._kill)
             return
-        account.check(self.account.mark(), found, was_cut=True)
+        self.check(self.account.mark(), found, was_cut=True)
         self.account.settle(found)
         self.recorder.note("opened")
 
@@ -221,7 +219,6 @@ class History:
         moments = self.recorder.moments[self._session_start :]
         moment = self._dice.choice(moments[-40:])
         self._say(f"the power is cut at moment {moment.number}, {moment.operation} {moment.path}")
-        cutting = self._parts.cutting
         tree = cutting.tree_after(moment, cutting.choose(moment, self._dice))
         cutting.may_boot_anew(tree, self._dice)
         self.account.go_back(moment.mark)

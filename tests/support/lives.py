@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import logging
 import random
-import runpy
 import shutil
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flightlog.store import native
-
-if TYPE_CHECKING:
-    from tests.support.walk import Walk
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support.messages import MessageMaker
+from flightlog.tests.support.model import Limits, Model
+from flightlog.tests.support.openings import HeldClock, Openings
+from flightlog.tests.support.power import Died, PowerDisk
+from flightlog.tests.support.questions import Questions
+from flightlog.tests.support.walk import Walk
 
 RERUN = "FLIGHTLOG_MODEL_SEEDS"
 """Environment variable: the seeds to live in place of the usual ones, as in 7 or 0-99,4711."""
@@ -34,21 +33,19 @@ class LifeError(AssertionError):
 def make_walk(seed: int, folder: Path) -> Walk:
     dice = random.Random(seed)
     loses_power = dice.random() < 0.6
-    disk = load("power").PowerDisk(folder, keeps_notes=loses_power)
-    limits = load("model").Limits(
+    disk = PowerDisk(folder, keeps_notes=loses_power)
+    limits = Limits(
         segment_size=4096 * dice.randint(1, 4),
         queue_file_entries=dice.randint(10, 50),
         answer_count=dice.choice((2, 8, 32)),
         answer_size=dice.choice((500, 3000, 64 << 10)),
         scan_size=dice.choice((1, 100, 16_000)),
     )
-    model = load("model").Model(limits)
-    maker = load("messages").MessageMaker(dice)
-    questions = load("questions").Questions(model, maker, dice)
-    openings, clock = load("openings").Openings(dice, limits), load("openings").HeldClock()
-    walk: Walk = load("walk").Walk(
-        dice, disk, model, maker, questions, openings, clock, load("power").Died, loses_power=loses_power
-    )
+    model = Model(limits)
+    maker = MessageMaker(dice)
+    questions = Questions(model, maker, dice)
+    openings, clock = Openings(dice, limits), HeldClock()
+    walk: Walk = Walk(dice, disk, model, maker, questions, openings, clock, Died, loses_power=loses_power)
     return walk
 
 

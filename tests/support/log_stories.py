@@ -16,10 +16,9 @@ import flightlog
 from flightlog import FlushMode
 from flightlog.store.errors import CorruptLogError, DiskFullError, StorePoisonedError, SyncFailedError
 from flightlog.store.segments.segment import segment_name
+from flightlog.tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.support.stage import Stage
-
     NewStage = Callable[[], Stage]
 
 SYNC, ASYNC = FlushMode.SYNC, FlushMode.ASYNC

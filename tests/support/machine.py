@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import random
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-if TYPE_CHECKING:
-    from tests.support import machine_messages as messages
-    from tests.support.machine_life import Life
-    from tests.support.machine_messages import Geometry, Opening, Row
-else:
-    messages = importlib.import_module("flightlog_tests_support_machine_messages")
-    Life = importlib.import_module("flightlog_tests_support_machine_life").Life
-    Geometry, Opening, Row = messages.Geometry, messages.Opening, messages.Row
+from flightlog.tests.support import machine_messages as messages
+from flightlog.tests.support.machine_life import Life
+from flightlog.tests.support.machine_messages import Geometry, Opening, Row
 
 Dice = st.randoms(use_true_random=False)
 SYNCED = ("commitlog", "consumequeue", "index", "checkpoint", "flightlog/progress", "deleted-topics", "topics.json")

@@ -8,19 +8,12 @@ disk.written_ms["00000000000000004096"]    # when the segment of this name was l
 from __future__ import annotations
 
 import errno
-import importlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from flightlog.store.disk.disk import DiskSpace, RealFile
 from flightlog.store.disk.disk_errors import disk_errors
-
-if TYPE_CHECKING:
-    from tests.support.power import Inode, PowerDisk, PowerFile
-else:
-    power = importlib.import_module("flightlog_tests_support_power")
-    Inode, PowerDisk, PowerFile = power.Inode, power.PowerDisk, power.PowerFile
+from flightlog.tests.support.power import Inode, PowerDisk, PowerFile
 
 HAS_ITS_BLOCKS = ("progress", "checkpoint", "abort")
 """Files that are written over and over in their first page."""

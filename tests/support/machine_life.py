@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog import FlushMode
@@ -15,15 +14,12 @@ from flightlog.store.errors import (
     TopicExistsError,
     TopicNotFoundError,
 )
-
-if TYPE_CHECKING:
-    from tests.support.machine_messages import Opening
-    from tests.support.machine_puts import PuttingLife
-    from tests.support.machine_store import HOUR_MS, Died, beside
-else:
-    machine_store = importlib.import_module("flightlog_tests_support_machine_store")
-    HOUR_MS, Died, beside = machine_store.HOUR_MS, machine_store.Died, machine_store.beside
-    PuttingLife = importlib.import_module("flightlog_tests_support_machine_puts").PuttingLife
+from flightlog.tests.support import machine_model
+from flightlog.tests.support.machine_messages import CLEAN_BATCH_COUNT, Opening
+from flightlog.tests.support.machine_model import Route
+from flightlog.tests.support.machine_puts import PuttingLife
+from flightlog.tests.support.machine_store import HOUR_MS
+from flightlog.tests.support.power import Died
 
 
 class Life(PuttingLife):
@@ -35,7 +31,7 @@ class Life(PuttingLife):
         is_there = name in self.model.topics
         attributes = {"queue.type": "BatchCQ"} if name == "batch" else {}
         with self.step():
-            route = beside("machine_model").Route(queues, queues, attributes=attributes)
+            route = Route(queues, queues, attributes=attributes)
             may_be_there = False
             try:
                 self.it.create_topic(name, queues, attributes=attributes)
@@ -69,9 +65,7 @@ class Life(PuttingLife):
                 return  # as it was
             finally:
                 if before is not None and (self.disk.is_dead or self._says(name, read_queues, write_queues, perm)):
-                    changed = beside("machine_model").Route(
-                        read_queues, write_queues, perm, before.order, before.attributes, before.turn
-                    )
+                    changed = Route(read_queues, write_queues, perm, before.order, before.attributes, before.turn)
                     model.topics[name] = changed
             self.model.save_topics()
 
@@ -86,7 +80,7 @@ class Life(PuttingLife):
             if self.reading is not None and self.reading[1][0] == name:
                 self.reading = None
             self.is_view_stale = True
-            before = beside("machine_model").deleted_below(self.disk.root, name)
+            before = machine_model.deleted_below(self.disk.root, name)
             self.doubted_topic = (name, model.end, before) if is_there else None
             try:
                 self.it.delete_topic(name)
@@ -129,7 +123,7 @@ class Life(PuttingLife):
         due, last = model.start, max(model.end - 1, 0) // size * size
         if (self.disk.root / "commitlog" / f"{model.end:020d}").exists():
             last = model.end  # made by a writer that died before it put something there
-        for _ in range(beside("machine_messages").CLEAN_BATCH_COUNT):
+        for _ in range(CLEAN_BATCH_COUNT):
             written_ms = self.disk.written_ms.get(f"{due:020d}", 0)
             if due >= last or written_ms + hours * HOUR_MS > self.clock.at_ms:
                 break

@@ -3,7 +3,6 @@ batches."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import struct
 from bisect import bisect_left
@@ -14,12 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from flightlog import GetStatus, Message, StoredMessage, Topic
+from flightlog.tests.support.model import Limits, Model, Record
 
 if TYPE_CHECKING:
     from flightlog.store.queue_offsets import QueueKey
-    from tests.support.model import Limits, Model, Record
-else:
-    Model = importlib.import_module("flightlog_tests_support_model").Model
 
 WRITE = 2
 BATCH_BITS = 64 | 128
@@ -257,8 +254,7 @@ class MachineModel(Model):
 def deleted_below(root: Path, topic: str) -> int:
     """What the note about deletions says of a topic; 0 where it says nothing."""
     path = root / "flightlog" / "deleted-topics.json"
-    found: int = json.loads(path.read_text())["deletedBelow"].get(topic, 0) if path.exists() else 0
-    return found
+    return json.loads(path.read_text())["deletedBelow"].get(topic, 0) if path.exists() else 0
 
 
 def _inner(message: Message) -> bytes:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus
 from flightlog.store.errors import DiskFullError, InvalidMessageError, StorePoisonedError, SyncFailedError
-
-if TYPE_CHECKING:
-    from tests.support.machine_messages import Row
-    from tests.support.machine_store import Died, StoreLife, beside
-    from tests.support.model import Record
-else:
-    machine_store = importlib.import_module("flightlog_tests_support_machine_store")
-    Died, StoreLife, beside = machine_store.Died, machine_store.StoreLife, machine_store.beside
+from flightlog.tests.support import machine_messages, machine_model, process
+from flightlog.tests.support.machine_messages import Row
+from flightlog.tests.support.machine_store import StoreLife
+from flightlog.tests.support.model import Record
+from flightlog.tests.support.power import Died
 
 NO_ANSWER = (Died, SyncFailedError, StorePoisonedError)
 """What leaves open whether a put is there."""
@@ -25,7 +21,7 @@ NO_ANSWER = (Died, SyncFailedError, StorePoisonedError)
 
 class PuttingLife(StoreLife):
     def message(self, row: Row) -> Message:
-        found: Message = beside("machine_messages").message_of(row, next(self.numbers))
+        found: Message = machine_messages.message_of(row, next(self.numbers))
         if self.disk.full_after is not None:  # then nobody can tell whose turn it is, or what the service still does
             found = replace(found, queue_id=found.queue_id or 0, wait_store_ok=True)
         return found
@@ -122,7 +118,7 @@ class PuttingLife(StoreLife):
                 is_there = False
                 raise
             finally:
-                if is_there:
+                if is_there and made is not None:
                     record = model.put_batch(messages, made, self.clock.at_ms, host)
                     self._wrote(record)
                 if results is None or not is_there:
@@ -150,7 +146,7 @@ class PuttingLife(StoreLife):
         """The messages as they are to be stored; None if they must be refused."""
         makes, stored = self.settings.auto_create_topics, []
         for message in messages:
-            one = beside("machine_messages").as_stored(message)
+            one = machine_messages.as_stored(message)
             if not self.model.fits(one, self.settings.store_host):
                 return None
             queue_id = self.model.route(one.topic, one.queue_id, makes=makes)
@@ -207,9 +203,7 @@ class PuttingLife(StoreLife):
             return
         if not any(message.waits_for_sync for message in messages):
             log, service = self.it._log, self.it._service
-            beside("process").wait_until(
-                lambda: log.poison is not None or (not service._is_hurried and log.flushed == log.end)
-            )
+            process.wait_until(lambda: log.poison is not None or (not service._is_hurried and log.flushed == log.end))
         if self.it._log.poison is None:
             self.synced = self.model.end
 
@@ -221,7 +215,7 @@ class PuttingLife(StoreLife):
                 assert end == model.end + model.room(), f"the log ends at {end}, the model's at {model.end}"
                 model.end = end
             model.topics = {
-                name: replace(beside("machine_model").route_of(topic), turn=model.topics[name].turn)
+                name: replace(machine_model.route_of(topic), turn=model.topics[name].turn)
                 for name, topic in self.it.topics().items()
             }
 

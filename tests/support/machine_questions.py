@@ -3,19 +3,16 @@ compressed bodies, and by record batches, too."""
 
 from __future__ import annotations
 
-import importlib
 import random
 from typing import TYPE_CHECKING, Any
 
 from flightlog import GetStatus, StoredMessage
+from flightlog.tests.support import machine_model, questions
+from flightlog.tests.support.machine_model import Inner, MachineModel
+from flightlog.tests.support.questions import FILTERS, Questions, Reading
 
 if TYPE_CHECKING:
     from flightlog.store.queue_offsets import QueueKey
-    from tests.support.machine_model import Inner, MachineModel
-    from tests.support.questions import FILTERS, Questions, Reading
-else:
-    questions = importlib.import_module("flightlog_tests_support_questions")
-    Questions, FILTERS = questions.Questions, questions.FILTERS
 
 BATCH_TOPIC = "batch"
 BATCH_KEYS = (("batch", 0), ("batch", 1))
@@ -146,7 +143,7 @@ class MachineQuestions(Questions):
         self._same_inner(store.query(BATCH_TOPIC, name, max_count=1000).messages, having)
 
     def _same_inner(self, found: Any, expected: list[Inner]) -> None:
-        fields = importlib.import_module("flightlog_tests_support_machine_model").inner_fields
+        fields = machine_model.inner_fields
         self._model.same("messages of batches", [fields(m) for m in found], [one.fields() for one in expected])
 
     # -- everything
@@ -206,4 +203,4 @@ class MachineQuestions(Questions):
 
     @staticmethod
     def has_keys(store: Reading) -> bool:
-        return bool(importlib.import_module("flightlog_tests_support_questions")._has_keys(store))
+        return bool(questions._has_keys(store))

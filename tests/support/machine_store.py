@@ -14,32 +14,31 @@ A store that is open is in one of three moods:
 from __future__ import annotations
 
 import contextlib
-import importlib
 import itertools
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import flightlog
 from flightlog import StoreSettings
 from flightlog.store.errors import DiskFullError, StoreClosedError, StorePoisonedError, SyncFailedError
+from flightlog.tests.support import machine_messages, machine_model
+from flightlog.tests.support.machine_disk import MachineDisk
+from flightlog.tests.support.machine_messages import DEFAULT_QUEUES, Geometry, Opening
+from flightlog.tests.support.machine_model import MachineModel
+from flightlog.tests.support.machine_questions import MachineQuestions
+from flightlog.tests.support.model import Limits
+from flightlog.tests.support.power import Died
 
 if TYPE_CHECKING:
     from flightlog import StoredMessage
     from flightlog.engine.verify.findings import VerifyReport
     from flightlog.store.queue_offsets import QueueKey
-    from tests.support.machine_messages import Geometry, Opening
-
-
-def beside(name: str) -> Any:
-    """A module of this folder, which whoever loads this one has loaded before."""
-    return importlib.import_module(f"flightlog_tests_support_{name}")
 
 
 HOUR_MS = 3_600_000
 INDEX_FOLDER = "index"
-Died: type[BaseException] = beside("power").Died
 
 
 class StillClock:
@@ -60,16 +59,16 @@ class StoreLife:
 
     def __init__(self, root: Path, geometry: Geometry, opening: Opening) -> None:
         self.geometry, self.clock = geometry, StillClock()
-        self.disk = beside("machine_disk").MachineDisk(root)
-        limits = beside("model").Limits(
+        self.disk = MachineDisk(root)
+        limits = Limits(
             segment_size=4096 * geometry.segment_pages,
             queue_file_entries=geometry.queue_file_entries,
             answer_count=geometry.answer_count,
             answer_size=geometry.answer_size,
             scan_size=geometry.scan_size,
         )
-        self.model = beside("machine_model").MachineModel(limits, beside("machine_messages").DEFAULT_QUEUES)
-        self.questions = beside("machine_questions").MachineQuestions(self.model)
+        self.model = MachineModel(limits, DEFAULT_QUEUES)
+        self.questions = MachineQuestions(self.model)
         self.store: flightlog.MessageStore | None = None
         self.view: flightlog.ReadOnlyStore | None = None
         self.is_view_stale = False
@@ -235,7 +234,7 @@ class StoreLife:
 
     def open(self, opening: Opening, die_after: int | None = None) -> None:
         """Open it, and check what is there after whatever has happened; the process may die in the middle of that."""
-        self.settings = beside("machine_messages").settings_of(self.geometry, opening)
+        self.settings = machine_messages.settings_of(self.geometry, opening)
         self.disk.die_after = die_after
         try:
             self.store = flightlog.open(self.disk.root, self.settings, disk=self.disk, clock=self.clock)
@@ -262,7 +261,7 @@ class StoreLife:
         if self.doubted_topic is not None:
             name, below, before = self.doubted_topic
             below = min(below, end)
-            noted = beside("machine_model").deleted_below(self.disk.root, name)
+            noted = machine_model.deleted_below(self.disk.root, name)
             # That the topic is gone does not say it: a kill takes one that no queue and no file tells of, and leaves
             # its half messages. Nor does a note that an earlier deletion may have left.
             if noted == below > before or (name not in topics and below <= max(noted, start)):

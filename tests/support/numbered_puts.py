@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import flightlog
 from flightlog import FlushMode, Message
 from flightlog.store.errors import DiskFullError
-
-if TYPE_CHECKING:
-    from tests.support.account import Account
+from flightlog.tests.support.account import Account
 
 QUEUES = (("orders", 0), ("orders", 0), ("orders", 1), ("payments", 0))
 BATCH_TOPIC = "batches"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from flightlog import FlushMode, StoreSettings
-
-if TYPE_CHECKING:
-    from tests.support.model import Limits
+from flightlog.tests.support.model import Limits
 
 NEVER_MS = 3_600_000
 STORE_HOSTS = (("127.0.0.1", 10911), ("127.0.0.1", 10911), ("fe80::1", 1))

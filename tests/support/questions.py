@@ -10,15 +10,14 @@ import pytest
 import flightlog
 from flightlog import StoredMessage
 from flightlog.store.errors import UsageError
+from flightlog.tests.support.messages import MessageMaker
+from flightlog.tests.support.model import Model, Record
 
 if TYPE_CHECKING:
     from flightlog.store.queue_offsets import QueueKey
-    from tests.support.messages import MessageMaker
-    from tests.support.model import Model, Record
-
-    Reading = flightlog.MessageStore | flightlog.ReadOnlyStore
 
 
+Reading = flightlog.MessageStore | flightlog.ReadOnlyStore
 FILTERS = (None, None, "*", "A", "Aa || A", "BB", "ä||AaAa", "nobody's")
 
 

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.memory_disk import Inode, MemoryDisk
+from flightlog.tests.support.power import Inode as Platter
 
 if TYPE_CHECKING:
     from flightlog.store.disk.disk import MappedPart
-    from tests.support.disks import FaultyDisk
-    from tests.support.memory_disk import Inode, MemoryDisk
-    from tests.support.power import Inode as Platter
 
 CONTENTS_MAX = 8
 """How many contents of a file since its last sync are kept: more make more images of the same kind."""

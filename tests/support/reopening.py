@@ -1,6 +1,6 @@
 """One image that a cut has left, opened as its owner would: looked at by a view, recovered, checked, and gone on with.
 
-    reopening = Reopening(history, parts, dice)
+    reopening = Reopening(history)
     reopening.look(tree, mark, was_cut=True)          # raises where something is not as it must be
 
 `look` can record the recovery, for a second cut in the middle of it.
@@ -9,17 +9,17 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog import Message
 from flightlog.spark.plan import planning
-
-if TYPE_CHECKING:
-    from tests.support.account import Found, Mark
-    from tests.support.histories import History, Parts
-    from tests.support.memory_disk import MemoryDisk, Tree
-    from tests.support.recording import Moment, Recorder
+from flightlog.tests.support.account import Found, Mark
+from flightlog.tests.support.disks import FaultyDisk
+from flightlog.tests.support.histories import History
+from flightlog.tests.support.memory_disk import MemoryDisk, Tree
+from flightlog.tests.support.power import Inode
+from flightlog.tests.support.recording import Moment, Recorder
 
 KEYS_ASKED = 2
 CHECKED_ONE_IN = 5
@@ -33,21 +33,21 @@ class Reopening:
 
     going_on = GOING_ON
 
-    def __init__(self, history: History, parts: Parts) -> None:
-        self._history, self._parts = history, parts
+    def __init__(self, history: History) -> None:
+        self._history = history
 
     def look(
         self, tree: Tree, mark: Mark, dice: random.Random, *, was_cut: bool, records: bool = False
     ) -> list[Moment[Mark]]:
         """Returns the moments of the recovery, if it `records` them."""
-        history, parts = self._history, self._parts
+        history = self._history
         disk = history.new_disk(tree)
         settings = history.settings(dice)
         with history.small_files():
             seen = self._view(disk, mark, was_cut) if "commitlog" in tree else None
             recorder: Recorder[Mark] | None = None
             if records:
-                recorder = parts.recording.Recorder(disk, parts.disks.FaultyDisk(), parts.power.Inode, lambda: mark)
+                recorder = Recorder(disk, FaultyDisk(), Inode, lambda: mark)
             store = flightlog.open(history.root, settings, disk=disk, clock=self._clock(mark))
             disk.watcher = None
             try:
@@ -67,10 +67,9 @@ class Reopening:
 
     def _view(self, disk: MemoryDisk, mark: Mark, was_cut: bool) -> Found:
         """No writer is alive: a view, verify and Spark's planner find what the log holds, whatever the page says."""
-        account = self._parts.account
         with flightlog.open_read_only(self._history.root, disk=disk) as view:
-            found: Found = account.read_all(view, mark.offered, view.min_physical_offset)
-            account.check(mark, found, was_cut=was_cut)
+            found = self._history.read_all(view, mark.offered, view.min_physical_offset)
+            self._history.check(mark, found, was_cut=was_cut)
             if mark.acknowledged_count % CHECKED_ONE_IN:
                 return found
             end = view.end_physical_offset
@@ -80,10 +79,9 @@ class Reopening:
         return found
 
     def _check(self, store: flightlog.MessageStore, mark: Mark, dice: random.Random, was_cut: bool) -> Found:
-        account = self._parts.account
-        found: Found = account.read_all(store, mark.offered, store._log.reader.min_offset)
-        account.check(mark, found, was_cut=was_cut)
-        account.check_keys(store, mark, found, dice, KEYS_ASKED)
+        found = self._history.read_all(store, mark.offered, store._log.reader.min_offset)
+        self._history.check(mark, found, was_cut=was_cut)
+        self._history.check_keys(store, mark, found, dice, KEYS_ASKED)
         return found
 
     @staticmethod

@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import logging
 import random
-import runpy
 import sys
 import time
 import traceback
@@ -27,18 +26,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from flightlog.store import native
-
-if TYPE_CHECKING:
-    from tests.support.account import Mark
-    from tests.support.cutting import Losses
-    from tests.support.histories import History, Parts
-    from tests.support.recording import Moment
-    from tests.support.reopening import Reopening
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import cutting
+from flightlog.tests.support.account import Mark
+from flightlog.tests.support.cutting import Losses
+from flightlog.tests.support.histories import History
+from flightlog.tests.support.recording import Moment
+from flightlog.tests.support.reopening import Reopening
+from flightlog.tests.support.waiting_histories import WaitingHistory
+from flightlog.tests.support.waiting_reopening import WaitingReopening
 
 OTHERS_A_SYNC = 0.3
 """How many other moments are cut for every sync."""
@@ -48,7 +46,6 @@ DRAWS = 3
 """How often a cut is drawn anew if its image is known already."""
 SHRINK_LOOKS_MAX = 150
 SHOWN_STEPS = 12
-PARTS = ("power", "disks", "memory_disk", "recording", "cutting", "account", "openings", "numbered_puts", "preparing")
 
 
 class CutError(AssertionError):
@@ -70,7 +67,6 @@ class Cut(NamedTuple):
         return self.was_cut and random.Random(f"boot {self.number} {self.moment.number}").random() < 0.5
 
     def tree(self) -> dict[str, bytes | None]:
-        cutting = load("cutting")
         tree: dict[str, bytes | None] = cutting.tree_after(self.moment, self.losses)
         if self.is_new_boot:
             cutting.boot_anew(tree)
@@ -94,10 +90,9 @@ class Campaign:
         store does (waiting_histories.py)."""
         self._root, self._seed, self._next, self._step = folder / "store", seed, first, step
         self._say = say
-        self._history_class = load("waiting_histories").WaitingHistory if waiting else load("histories").History
-        self._reopening_class = load("waiting_reopening").WaitingReopening if waiting else load("reopening").Reopening
+        self._history_class = WaitingHistory if waiting else History
+        self._reopening_class = WaitingReopening if waiting else Reopening
         self._root.mkdir(parents=True, exist_ok=True)
-        self._parts: Parts = load("histories").Parts(*map(load, PARTS))
         self.histories = self.cuts = self.second_cuts = self.kills = self.syncs = self.fast_path_puts = 0
         self.same_boots = 0
         """Cuts that left the machine on."""
@@ -138,7 +133,7 @@ class Campaign:
         )
 
     def _live(self, index: int) -> History:
-        history: History = self._history_class(f"{self._seed}/{index}", self._root, self._parts)
+        history: History = self._history_class(f"{self._seed}/{index}", self._root)
         try:
             history.run()
         except Exception as e:
@@ -158,7 +153,7 @@ class Campaign:
         for number, moment in enumerate(chosen):
             for _ in range(DRAWS):
                 was_cut = dice.random() >= KILL_CHANCE
-                losses = self._parts.cutting.choose(moment, dice) if was_cut else ()
+                losses = cutting.choose(moment, dice) if was_cut else ()
                 cut = Cut(number, moment, losses, was_cut)
                 image = hash((frozenset(cut.tree().items()), moment.mark.sure_count, id(moment.mark.acknowledged)))
                 if image not in known:
@@ -172,7 +167,7 @@ class Campaign:
         moments = self._reopen(history, index, cut, records=cuts_again)
         self._count(cut)
         for moment in dice.sample(moments, min(SECOND_CUTS, len(moments))):
-            again = Cut(cut.number, moment, self._parts.cutting.choose(moment, dice), True)
+            again = Cut(cut.number, moment, cutting.choose(moment, dice), True)
             self._reopen(history, index, again, first=cut)
             self._count(again)
             self.second_cuts += 1
@@ -180,7 +175,7 @@ class Campaign:
     def _reopen(
         self, history: History, index: int, cut: Cut, *, records: bool = False, first: Cut | None = None
     ) -> list[Moment[Mark]]:
-        reopening: Reopening = self._reopening_class(history, self._parts)
+        reopening: Reopening = self._reopening_class(history)
 
         def look(losses: Losses) -> list[Moment[Mark]]:
             dice = random.Random(f"reopening {history.seed} {cut.number}")
@@ -202,7 +197,6 @@ class Campaign:
         self.sites[site_of(cut.moment.operation, cut.moment.path)] += 1
 
     def _tell(self, index: int, cut: Cut, first: Cut | None, e: Exception) -> str:
-        cutting = self._parts.cutting
         lines = [f"seed {self._seed}, --repeat {index}:{cut.number}: {type(e).__name__}: {e}"]
         for one in (first, cut) if first is not None else (cut,):
             end = (

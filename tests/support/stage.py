@@ -14,26 +14,18 @@ one.
 from __future__ import annotations
 
 import random
-import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import flightlog
 from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoreSettings
 from flightlog.store.disk.disk import MappedPart, RealFile
 from flightlog.store.segments.segment import segment_name
 from flightlog.store.state.progress import progress_path
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
-
-if TYPE_CHECKING:
-    from tests.support.openings import HeldClock
-    from tests.support.power import Died, PowerDisk, PowerFile
-else:
-    HeldClock = load("openings").HeldClock
-    Died, PowerDisk, PowerFile = (getattr(load("power"), name) for name in ("Died", "PowerDisk", "PowerFile"))
+from flightlog.tests.support.openings import HeldClock
+from flightlog.tests.support.power import Died, PowerDisk, PowerFile
 
 NEVER_MS = 3_600_000
 SEGMENT_SIZE = 16 << 10

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flightlog import FlushMode, MessageStore
+from flightlog.tests.support.stage import Stage
 
 if TYPE_CHECKING:
-    from tests.support.stage import Stage
-
     NewStage = Callable[[], Stage]
 
 SYNC, ASYNC = FlushMode.SYNC, FlushMode.ASYNC

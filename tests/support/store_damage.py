@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import random
-import runpy
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
-damage = load("damage")
+from flightlog.tests.support import damage
 
 HOLES = (1, 20, 4096, 1 << 16, 1 << 33)
 """How much longer a file may become."""

@@ -12,26 +12,19 @@ then the record that it was, and the one that it became, both wait behind it.
 
 from __future__ import annotations
 
-import runpy
 from collections import Counter
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import account
+from flightlog.tests.support.account import Account, Found, Key, Mark, Place, Store
 
 if TYPE_CHECKING:
     import random
 
     from flightlog import Message, StoredMessage
-    from tests.support import account
-    from tests.support.account import Account, Found, Key, Mark, Place, Store
-else:
-    account = load("account")
-    Account, Found, Mark, Place = account.Account, account.Found, account.Mark, account.Place
 
 LEVELS_MS = (1000, 3000, 20_000)
 LEVELS = " ".join(f"{ms // 1000}s" for ms in LEVELS_MS)

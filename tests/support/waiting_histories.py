@@ -8,7 +8,6 @@ is far ahead is parked again after half a minute.
 from __future__ import annotations
 
 import errno
-import runpy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,22 +24,16 @@ from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
 from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN, TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import clocks, waiting_account
+from flightlog.tests.support.account import Found, Mark, Store
+from flightlog.tests.support.histories import FAULTS, History
+from flightlog.tests.support.numbered_puts import NumberedPuts
+from flightlog.tests.support.waiting_account import Cancellation, WaitingAccount, WaitingFound
 
 if TYPE_CHECKING:
     import random
 
     from flightlog import StoreSettings
-    from tests.support import clocks, waiting_account
-    from tests.support.histories import FAULTS, History, Parts
-    from tests.support.numbered_puts import NumberedPuts
-    from tests.support.waiting_account import Cancellation, WaitingAccount, WaitingFound
-else:
-    clocks, waiting_account = load("clocks"), load("waiting_account")
-    Cancellation = waiting_account.Cancellation
-    FAULTS, History = load("histories").FAULTS, load("histories").History
-    NumberedPuts = load("numbered_puts").NumberedPuts
 
 SMALL_TIMERS: dict[str, Any] = {"roll_window_s": 30, "file_size": 52 * 20 + 30, "slot_count": 256}
 TIMER_MAX_DELAY_S = 1000
@@ -77,8 +70,8 @@ class WaitingHistory(History):
 
     faults = FAULTS + WAITING_FAULTS * 2
 
-    def __init__(self, seed: str, root: Path, parts: Parts) -> None:
-        super().__init__(seed, root, replace(parts, account=waiting_account))
+    def __init__(self, seed: str, root: Path) -> None:
+        super().__init__(seed, root)
         self.account: WaitingAccount = waiting_account.WaitingAccount()
         self.recorder._mark = self.account.mark
         self.clock: Any = clocks.SteppedClock(self.clock.at_ms)
@@ -93,6 +86,15 @@ class WaitingHistory(History):
         """Numbers that were delivered."""
         self._found: WaitingFound
         """What there was when last looked at."""
+
+    def read_all(self, store: Store, offered: list[Message], min_physical_offset: int) -> WaitingFound:
+        return waiting_account.read_all(store, offered, min_physical_offset)
+
+    def check(self, mark: Mark, found: Found, *, was_cut: bool) -> None:
+        waiting_account.check(mark, found, was_cut=was_cut)
+
+    def check_keys(self, store: Store, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
+        waiting_account.check_keys(store, mark, found, dice, count)
 
     def settings(self, dice: random.Random) -> StoreSettings:
         return replace(

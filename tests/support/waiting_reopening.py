@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import runpy
-from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flightlog
-
-load = runpy.run_path(str(Path(__file__).with_name("loading.py")))["load"]
+from flightlog.tests.support import clocks, waiting_account, waiting_histories
+from flightlog.tests.support.account import Found, Mark
+from flightlog.tests.support.memory_disk import MemoryDisk
+from flightlog.tests.support.reopening import Reopening
 
 if TYPE_CHECKING:
     import random
-
-    from tests.support import clocks, waiting_account, waiting_histories
-    from tests.support.account import Found, Mark
-    from tests.support.histories import History, Parts
-    from tests.support.memory_disk import MemoryDisk
-    from tests.support.reopening import Reopening
-else:
-    Reopening = load("reopening").Reopening
-    clocks, waiting_account, waiting_histories = map(load, ("clocks", "waiting_account", "waiting_histories"))
 
 LEAP_MS = 8000
 ROUNDS_MAX = 2000
@@ -31,9 +21,6 @@ class WaitingReopening(Reopening):
     """Goes on with every store that it has recovered."""
 
     going_on = 1.0
-
-    def __init__(self, history: History, parts: Parts) -> None:
-        super().__init__(history, replace(parts, account=waiting_account))
 
     def _clock(self, mark: Mark) -> Any:
         assert isinstance(mark, waiting_account.WaitingMark)

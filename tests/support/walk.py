@@ -14,6 +14,11 @@ from typing import TYPE_CHECKING
 import flightlog
 from flightlog import FlushMode, Message
 from flightlog.store.errors import InvalidMessageError, StoreClosedError
+from flightlog.tests.support.messages import MessageMaker
+from flightlog.tests.support.model import Model
+from flightlog.tests.support.openings import HeldClock, Openings
+from flightlog.tests.support.power import PowerDisk
+from flightlog.tests.support.questions import Questions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,11 +26,6 @@ if TYPE_CHECKING:
     from flightlog import StoredMessage
     from flightlog.engine.verify.findings import VerifyReport
     from flightlog.store.queue_offsets import QueueKey
-    from tests.support.messages import MessageMaker
-    from tests.support.model import Model
-    from tests.support.openings import HeldClock, Openings
-    from tests.support.power import PowerDisk
-    from tests.support.questions import Questions
 
 
 INDEX_FOLDER = "index"

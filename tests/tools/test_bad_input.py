@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

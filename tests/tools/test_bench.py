@@ -24,7 +24,7 @@ from flightlog.tools.bench.machine.machine import MOUNTS, file_system, this_mach
 from flightlog.tools.bench.telling.report import COLUMNS, find_reference
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

@@ -22,7 +22,7 @@ from flightlog.tools.bench.machine.scratch import check_room
 BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

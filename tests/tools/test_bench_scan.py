@@ -24,7 +24,7 @@ from flightlog.tools.bench.scan.scan_stores import ScanStore, share_topic, write
 from flightlog.tools.output import Output
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

@@ -8,12 +8,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
+from flightlog.tests.support import signals
 from flightlog.tools.bench.machine.scratch import ENDING_SIGNALS, scratch_folder
 
 LIMIT_S = 240
@@ -29,12 +28,11 @@ BENCHES = {
 
 @pytest.mark.parametrize("number", ENDED_BY)
 @pytest.mark.parametrize("name", BENCHES)
-def test_a_benchmark_that_is_ended_leaves_nothing(
-    name: str, number: signal.Signals, tmp_path: Path, support: Callable[[str], ModuleType]
-) -> None:
+def test_a_benchmark_that_is_ended_leaves_nothing(name: str, number: signal.Signals, tmp_path: Path) -> None:
     command = [sys.executable, "-P", *BENCHES[name], "--folder", str(tmp_path)]
-    options = {"text": True, "preexec_fn": support("signals").default_signals}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as bench:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=signals.default_signals
+    ) as bench:
         while not any(tmp_path.glob("flightlog-bench-*/*")) and bench.poll() is None:
             time.sleep(0.02)
         time.sleep(0.2)  # into the middle of something
@@ -45,10 +43,15 @@ def test_a_benchmark_that_is_ended_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_scan_that_is_interrupted_ends_spark_too(tmp_path: Path, support: Callable[[str], ModuleType]) -> None:
+def test_a_scan_that_is_interrupted_ends_spark_too(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", "flightlog", "bench", "scan", "--quick", "--folder", str(tmp_path)]
-    options = {"start_new_session": True, "preexec_fn": support("signals").default_signals}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as bench:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=signals.default_signals,
+    ) as bench:
         while not any(tmp_path.rglob("_temporary")) and bench.poll() is None:  # Spark writes Parquet
             time.sleep(0.02)
         os.killpg(bench.pid, signal.SIGINT)  # as a terminal does; Java does not listen to it

@@ -27,7 +27,7 @@ from flightlog.tools.output import Output
 BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

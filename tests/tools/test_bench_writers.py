@@ -40,7 +40,7 @@ from flightlog.tools.bench.writers import (
 )
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

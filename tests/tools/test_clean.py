@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import flightlog
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

@@ -11,16 +11,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
 
 import flightlog
+from flightlog.tests.support import signals
 from flightlog.tools.demo.orders import STEPS, TOPIC, OrderCheck, order_messages
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 
@@ -56,10 +56,11 @@ def test_a_folder_that_holds_something_is_refused(cli: Cli, tmp_path: Path) -> N
     assert (spark.code, len(spark.err.splitlines())) == (2, 1)
 
 
-def test_an_interrupt_ends_it_and_its_writer(tmp_path: Path, support: Callable[[str], ModuleType]) -> None:
+def test_an_interrupt_ends_it_and_its_writer(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "-m", STORE_STAGE, str(tmp_path / "demo")]
-    options = {"text": True, "preexec_fn": support("signals").default_signals}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options) as stage:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=signals.default_signals
+    ) as stage:
         progress = tmp_path / "demo" / "orders-store" / "flightlog" / "progress"
         while not progress.exists() and stage.poll() is None:
             time.sleep(0.02)

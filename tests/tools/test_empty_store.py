@@ -13,7 +13,7 @@ import flightlog
 from flightlog import StoreSettings
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.tools.conftest import Finished
+    from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
     Hiding = Callable[..., dict[str, str]]

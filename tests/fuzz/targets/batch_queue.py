@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 
 from flightlog.index.queue.batch_queue import BatchQueue
 from flightlog.index.queue.batch_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, NOT_COMPACTED
 from flightlog.index.queue.queue_sync import Unsynced
 from flightlog.store.segments.segment import segment_name
+from flightlog.tests.support import limited_disk, scratch
 
-scratch = import_module("flightlog_tests_support_scratch")
-limited = import_module("flightlog_tests_support_limited_disk")
+limited = limited_disk
 
 ENTRIES = 5
 FILE_SIZE = ENTRIES * BATCH_UNIT_SIZE

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flightlog.store.conf.broker_conf import NAMES, read_broker_conf
 from flightlog.store.errors import InvalidSettingsError
-
-scratch = import_module("flightlog_tests_support_scratch")
+from flightlog.tests.support import scratch
 
 
 def one(data: bytes) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 
 from flightlog.spark.read.inner_batch import unwrap
@@ -13,8 +11,9 @@ from flightlog.store.format.frame import FRAME_DTYPE
 from flightlog.store.format.inner_batch import encode_inner, unwrapped
 from flightlog.store.format.properties import encode_properties
 from flightlog.store.format.record import stored_message
+from flightlog.tests.support import sound_records
 
-sound = import_module("flightlog_tests_support_sound_records")
+sound = sound_records
 
 
 def one(data: bytes) -> None:

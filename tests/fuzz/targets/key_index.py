@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flightlog.index.key.index_check import check_index
 from flightlog.index.key.index_file import IndexGeometry, IndexState
 from flightlog.index.key.index_folder import IndexFolder
 from flightlog.index.key.index_geometry import find_index_geometry
 from flightlog.index.key.key_index import KeyIndex
+from flightlog.tests.support import limited_disk, plain_index, scratch
 
-scratch = import_module("flightlog_tests_support_scratch")
-limited = import_module("flightlog_tests_support_limited_disk")
-plain = import_module("flightlog_tests_support_plain_index")
+limited = limited_disk
+plain = plain_index
 
 GEOMETRY = IndexGeometry(7, 28)
 NAMES = (20231114221320000, 20231114221320001)

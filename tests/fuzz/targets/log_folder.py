@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DamagedStoreError
 from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.segments.segment import segment_name
-
-scratch = import_module("flightlog_tests_support_scratch")
+from flightlog.tests.support import scratch
 
 MOST_FILES = 12
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 
 from flightlog.index.queue.queue_extension import ADDRESS_BASE, HEAD, QueueExtension
 from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTYPE
 from flightlog.store.segments.segment import segment_name
+from flightlog.tests.support import limited_disk, scratch
 
-scratch = import_module("flightlog_tests_support_scratch")
-limited = import_module("flightlog_tests_support_limited_disk")
+limited = limited_disk
 
 FILE_SIZE = 120
 

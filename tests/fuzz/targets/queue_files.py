@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import numpy as np
 
 from flightlog.index.queue.consume_queue import ConsumeQueue
@@ -11,9 +9,9 @@ from flightlog.index.queue.memory_queue import MemoryQueue
 from flightlog.index.queue.queue_unit import UNIT_DTYPE, UNIT_SIZE, QueueUnit, valid_mask
 from flightlog.store.errors import SegmentLengthError
 from flightlog.store.segments.segment import segment_name
+from flightlog.tests.support import limited_disk, scratch
 
-scratch = import_module("flightlog_tests_support_scratch")
-limited = import_module("flightlog_tests_support_limited_disk")
+limited = limited_disk
 
 ENTRIES = 8
 FILE_SIZE = ENTRIES * UNIT_SIZE

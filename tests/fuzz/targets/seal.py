@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from crc32c import crc32c
 
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.log.log_reader import LogReader
 from flightlog.store.seal.seal import CRC, Seal, broken_blocks, decode_seal, read_seal, seal_fits, seal_path
 from flightlog.store.segments.segment import Segment
-
-scratch = import_module("flightlog_tests_support_scratch")
+from flightlog.tests.support import scratch
 
 SEGMENT_SIZE = 4096
 
@@ -28,7 +25,9 @@ def one(data: bytes) -> None:
 
 def _use(raw: bytes) -> None:
     name = "commitlog/00000000000000000000"
-    root = scratch.fill({seal_path(scratch.scratch_folder(), 0).relative_to(scratch.scratch_folder()): raw, name: b""})
+    root = scratch.fill(
+        {str(seal_path(scratch.scratch_folder(), 0).relative_to(scratch.scratch_folder())): raw, name: b""}
+    )
     (root / name).write_bytes(bytes(SEGMENT_SIZE))
     segment = Segment(RealDisk(), root / name, 0, SEGMENT_SIZE)
     try:

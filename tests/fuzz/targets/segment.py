@@ -6,7 +6,6 @@ the walk.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -25,8 +24,9 @@ from flightlog.store.format.record import stored_message
 from flightlog.store.format.sys_flag import INNER_BATCH, has_queue_entry
 from flightlog.store.scan.scan import SegmentScan
 from flightlog.store.settings import StoreSettings
+from flightlog.tests.support import sound_records
 
-sound = import_module("flightlog_tests_support_sound_records")
+sound = sound_records
 
 BASE = 1 << 20
 RULES = dispatch_rules(StoreSettings())
@@ -107,5 +107,4 @@ def _check_keys(raw: bytes, rows: Any) -> None:
 
 
 def seeds() -> list[bytes]:
-    found: list[bytes] = sound.segments()
-    return found
+    return sound.segments()

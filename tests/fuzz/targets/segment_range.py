@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flightlog.engine.columns.schema import batch_schema
 from flightlog.spark.plan.planning import LogRange
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.remote.locations import StoreLocation
 from flightlog.store.errors import DamagedStoreError
 from flightlog.store.native import masked_crc32
+from flightlog.tests.support import limited_disk, scratch, sound_records
 
-scratch = import_module("flightlog_tests_support_scratch")
-limited = import_module("flightlog_tests_support_limited_disk")
-sound = import_module("flightlog_tests_support_sound_records")
+limited = limited_disk
+sound = sound_records
 
 SCHEMA = batch_schema(None)
 
@@ -39,5 +37,4 @@ def one(data: bytes) -> None:
 
 
 def seeds() -> list[bytes]:
-    found: list[bytes] = sound.segments()
-    return found
+    return sound.segments()

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from flightlog.engine.open.shutdown_state import abort_content, read_shutdown_state
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import Checkpoint
 from flightlog.store.state.progress import MAGIC, PAGE, decode_progress
-
-scratch = import_module("flightlog_tests_support_scratch")
+from flightlog.tests.support import scratch
 
 NAMES = ("flightlog/progress", "checkpoint", "abort")
 
