@@ -154,7 +154,7 @@ SLOW = Box(C1 + HALF + 12, R1, HALF, 62, "Slow path", ("all checks,", "append lo
 APPEND = Box(C1, R2, W1, 62, "Commit log: append", ("encode, CRC, queue offset;", "then move the end"), STORE)
 COMMIT = Box(C1 + 66, R3 + 6, W1 - 66, 62, "Group commit", ("one fdatasync for", "all puts that wait"), STORE)
 
-DELAY = Box(C2, R1, W2, 62, "Delay levels, timers", ("flightlog-schedule:", "parked, then delivered"), SCHEDULE)
+DELAY = Box(C2, R1, W2, 62, "Delay levels, timers", ("flightlog-delay:", "parked, then delivered"), SCHEDULE)
 PREPARE = Box(C2, R2, W2, 62, "Preparation", ("flightlog-prepare: blocks,", "pages, the next segment"), ENGINE)
 DISPATCH = Box(C2, R3, W2, 62, "Dispatch", ("flightlog-flush: queue entries", "and keys from the log"), ENGINE)
 FLUSH = Box(

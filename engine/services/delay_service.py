@@ -54,7 +54,7 @@ class DelayService:
         self.deadlines = DeadlineQueue(clock, self._wake_up.notify)
         self.on_parked: dict[str, OnParked] = {}
         self.savers: list[Saver] = []
-        self.thread = ServiceThread("flightlog-schedule", self._serve, self._wake_up.notify)
+        self.thread = ServiceThread("flightlog-delay", self._serve, self._wake_up.notify)
 
     def start(self) -> None:
         """Have the thread running, if anything is delivered at all. Raises ThreadStartError if the system has none."""

@@ -353,7 +353,7 @@ def test_statistics_tell_what_waits_and_how_late_it_is(
 @pytest.fixture
 def threads() -> Iterator[Callable[[], list[str]]]:
     before = set(threading.enumerate())
-    yield lambda: [t.name for t in threading.enumerate() if t not in before and t.name == "flightlog-schedule"]
+    yield lambda: [t.name for t in threading.enumerate() if t not in before and t.name == "flightlog-delay"]
 
 
 def test_the_thread_comes_with_the_first_that_waits(
@@ -364,11 +364,11 @@ def test_the_thread_comes_with_the_first_that_waits(
         store.put(Message("t", b"now"))
         assert threads() == []
         store.put(Message("t", b"soon", delay_level=1))
-        assert threads() == ["flightlog-schedule"]
+        assert threads() == ["flightlog-delay"]
         until(lambda: bodies(store) == [b"now", b"soon"])
         store.put(Message("t", b"late", delay_level=2))
     assert threads() == []
     with flightlog.open(tmp_path, settings) as store:
-        assert threads() == ["flightlog-schedule"], "something waits"
+        assert threads() == ["flightlog-delay"], "something waits"
         assert bodies(store) == [b"now", b"soon"]
     assert_clean(tmp_path)
