@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -266,15 +265,3 @@ def test_a_wake_up_of_a_loop_that_is_over_is_notified_in_vain() -> None:
         return LoopWakeUp()
 
     asyncio.run(make()).notify()
-
-
-def test_the_example_of_the_document_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    document = (Path(__file__).resolve().parents[2] / "docs" / "messaging.md").read_text()
-    [example] = re.findall(r"^### asyncio$.*?^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    exec(example, {})
-    assert capsys.readouterr().out == "b'created'\n"
-    with flightlog.open(tmp_path / "orders-store") as store:
-        assert store.group_offsets("billing", "orders")[0] == 1

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import enum
 import logging
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-import flightlog
 from flightlog import Consumer, FlightlogError, Message, MessageQueue, ReceivedMessage, StartFrom
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.delivery import ConsumerStatistics
@@ -480,21 +477,3 @@ def test_a_result_that_cannot_be_shown_is_a_failed_attempt_too(opened: Opened) -
     [cause] = found.causes
     assert (found.consumed, found.failed) == (2, 1)
     assert cause.startswith("ZeroDivisionError at ")
-
-
-def test_the_example_of_the_document_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = (Path(__file__).resolve().parents[2] / "docs" / "messaging.md").read_text()
-    [example] = re.findall(r"^### A listener$.*?^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    printed: list[object] = []
-    was_printed = threading.Event()
-
-    def note(what: object) -> None:
-        printed.append(what)
-        was_printed.set()
-
-    given = {"print": note, "wait": lambda: was_printed.wait(LIMIT_S)}
-    exec(example.replace("...  # the program's life", "assert wait()"), given)
-    assert printed == [b"created"]
-    with flightlog.open(tmp_path / "orders-store") as store:
-        assert store.group_offsets("billing", "orders")[0] == 1

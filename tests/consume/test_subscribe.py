@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -341,17 +340,6 @@ def test_members_that_differ_and_calls_that_are_wrong(tmp_path: Path) -> None:
         assert first.is_alive and store.subscribe("t", "g").queues == []
     with pytest.raises(StoreClosedError):
         store.subscribe("t", "g")
-
-
-def test_the_example_of_the_document_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], assert_clean: AssertClean
-) -> None:
-    document = (Path(__file__).resolve().parents[2] / "docs" / "messaging.md").read_text()
-    [example] = re.findall(r"^## Consumers.*?^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    exec(example, {})
-    assert capsys.readouterr().out == "b'created'\n"
-    assert_clean(tmp_path / "orders-store")
 
 
 def test_after_a_kill_no_offset_is_ahead_of_its_acknowledgements(tmp_path: Path, assert_clean: AssertClean) -> None:

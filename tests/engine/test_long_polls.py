@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import re
 import threading
 from collections.abc import Container
 from concurrent.futures import CancelledError, Future, wait
@@ -207,17 +206,6 @@ def test_an_error_of_a_later_look_is_the_futures(
         store.put(Message("t", b"1", queue_id=1))
         assert bodies(other) == [b"1"]
     assert_clean(tmp_path)
-
-
-def test_the_example_of_the_document_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], assert_clean: AssertClean
-) -> None:
-    document = (Path(__file__).resolve().parents[2] / "docs" / "messaging.md").read_text()
-    [example] = re.findall(r"^## Pulls.*?^```python\n(.*?)^```", document, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    exec(example, {})
-    assert capsys.readouterr().out == "[b'created']\n"
-    assert_clean(tmp_path / "orders-store")
 
 
 @pytest.mark.parametrize("reads", [False, True])

@@ -122,6 +122,11 @@ def test_every_exception_is_a_block() -> None:
     assert NOT_RUN.keys() <= first_lines
 
 
+@pytest.mark.parametrize("document", ["docs/messaging.md", "docs/delays.md"])
+def test_every_example_shows_what_it_prints(document: str) -> None:
+    assert [block.line for block in ALL_BLOCKS[document] if block.output is None] == []
+
+
 TO_RUN = [
     pytest.param(name, marks=[] if name == "README.md" else pytest.mark.ci)
     for name, blocks in ALL_BLOCKS.items()
