@@ -177,6 +177,7 @@ def test_a_future_that_timed_out_before_the_failure_keeps_its_answer(
     disk.hold("sync", "/commitlog/", error=errno.EIO)
     early = store.put_async(acknowledged.message())
     assert early.result(60).status is PutStatus.FLUSH_DISK_TIMEOUT
+    assert disk.held.acquire(timeout=60)  # the future's 30 ms can end before the sync begins
     disk.release()
     with pytest.raises(DiskError):
         for _ in range(1000):
