@@ -13,9 +13,9 @@ from flightlog import Message, Store, StoreSettings, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.store.disk.clock import Clock
 from flightlog.store.errors import DiskError
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
 from flightlog.tests.support.clocks import HeldClock
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean

@@ -15,7 +15,7 @@ from flightlog.store.disk.clock import SystemClock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, DiskError, UsageError
 from flightlog.store.queue_offsets import QueueKey
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -27,9 +27,8 @@ from flightlog.store.errors import (
 )
 from flightlog.store.log.atomic_append import AtomicRange
 from flightlog.store.segments.segment import AppendSegment
-from flightlog.tests.support import power
-from flightlog.tests.support.disks import FaultyDisk
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Died, PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -251,12 +250,12 @@ def lives(tmp_path: Path) -> Iterator[tuple[PowerDisk, bool]]:
     """Every operation on the disk of one append, as the last one of its writer; and whether that got to the end."""
     operations = 0
     while True:
-        disk: PowerDisk = power.PowerDisk(tmp_path / f"store{operations}")
+        disk: PowerDisk = PowerDisk(tmp_path / f"store{operations}")
         store = begun(disk.root, disk=disk)
         store.flush()
         disk.die_after = operations
         ended = False
-        with contextlib.suppress(power.Died):
+        with contextlib.suppress(Died):
             store.append_atomically(parts())
             ended = True
         store._maintenance.poison(InterruptedError("killed"))

@@ -11,7 +11,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.services.wake_up import WakeUp
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean

@@ -25,8 +25,8 @@ from flightlog.store.errors import (
     SyncFailedError,
     TopicNotFoundError,
 )
-from flightlog.tests.support import power
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Died, PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -223,7 +223,7 @@ def test_a_crash_at_any_step(chance: float | None, tmp_path: Path, assert_clean:
     outcomes = set()
     while not is_over:
         root = tmp_path / str(operations)
-        disk = power.PowerDisk(root)
+        disk = PowerDisk(root)
         store = flightlog.open(root, SETTINGS, disk=disk)
         fill(store)
         store.flush()
@@ -232,9 +232,9 @@ def test_a_crash_at_any_step(chance: float | None, tmp_path: Path, assert_clean:
         try:
             store.delete_topic("goes")
             is_over = True
-        except power.Died:
+        except Died:
             pass
-        with contextlib.suppress(power.Died):
+        with contextlib.suppress(Died):
             kill(store)
         if chance is None:
             disk.kill()
@@ -265,7 +265,7 @@ def test_a_crash_at_any_step(chance: float | None, tmp_path: Path, assert_clean:
 
 def test_a_tail_that_is_lost_does_not_hide_what_comes_after(tmp_path: Path, assert_clean: AssertClean) -> None:
     """The note is durable, the end of the log that it names was not."""
-    disk = power.PowerDisk(tmp_path / "store")
+    disk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     fill(store, topics=("stays",))
     store.flush()

@@ -18,8 +18,8 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import StoreClosedError
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

@@ -17,8 +17,8 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.engine.services.wake_up import WakeUp
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

@@ -15,8 +15,8 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import BodyTooLargeError, InvalidMessageError, StoreClosedError
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

@@ -17,7 +17,7 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import read_checkpoint
 from flightlog.store.state.progress import Progress, read_progress
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale

@@ -19,8 +19,8 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.services.flush_service import FlushService
 from flightlog.store.disk.clock import SystemClock
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

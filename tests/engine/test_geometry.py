@@ -17,8 +17,8 @@ import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.index.key.index_file import HEADER_SIZE
 from flightlog.store.errors import ConfigFileError, FlightlogError, GeometryMismatchError, InvalidSettingsError
-from flightlog.tests.support.disks import FaultyDisk
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

@@ -14,8 +14,8 @@ import flightlog
 from flightlog import FlightlogError, FlushMode
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import keyed
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale

@@ -11,7 +11,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.index.key import index_folder
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

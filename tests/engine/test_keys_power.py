@@ -17,8 +17,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode
-from flightlog.tests.support import keyed, power
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import keyed
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -37,11 +37,11 @@ class Life:
     """One store on one disk that dies."""
 
     def __init__(self, root: Path, mode: FlushMode, seed: int) -> None:
-        self.disk: PowerDisk = power.PowerDisk(root)
+        self.disk: PowerDisk = PowerDisk(root)
         self.dice = random.Random(seed)
         self.sure = 0
         """How many messages are durable for sure."""
-        self._keyed, self._died, self._mode = keyed, power.Died, mode
+        self._keyed, self._died, self._mode = keyed, Died, mode
         self._store: flightlog.MessageStore | None = None
 
     def open(self) -> flightlog.MessageStore:

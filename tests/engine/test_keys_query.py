@@ -13,8 +13,8 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.index.key.index_file import IndexGeometry, key_hash
 from flightlog.store.errors import CorruptRecordError, UsageError
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import keyed
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock

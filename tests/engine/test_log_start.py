@@ -16,7 +16,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskError, MissingSegmentsError
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from flightlog.store.state.log_start import log_start_path, read_log_start, write_log_start
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean

@@ -21,7 +21,7 @@ from flightlog.store.seal import open_seal
 from flightlog.store.seal.open_seal import SLOT, open_seal_path, read_slots
 from flightlog.store.seal.seal import BLOCK_SIZE, make_seal, read_seal
 from flightlog.store.segments.segment import Segment
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean, Scale

@@ -18,8 +18,8 @@ from flightlog.store import native
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
 from flightlog.store.log.preparation import LEAST_SEGMENT_SIZE
 from flightlog.store.segments.segment import FOLIO_SIZE
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import preparing, process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock

@@ -13,8 +13,8 @@ import flightlog
 from flightlog import FlushMode, Message, MessageStore, StoreSettings
 from flightlog.store.disk.disk import MappedPart
 from flightlog.store.segments.segment import DEEP_SIZE, FOLIO_SIZE
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock

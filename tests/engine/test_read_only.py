@@ -19,8 +19,8 @@ from flightlog.engine.open.shutdown_state import LastWriter, ShutdownState
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptRecordError, StoreChangingError, StoreClosedError, StoreNotFoundError
 from flightlog.store.state.progress import read_progress
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Fingerprint, WatchOpens

@@ -17,7 +17,7 @@ from flightlog import FlushMode, StoreSettings
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.state.progress import read_progress
-from flightlog.tests.support.disks import FaultyDisk, FaultyFile
+from flightlog.testing.faulty_disk import FaultyDisk, FaultyFile
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Numbered

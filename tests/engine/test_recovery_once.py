@@ -17,7 +17,7 @@ from flightlog.engine.open import kept_entries, log_sync
 from flightlog.index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from flightlog.store.errors import DiskError
 from flightlog.store.log import log_reader
-from flightlog.tests.support import disks
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def test_what_keeps_the_log_from_the_disk_ends_the_open(
         put_all_kinds(store, with_batches=True)
         ends = store.queues()
         killed = copy_as_killed(tmp_path / "live", tmp_path / "killed")
-    disk = disks.FaultyDisk()
+    disk = FaultyDisk()
     fault = disk.fail(operation, "commitlog", errno.EIO)
     with pytest.raises(DiskError, match="commitlog"):
         flightlog.open(killed, settings, disk=disk)

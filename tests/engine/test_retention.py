@@ -15,7 +15,7 @@ import flightlog
 from flightlog import GetStatus, Message, MessageStore, StoreSettings
 from flightlog.store.disk.disk import DiskSpace
 from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock

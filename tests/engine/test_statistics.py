@@ -17,7 +17,7 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.statistics import TopicStatistics
 from flightlog.engine.write.putting import TIMED_EVERY
 from flightlog.store.errors import DiskFullError, StoreClosedError, SyncFailedError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock, WatchOpens

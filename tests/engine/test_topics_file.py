@@ -18,7 +18,7 @@ from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
 )
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock

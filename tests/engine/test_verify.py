@@ -19,7 +19,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import TooManyFilesError
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from flightlog.store.state.progress import BOOT
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Fingerprint

@@ -14,7 +14,7 @@ from flightlog.engine.verify.findings import Finding
 from flightlog.store.disk.bad_sectors import MOST_SECTORS, SECTOR_SIZE, BadSectors
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import DiskError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 SEGMENT_SIZE = 64 << 10
 SETTINGS = StoreSettings(

@@ -13,7 +13,7 @@ import pytest
 import flightlog
 from flightlog import StoreSettings
 from flightlog.engine.open.shutdown_state import LastWriter
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Numbered

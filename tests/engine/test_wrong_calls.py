@@ -22,7 +22,7 @@ from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.produce.faults import FaultRules
 from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, InvalidSettingsError, WrongTypeError
 from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError
-from flightlog.tests.support.clocks import SteppedClock
+from flightlog.testing.clock import ManualClock
 
 Call = Callable[[Any], object]
 Row = tuple[Call, type[Exception], str, str]
@@ -197,7 +197,7 @@ class Opened:
 @pytest.fixture
 def opened(tmp_path: Path, assert_clean: Callable[[Path], object]) -> Iterator[Opened]:
     path = tmp_path / "store"
-    with flightlog.open(path, StoreSettings.small(), clock=SteppedClock(NOW_MS)) as store:
+    with flightlog.open(path, StoreSettings.small(), clock=ManualClock(NOW_MS)) as store:
         store.put(Message("t", b"plain", keys="k", uniq_key="plain"))
         store.put(Message("t", b"timer", uniq_key="timer").deliver_at_ms(NOW_MS + 60_000))
         yield Opened(store, path)

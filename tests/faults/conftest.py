@@ -1,6 +1,6 @@
 """What the tests of failing disks share.
 
-- `disk`: a FaultyDisk (tests/support/disks.py), healed at the end of the test, so that nothing hangs.
+- `disk`: a FaultyDisk (testing/faulty_disk.py), healed at the end of the test, so that nothing hangs.
 - `in_child`: runs something in a forked child, so that a signal that ends it does not end pytest.
 - `Acknowledged`: what puts answered, to be looked for afterwards.
 """
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.engine.verify.findings import VerifyReport

@@ -17,8 +17,8 @@ import pytest
 
 import flightlog
 from flightlog import FlightlogError, FlushMode, Message, StoreSettings
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import preparing
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale

@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import process
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean

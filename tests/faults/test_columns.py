@@ -12,8 +12,8 @@ import pytest
 import flightlog
 from flightlog import FlushMode, PutStatus, StoreSettings
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
-from flightlog.tests.support.disks import FaultyDisk
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean

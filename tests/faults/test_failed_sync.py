@@ -17,7 +17,7 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.disk.failed_sync import failed_sync_behind
 from flightlog.store.errors import DiskError, SegmentRemovedError, StorePoisonedError, SyncFailedError
 from flightlog.store.log import poison
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean

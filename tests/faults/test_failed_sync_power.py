@@ -17,7 +17,7 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.errors import SyncFailedError
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.power_disk import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean

@@ -25,7 +25,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean

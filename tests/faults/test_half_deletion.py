@@ -11,7 +11,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.store.errors import DiskFullError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean

@@ -13,7 +13,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import DiskError, TooManyFilesError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean

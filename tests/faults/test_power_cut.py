@@ -20,8 +20,7 @@ from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, St
 from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.store.errors import DiskError
 from flightlog.store.state.progress import read_progress
-from flightlog.tests.support import power
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.power_disk import Died, PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -40,7 +39,7 @@ SETTINGS = StoreSettings(
 
 @pytest.fixture
 def disk(tmp_path: Path) -> PowerDisk:
-    return power.PowerDisk(tmp_path / "store")
+    return PowerDisk(tmp_path / "store")
 
 
 def kill(store: MessageStore) -> None:
@@ -120,7 +119,7 @@ def test_a_segment_that_a_dead_writer_had_just_made_is_whole_after_a_cut(
     store.put_many([message, message])
     store.flush()
     disk.die_after = operations
-    with contextlib.suppress(power.Died):
+    with contextlib.suppress(Died):
         store.put(message)
     kill(store)
     disk.kill()
@@ -213,7 +212,7 @@ def test_queues_that_a_put_made_outlive_an_opening_that_dies(
             store = flightlog.open(disk.root, SETTINGS, disk=disk)
             is_through = True
             kill(store)
-        except power.Died:
+        except Died:
             pass
         if end == "kill":
             disk.kill()
@@ -252,7 +251,7 @@ def test_what_is_cut_is_kept_whenever_the_next_cut_comes(disk: PowerDisk, assert
             store = flightlog.open(disk.root, SETTINGS, disk=disk)
             is_through = True
             kill(store)
-        except power.Died:
+        except Died:
             pass
         disk.cut(random.Random(operations), chance=0)
         kept = [kept.read_bytes() for kept in (disk.root / "flightlog").glob("cut-*")]

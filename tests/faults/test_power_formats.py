@@ -10,7 +10,7 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.format.java_hash import java_hash
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.power_disk import PowerDisk
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(

@@ -12,7 +12,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean

@@ -14,9 +14,9 @@ import pytest
 import flightlog
 from flightlog import FlightlogError, FlushMode, Message, MessageStore, StoreSettings
 from flightlog.store.errors import DiskFullError, StorePoisonedError
-from flightlog.tests.support import mounts, power
-from flightlog.tests.support.disks import FaultyDisk
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import mounts
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean, InChild
@@ -104,7 +104,7 @@ def test_a_round_may_end_anywhere(ending: str, tmp_path: Path, assert_clean: Ass
     """By the death of the process, or by a power cut that keeps any part of what was not synced."""
     operations = 0
     while True:
-        disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{operations}", keeps_notes=ending == "cut")
+        disk: PowerDisk = PowerDisk(tmp_path / f"store-{operations}", keeps_notes=ending == "cut")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         fill(store)
         store.flush()
@@ -113,7 +113,7 @@ def test_a_round_may_end_anywhere(ending: str, tmp_path: Path, assert_clean: Ass
         died = False
         try:
             store.clean_up(0)
-        except power.Died:
+        except Died:
             died = True
         kill(store)
         if ending == "cut":

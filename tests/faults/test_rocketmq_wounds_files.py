@@ -24,10 +24,9 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.errors import StoreClosedError
-from flightlog.tests.support import power
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Died, PowerDisk
 from flightlog.tests.support.openings import HeldClock
-from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean, InChild
@@ -59,7 +58,7 @@ def test_no_state_file_rewritten_in_place_and_torn(chance: float, tmp_path: Path
     or the new one, never a mixture, and what was returned before is in it."""
     finished = False
     for operations in itertools.count():
-        disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{operations}")
+        disk: PowerDisk = PowerDisk(tmp_path / f"store-{operations}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         for number in range(20):
             store.create_topic(f"topic-{number:03d}", queue_count=3)
@@ -67,7 +66,7 @@ def test_no_state_file_rewritten_in_place_and_torn(chance: float, tmp_path: Path
         try:
             store.update_topic("topic-007", queue_count=1000)
             finished = True
-        except power.Died:
+        except Died:
             pass
         disk.kill()
         store._maintenance.poison(InterruptedError("killed"))

@@ -21,10 +21,9 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
 from flightlog.store.state.checkpoint import read_checkpoint
 from flightlog.store.state.progress import progress_path, read_progress
-from flightlog.tests.support import power
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Died, PowerDisk
 from flightlog.tests.support.openings import HeldClock
-from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -62,7 +61,7 @@ def fail_one_sync(disk: PowerDisk, part: str, monkeypatch: pytest.MonkeyPatch) -
 
     def meet_and_heal() -> None:
         meet()
-        if any(inode.lost for inode in disk._live.values()):
+        if any(inode.lost for inode in disk.live.values()):
             disk.fails_syncs_of = ""
 
     monkeypatch.setattr(disk, "meet", meet_and_heal)
@@ -77,7 +76,7 @@ def test_no_ack_after_a_failed_flush(
     power then takes a message that was acknowledged.
 
     Here the put raises, every later one is refused, and after a power cut everything acknowledged is there."""
-    disk: PowerDisk = power.PowerDisk(tmp_path / "store")
+    disk: PowerDisk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SYNC, disk=disk)
     acknowledged = []
     for number in range(20):
@@ -182,8 +181,8 @@ def test_no_checkpoint_ahead_of_the_queues(held_clock: HeldClock, tmp_path: Path
     early as can be and nothing else: neither speaks of an entry that is not on the disk, and all messages are there."""
     cuts, died = 0, True
     while died:
-        disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{cuts}")
-        died = flush_queues_and_cut(disk, power.Died, held_clock, cuts)
+        disk: PowerDisk = PowerDisk(tmp_path / f"store-{cuts}")
+        died = flush_queues_and_cut(disk, Died, held_clock, cuts)
         with flightlog.open(disk.root, SETTINGS, disk=disk, clock=held_clock) as store:
             assert [len(bodies(store, "t", queue_id)) for queue_id in (0, 1)] == [15, 15]
         assert_clean(disk.root)

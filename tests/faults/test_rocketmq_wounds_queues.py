@@ -18,9 +18,8 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.index.key.index_file import key_hash
-from flightlog.tests.support import power
+from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support.openings import HeldClock
-from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -158,7 +157,7 @@ def test_no_index_file_lost_on_a_kill(tmp_path: Path, assert_clean: AssertClean)
 
     Here a kill and a power cut leave every key, and what was synced of the file is not put again."""
     for loses_power in (False, True):
-        disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{loses_power}")
+        disk: PowerDisk = PowerDisk(tmp_path / f"store-{loses_power}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT)])
         store._maintenance.catch_up()

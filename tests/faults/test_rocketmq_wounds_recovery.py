@@ -19,9 +19,8 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptLogError, CorruptRecordError
 from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.state.progress import FLIGHTLOG_FOLDER
-from flightlog.tests.support import power
+from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support.openings import HeldClock
-from flightlog.tests.support.power import PowerDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -82,10 +81,10 @@ def test_no_recovery_that_begins_behind_what_the_queues_lack(
 
     Here everything but the one queue's file was written back by the kernel, progress page and checkpoint included; the
     message at the end of the first segment is in its queue again."""
-    disk: PowerDisk = power.PowerDisk(tmp_path / "store")
+    disk: PowerDisk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk, clock=clock)
     put_with_a_quiet_queue(store, clock)
-    for path in sorted(disk._live):
+    for path in sorted(disk.live):
         if f"/t/{QUIET}/" not in str(path):
             disk.write_back(random.Random(1), whole=path)
     count = len(bodies(store))
@@ -125,11 +124,11 @@ def test_no_trust_in_rocketmqs_checkpoint_after_a_power_cut(
 def lose_sector(disk: PowerDisk, start: int, stop: int) -> None:
     """Of [start, stop) of the first segment nothing has reached the disk, of everything else all has."""
     segment = disk.root / "commitlog" / f"{0:020d}"
-    for path in sorted(disk._live):
+    for path in sorted(disk.live):
         disk.write_back(random.Random(1), whole=path)
-    synced = bytearray(disk._live[segment].synced)
+    synced = bytearray(disk.live[segment].synced)
     synced[start:stop] = bytes(stop - start)
-    disk._live[segment].synced = bytes(synced)
+    disk.live[segment].synced = bytes(synced)
 
 
 def test_no_stale_tail_alive_again_after_a_second_crash(tmp_path: Path, assert_clean: AssertClean) -> None:
@@ -138,7 +137,7 @@ def test_no_stale_tail_alive_again_after_a_second_crash(tmp_path: Path, assert_c
     and shows them again, with their queue entries.
 
     Here the tail is zeroed and synced before anything is appended."""
-    disk: PowerDisk = power.PowerDisk(tmp_path / "store")
+    disk: PowerDisk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put(Message("t", b"a".ljust(1000, b".")))
     store._maintenance.flush_queues()
@@ -180,7 +179,7 @@ def test_no_torn_properties(tmp_path: Path, assert_clean: AssertClean) -> None:
     lost_sectors = 0
     at = 0
     while True:
-        disk: PowerDisk = power.PowerDisk(tmp_path / f"store-{lost_sectors}")
+        disk: PowerDisk = PowerDisk(tmp_path / f"store-{lost_sectors}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         store.put(Message("t", b"whole"))
         store._maintenance.flush_queues()

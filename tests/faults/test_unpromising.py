@@ -19,8 +19,8 @@ from flightlog.store.disk import file_system
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, FileSystemWarning
 from flightlog.store.state.progress import read_progress
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import mounts
-from flightlog.tests.support.disks import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean, InChild

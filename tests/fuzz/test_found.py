@@ -29,7 +29,7 @@ from flightlog.store.seal.seal import CRC, Seal, decode_seal, read_seal, seal_pa
 from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.segments.segment import Segment, segment_name
 from flightlog.store.state.deleted_topics import deleted_path
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support.limited_disk import LimitedDisk
 
 SIZE = 1 << 40

@@ -18,6 +18,7 @@ FLOOR = {
     "consume": 5,
     "spark": 5,
     "serve": 6,
+    "testing": 7,
     "tools": 7,
 }
 REQUIRED_FOLDERS = {"store", "index", "schedule", "tools", "tests", "benches"}

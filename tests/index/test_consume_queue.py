@@ -16,7 +16,7 @@ from flightlog.index.queue.queue_sync import Unsynced
 from flightlog.index.queue.queue_unit import FILLER, UNIT_DTYPE, decode_units
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import FileGoneError, SegmentLengthError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 ENTRIES = 10
 

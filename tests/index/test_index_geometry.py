@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from flightlog.index.key.index_file import HEADER, IndexGeometry
 from flightlog.index.key.index_geometry import file_geometry, find_index_geometry, usual_geometry
 from flightlog.store.disk.disk import RealDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import plain_index
-from flightlog.tests.support.disks import FaultyDisk
 
 BEGIN_MS = 1_700_000_000_000
 NAMES = tuple(f"2023111422132000{i}" for i in range(10))

@@ -17,8 +17,8 @@ from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import IndexFileGoneError
 from flightlog.store.native import pure_links
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import plain_index
-from flightlog.tests.support.disks import FaultyDisk
 
 GEOMETRY = IndexGeometry(7, 28)
 A_FILE = GEOMETRY.entries - 1

@@ -17,10 +17,10 @@ from flightlog.store import native
 from flightlog.store.disk.disk import Disk, RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
 from flightlog.store.native import pure_links
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support import plain_index
-from flightlog.tests.support.disks import FaultyDisk
 from flightlog.tests.support.interrupts import InterruptAt
-from flightlog.tests.support.power import PowerDisk
 
 SMALL = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000

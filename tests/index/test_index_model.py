@@ -18,7 +18,8 @@ from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
 from flightlog.store.disk.disk import Disk
 from flightlog.store.native import pure_links
-from flightlog.tests.support import plain_index, power
+from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import plain_index
 
 STEPS = ("put", "put", "put", "flush", "kill", "close", "rewind", "truncate", "expire", "query")
 BEGIN_MS = 1_700_000_000_000
@@ -219,7 +220,7 @@ def test_as_a_plain_writer(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("index")
-    disk = power.PowerDisk(folder, keeps_notes=False)  # whose syncs take no time
+    disk = PowerDisk(folder, keeps_notes=False)  # whose syncs take no time
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pure_links, "FEW_KEYS", few)
         patch.setattr(native, "link_keys", import_module(native.MODULES[kernel], native.__name__).link_keys)

@@ -12,7 +12,8 @@ import pytest
 
 from flightlog.index.key.index_file import IndexGeometry, IndexState
 from flightlog.index.key.key_index import KeyIndex
-from flightlog.tests.support import plain_index, power
+from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import plain_index
 
 GEOMETRY = IndexGeometry(2500, 61)
 """Slots in three pages, so that a cut may come between them; files of 60 keys."""
@@ -37,8 +38,8 @@ class Writer:
     def __init__(self, root: Path, seed: int) -> None:
         self.root, self.dice = root, random.Random(seed)
         self.keys = make_keys(self.dice)
-        self.disk = power.PowerDisk(root)
-        self.died = power.Died
+        self.disk = PowerDisk(root)
+        self.died = Died
         self.flushed: tuple[IndexState, int] = (IndexState(), 0)
 
     def open(self) -> KeyIndex:

@@ -21,7 +21,7 @@ from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_DTY
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import GeometryMismatchError
 from flightlog.store.format.java_hash import java_hash
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 FILE_SIZE = 65_536
 KEY = ("T113_1", 1)

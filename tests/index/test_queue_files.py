@@ -16,7 +16,7 @@ from flightlog.index.queue.queue_table import QueueTable
 from flightlog.index.queue.queue_unit import UNIT_DTYPE, Units
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import FileGoneError, TooManyFilesError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 FEW = 4
 

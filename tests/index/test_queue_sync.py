@@ -12,7 +12,7 @@ from flightlog.index.queue.queue_sync import MANY_FILES, Unsynced
 from flightlog.index.queue.queue_table import QueueTable
 from flightlog.index.queue.queue_unit import UNIT_DTYPE
 from flightlog.store.errors import DiskError, SyncFailedError, TooManyFilesError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 
 @pytest.fixture

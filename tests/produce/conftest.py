@@ -12,7 +12,7 @@ import pytest
 import flightlog
 from flightlog import MessageStore, StoreSettings
 from flightlog.store.errors import DiskError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 
 @dataclass

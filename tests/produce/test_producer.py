@@ -31,7 +31,7 @@ from flightlog.store.errors import (
     SyncFailedError,
 )
 from flightlog.store.message_queue import MessageQueue
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.produce.conftest import ManualClock, Stores

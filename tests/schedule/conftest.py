@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
+from flightlog.testing.clock import ManualClock
 from flightlog.tests.support import process, timed_store
-from flightlog.tests.support.clocks import SteppedClock
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def clock() -> SteppedClock:
-    return SteppedClock()
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture

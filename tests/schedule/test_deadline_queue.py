@@ -9,7 +9,7 @@ import pytest
 
 from flightlog.schedule.deadline_queue import MAX_WAIT_S, RETRY_MS, DeadlineQueue
 from flightlog.store.errors import StorePoisonedError
-from flightlog.tests.support.clocks import SteppedClock
+from flightlog.testing.clock import ManualClock
 
 
 class Noted:
@@ -30,11 +30,11 @@ def notified() -> list[bool]:
 
 
 @pytest.fixture
-def deadlines(clock: SteppedClock, notified: list[bool]) -> DeadlineQueue:
+def deadlines(clock: ManualClock, notified: list[bool]) -> DeadlineQueue:
     return DeadlineQueue(clock, lambda: notified.append(True))
 
 
-def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadlines: DeadlineQueue) -> None:
+def test_a_task_runs_at_once_and_then_when_it_says(clock: ManualClock, deadlines: DeadlineQueue) -> None:
     start = clock.at_ms
     task = Noted(start + 100, None)
     deadlines.add(task)
@@ -49,7 +49,7 @@ def test_a_task_runs_at_once_and_then_when_it_says(clock: SteppedClock, deadline
 
 
 def test_the_earliest_time_that_anybody_named_counts(
-    clock: SteppedClock, deadlines: DeadlineQueue, notified: list[bool]
+    clock: ManualClock, deadlines: DeadlineQueue, notified: list[bool]
 ) -> None:
     start = clock.at_ms
     task, other = Noted(start + 5000), Noted(start + 3000)
@@ -70,7 +70,7 @@ def test_the_earliest_time_that_anybody_named_counts(
     assert (task.ran, other.ran) == ([start, start + 1000], [start, start + 10_000])
 
 
-def test_what_is_expected_while_a_task_runs_is_not_forgotten(clock: SteppedClock, deadlines: DeadlineQueue) -> None:
+def test_what_is_expected_while_a_task_runs_is_not_forgotten(clock: ManualClock, deadlines: DeadlineQueue) -> None:
     class Overtaken(Noted):
         def run(self, now_ms: int) -> int | None:
             if not self.ran:
@@ -86,7 +86,7 @@ def test_what_is_expected_while_a_task_runs_is_not_forgotten(clock: SteppedClock
 
 
 @pytest.mark.parametrize("step_ms", [-3_600_000, 3_600_000])
-def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: SteppedClock, deadlines: DeadlineQueue) -> None:
+def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: ManualClock, deadlines: DeadlineQueue) -> None:
     start = clock.at_ms
     waiting, idle = Noted(start + 7_200_000, start + step_ms + 60), Noted()
     deadlines.add(waiting)
@@ -100,7 +100,7 @@ def test_all_tasks_run_when_the_clock_was_set(step_ms: int, clock: SteppedClock,
     assert len(waiting.ran) == 3 and len(idle.ran) == 2
 
 
-def test_a_clock_that_is_slewed_was_not_set(clock: SteppedClock, deadlines: DeadlineQueue) -> None:
+def test_a_clock_that_is_slewed_was_not_set(clock: ManualClock, deadlines: DeadlineQueue) -> None:
     task = Noted(clock.at_ms + 7_200_000)
     deadlines.add(task)
     deadlines.run_due()
@@ -110,7 +110,7 @@ def test_a_clock_that_is_slewed_was_not_set(clock: SteppedClock, deadlines: Dead
 
 
 def test_a_task_that_fails_is_told_of_and_tried_again(
-    clock: SteppedClock, deadlines: DeadlineQueue, caplog: pytest.LogCaptureFixture
+    clock: ManualClock, deadlines: DeadlineQueue, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(Noted):
         def run(self, now_ms: int) -> int | None:

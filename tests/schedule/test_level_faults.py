@@ -14,8 +14,8 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.schedule.delay_level import FULL_DISK_RETRY_MS, RETRY_MS
 from flightlog.store.errors import StorePoisonedError
-from flightlog.tests.support.clocks import SteppedClock
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.clock import ManualClock
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Bodies, ByHand
@@ -43,7 +43,7 @@ def test_what_was_not_written_down_is_written_later(
     operation: str,
     error: int,
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     disk: FaultyDisk,
     caplog: pytest.LogCaptureFixture,
     assert_clean: AssertClean,
@@ -82,7 +82,7 @@ def test_what_was_not_written_down_is_written_later(
 def test_a_store_whose_close_cannot_write_it_down_closes_cleanly_and_delivers_again(
     operation: str,
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     disk: FaultyDisk,
     assert_clean: AssertClean,
     by_hand: ByHand,
@@ -111,7 +111,7 @@ def test_a_disk_that_fails_half_way_holds_deliveries_up_skips_none_and_repeats_n
     error: int,
     mode: FlushMode,
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     disk: FaultyDisk,
     assert_clean: AssertClean,
     by_hand: ByHand,
@@ -140,7 +140,7 @@ def test_a_disk_that_fails_half_way_holds_deliveries_up_skips_none_and_repeats_n
 
 
 def test_a_failed_sync_ends_deliveries_and_acknowledges_none(
-    tmp_path: Path, clock: SteppedClock, disk: FaultyDisk, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, disk: FaultyDisk, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
 ) -> None:
     path = tmp_path / "store"
     store = flightlog.open(path, settings(FlushMode.SYNC), disk=disk, clock=clock)
@@ -164,7 +164,7 @@ def test_a_failed_sync_ends_deliveries_and_acknowledges_none(
 
 def test_a_queue_that_cannot_be_read_is_tried_again(
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     disk: FaultyDisk,
     caplog: pytest.LogCaptureFixture,
     assert_clean: AssertClean,

@@ -16,7 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.tests.support import clocks, power
+from flightlog.testing.clock import ManualClock
+from flightlog.testing.power_disk import PowerDisk
 
 LEVELS_MS = 1000, 5000, 3_600_000
 
@@ -27,8 +28,8 @@ class DelayMachine(RuleBasedStateMachine):
     @initialize(mode=st.sampled_from(FlushMode))
     def begin(self, mode: FlushMode) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="flightlog-delays-"))
-        self.disk = power.PowerDisk(self.folder / "store")
-        self.clock = clocks.SteppedClock()
+        self.disk = PowerDisk(self.folder / "store")
+        self.clock = ManualClock()
         self.mode, self.number = mode, 0
         self.due_ms: dict[bytes, int] = {}
         """Of every message that was put and may still be there."""

@@ -16,8 +16,8 @@ from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.delay_offsets import DelayOffsets
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
+from flightlog.testing.clock import ManualClock
 from flightlog.tests.support import killed_copy
-from flightlog.tests.support.clocks import SteppedClock
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Bodies, RunAll, Until
@@ -27,12 +27,12 @@ AssertClean = Callable[[Path], None]
 SETTINGS = StoreSettings.small(delay_levels="1s 5s 10s", flush_interval_ms=3_600_000)
 
 
-def offsets(path: Path, clock: SteppedClock) -> dict[int, int]:
+def offsets(path: Path, clock: ManualClock) -> dict[int, int]:
     return DelayOffsets(RealDisk(), path, clock).load()
 
 
 def test_levels_that_were_made_shorter_count_at_once(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put(Message("t", b"x", delay_level=3))
@@ -51,7 +51,7 @@ def test_levels_that_were_made_shorter_count_at_once(
 
 
 def test_how_far_it_is_survives_closing_and_rocketmqs_way_of_writing(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(3))
@@ -71,7 +71,7 @@ def test_how_far_it_is_survives_closing_and_rocketmqs_way_of_writing(
     assert_clean(tmp_path)
 
 
-def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
+def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: ManualClock, until: Until) -> None:
     settings = StoreSettings.small(delay_levels="0s", delay_save_interval_ms=1)
     with flightlog.open(tmp_path, settings) as store:
         store.put(Message("t", b"x", delay_level=1))
@@ -84,7 +84,7 @@ def test_an_offset_outside_of_the_queue_is_put_right(
     saved: int,
     count: int,
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     caplog: pytest.LogCaptureFixture,
     run_all: RunAll,
     bodies: Bodies,
@@ -132,7 +132,7 @@ def test_a_file_that_cannot_be_read_is_refused(
     assert_clean(tmp_path)
 
 
-def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClock, bodies: Bodies) -> None:
+def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: ManualClock, bodies: Bodies) -> None:
     settings = StoreSettings.small(delay_levels="0s", deliver_delayed=False)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         store.put(Message("t", b"x", delay_level=1))
@@ -145,7 +145,7 @@ def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: SteppedClo
 
 
 def test_a_killed_store_delivers_again_what_it_had_not_written_down(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, run_all: RunAll
 ) -> None:
     with flightlog.open(tmp_path / "live", SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4))
@@ -165,7 +165,7 @@ def test_a_killed_store_delivers_again_what_it_had_not_written_down(
 
 
 def test_a_view_tells_what_waits_and_how_late_it_is(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, run_all: RunAll, caplog: pytest.LogCaptureFixture
 ) -> None:
     def states() -> list[tuple[int, int, int, bool]]:
         with flightlog.open_read_only(tmp_path, SETTINGS) as view:

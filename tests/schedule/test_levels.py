@@ -19,7 +19,7 @@ from flightlog import Message, StoreSettings
 from flightlog.schedule.delay_level import PAUSE_MS
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.store.format.host import Host
-from flightlog.tests.support.clocks import SteppedClock
+from flightlog.testing.clock import ManualClock
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Bodies, ByHand, RunAll, Until
@@ -39,7 +39,7 @@ def java_host(host: Host) -> str:
 
 def test_golden_messages_are_delivered_once_with_rocketmqs_properties(
     golden_copy: Callable[[str], Path],
-    clock: SteppedClock,
+    clock: ManualClock,
     kernel: str,
     assert_clean: AssertClean,
     by_hand: ByHand,
@@ -96,7 +96,7 @@ def test_golden_messages_are_delivered_once_with_rocketmqs_properties(
 
 
 def test_it_comes_when_it_is_due_and_not_before(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run = by_hand(store)
@@ -116,7 +116,7 @@ def test_it_comes_when_it_is_due_and_not_before(
 
 
 def test_none_comes_a_millisecond_early(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
 ) -> None:
     """Store times are no whole seconds, and others of the level are due less than a second before."""
     settings = replace(SETTINGS, delay_levels="1s 2s")
@@ -145,7 +145,7 @@ def test_none_comes_a_millisecond_early(
 
 
 def test_a_message_is_delivered_as_it_was_put(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     given = Message(
         *("orders", b"body " * 2000, "TagA", ("k1", "k2"), {"a": "b", "WAIT": "true"}),
@@ -191,7 +191,7 @@ def test_a_message_is_delivered_as_it_was_put(
 
 
 def test_levels_keep_their_order_and_take_turns(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, by_hand: ByHand, run_all: RunAll, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1 + i % 2) for i in range(5000))
@@ -212,7 +212,7 @@ def test_levels_keep_their_order_and_take_turns(
 def test_what_is_delivered_is_as_durable_as_a_put(
     mode: flightlog.FlushMode,
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     assert_clean: AssertClean,
     run_all: RunAll,
     bodies: Bodies,
@@ -230,7 +230,7 @@ def test_what_is_delivered_is_as_durable_as_a_put(
 
 
 def test_one_that_is_not_readable_yet_is_not_forgotten(
-    tmp_path: Path, clock: SteppedClock, by_hand: ByHand, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, by_hand: ByHand, run_all: RunAll, bodies: Bodies
 ) -> None:
     settings = StoreSettings.small(
         delay_levels="0s", flush_mode=flightlog.FlushMode.SYNC, flush_interval_ms=3_600_000, prepare_ahead_size=0
@@ -247,7 +247,7 @@ def test_one_that_is_not_readable_yet_is_not_forgotten(
 
 
 def test_a_clock_that_is_set_back_delivers_nothing_early_or_twice(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, by_hand: ByHand, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run = by_hand(store)
@@ -273,7 +273,7 @@ def test_a_clock_that_is_set_back_delivers_nothing_early_or_twice(
 
 
 def test_a_clock_that_is_set_forward_delivers_what_is_due(
-    tmp_path: Path, clock: SteppedClock, by_hand: ByHand, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, by_hand: ByHand, bodies: Bodies
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run = by_hand(store)
@@ -285,7 +285,7 @@ def test_a_clock_that_is_set_forward_delivers_what_is_due(
 
 
 def test_what_cannot_be_delivered_is_passed_over_and_told_of(
-    tmp_path: Path, clock: SteppedClock, caplog: pytest.LogCaptureFixture, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, caplog: pytest.LogCaptureFixture, run_all: RunAll, bodies: Bodies
 ) -> None:
     def as_given(message: Message) -> Message:
         return Message(message.topic, message.body, properties=message.properties, queue_id=message.queue_id)
@@ -319,7 +319,7 @@ def test_what_cannot_be_delivered_is_passed_over_and_told_of(
 
 
 def test_its_topic_may_be_gone_or_closed_by_then(
-    tmp_path: Path, clock: SteppedClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
+    tmp_path: Path, clock: ManualClock, assert_clean: AssertClean, run_all: RunAll, bodies: Bodies
 ) -> None:
     settings = StoreSettings.small(delay_levels="1s", auto_create_topics=False)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
@@ -336,7 +336,7 @@ def test_its_topic_may_be_gone_or_closed_by_then(
 
 
 def test_statistics_tell_what_waits_and_how_late_it_is(
-    tmp_path: Path, clock: SteppedClock, by_hand: ByHand, run_all: RunAll
+    tmp_path: Path, clock: ManualClock, by_hand: ByHand, run_all: RunAll
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         run_all(store)

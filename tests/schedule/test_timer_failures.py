@@ -12,7 +12,7 @@ import pytest
 from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from flightlog.schedule.timer_wheel import SLOT_COUNT, SLOT_SIZE, TimerWheel
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import SegmentLengthError, StrayFileError, SyncFailedError
 from flightlog.store.format.java_hash import java_hash
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tools.counting_disk import CountingDisk
 
 WRITTEN_MS = 1_700_000_000_000

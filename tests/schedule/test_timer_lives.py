@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import flightlog
-from flightlog.tests.support import power, timed_store
-from flightlog.tests.support.power import PowerDisk
+from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import timed_store
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class Life:
 
     def __init__(self, root: Path, seed: int) -> None:
         self.dice, self.root = random.Random(seed), root
-        self.timed, self.power = timed_store, power
-        self.disk: PowerDisk = self.power.PowerDisk(root)
+        self.timed = timed_store
+        self.disk: PowerDisk = PowerDisk(root)
         self.clock: SetClock = self.timed.SetClock()
         self.due: dict[int, int] = {}
         self.cancelled: set[int] = set()
@@ -109,7 +109,7 @@ class Life:
 
     def die(self) -> None:
         if self.store is not None:
-            with contextlib.suppress(self.power.Died):
+            with contextlib.suppress(Died):
                 self.store.kill()
             self.store = None
         self.deaths += 1
@@ -121,7 +121,7 @@ class Life:
                 self.disk.die_after = self.dice.randint(0, 12)
             try:
                 self.step()
-            except self.power.Died:
+            except Died:
                 self.die()
                 if self.dice.random() < 0.5:
                     self.disk.cut(self.dice)

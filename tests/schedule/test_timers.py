@@ -17,8 +17,8 @@ from flightlog.engine.delay import store_timers
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
-from flightlog.tests.support.clocks import SteppedClock
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.clock import ManualClock
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Until
@@ -54,7 +54,7 @@ def test_a_timer_comes_by_itself(
 
 
 def test_what_waits_is_delivered_by_the_next_opening(
-    tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None], until: Until
+    tmp_path: Path, clock: ManualClock, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     start = clock.at_ms
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
@@ -82,7 +82,7 @@ def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_c
     assert_clean(tmp_path)
 
 
-def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
+def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: ManualClock, until: Until) -> None:
     with flightlog.open(tmp_path, StoreSettings.small(deliver_delayed=False), clock=clock) as store:
         store.put(timer(1, clock.at_ms + 1000))
         clock.advance(5000)
@@ -92,7 +92,7 @@ def test_a_store_that_does_not_deliver_parks(tmp_path: Path, clock: SteppedClock
 
 
 def test_a_timer_that_was_just_put_is_told_before_the_thread_has_come_to_it(
-    tmp_path: Path, clock: SteppedClock, assert_clean: Callable[[Path], None], until: Until
+    tmp_path: Path, clock: ManualClock, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store._delay_service.stop()
@@ -106,7 +106,7 @@ def test_a_timer_that_was_just_put_is_told_before_the_thread_has_come_to_it(
 
 @pytest.mark.parametrize("asked", [{}, {"delay_level": 3}, {"properties": {"TIMER_DELAY_SEC": "9", "a": "b"}}])
 def test_a_message_is_told_when_to_come(
-    tmp_path: Path, clock: SteppedClock, asked: dict[str, Any], assert_clean: Callable[[Path], None], until: Until
+    tmp_path: Path, clock: ManualClock, asked: dict[str, Any], assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         for number, after_ms in ((1, 4000), (0, 2000)):
@@ -122,7 +122,7 @@ def test_a_message_is_told_when_to_come(
     assert_clean(tmp_path)
 
 
-def test_what_is_refused(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
+def test_what_is_refused(tmp_path: Path, clock: ManualClock, until: Until) -> None:
     settings = StoreSettings.small(timer_max_delay_s=10, timer_slot_max_count=2)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         with pytest.raises(TimerTooFarError):
@@ -138,7 +138,7 @@ def test_what_is_refused(tmp_path: Path, clock: SteppedClock, until: Until) -> N
         assert numbers(store) == [3], "due already: put at once"
 
 
-def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
+def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: ManualClock, until: Until) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.create_topic("t", 2)
         for number in range(4):
@@ -150,7 +150,7 @@ def test_a_message_without_a_queue_waits_for_one(tmp_path: Path, clock: SteppedC
         assert [len(list(store.read("t", n))) for n in range(2)] == [2, 2]
 
 
-def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clock: SteppedClock, until: Until) -> None:
+def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clock: ManualClock, until: Until) -> None:
     disk = FaultyDisk()
     with flightlog.open(tmp_path, SETTINGS, clock=clock, disk=disk) as store:
         disk.fail("*", "timerlog", errno.ENOSPC)
@@ -173,7 +173,7 @@ def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clo
         until(lambda: sorted(numbers(store)) in ([1, 2, 2], [1, 1, 2, 2], [1, 2]))
 
 
-def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: SteppedClock) -> None:
+def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: ManualClock) -> None:
     deliver_at_ms = clock.at_ms + 600_000
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put(timer(1, deliver_at_ms))
@@ -192,7 +192,7 @@ def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: SteppedCloc
 
 def test_timers_are_opened_once_beside_levels_that_wait(
     tmp_path: Path,
-    clock: SteppedClock,
+    clock: ManualClock,
     monkeypatch: pytest.MonkeyPatch,
     assert_clean: Callable[[Path], None],
     until: Until,

@@ -22,7 +22,7 @@ from flightlog.spark.read.queue_reading import QueueRangeReader
 from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, DiskError, FileGoneError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
     from flightlog import StoredMessage

@@ -24,7 +24,7 @@ from flightlog.store.errors import CorruptRecordError, DamagedStoreError, DiskEr
 from flightlog.store.format.record import encode_blank
 from flightlog.store.seal.seal import BLOCK_SIZE, Seal, read_seal, write_seal
 from flightlog.store.segments.segment import Segment
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

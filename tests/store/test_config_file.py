@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from flightlog.store.disk.config_file import MAX_DEPTH, ConfigFile, parse_config
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, DiskError, DiskFullError
-from flightlog.tests.support import power
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Died, PowerDisk
 
 TEXTS = st.text(max_size=8)
 VALUES = st.recursive(
@@ -142,7 +142,7 @@ def test_which_file_is_read(
 def test_a_power_cut_leaves_the_old_content_or_the_new_one(operations: int, chance: float, tmp_path: Path) -> None:
     root = tmp_path / "store"
     root.mkdir()
-    disk = power.PowerDisk(root)
+    disk = PowerDisk(root)
     path = root / "config" / "x.json"
     old, new = {"number": 1}, {"number": 2, "filler": "x" * 2000}
     file = ConfigFile(disk, path)
@@ -153,7 +153,7 @@ def test_a_power_cut_leaves_the_old_content_or_the_new_one(operations: int, chan
     try:
         file.write(new)
         finished = True
-    except power.Died:
+    except Died:
         pass
     disk.cut(random.Random(operations), chance=chance)
     file = ConfigFile(disk, path)

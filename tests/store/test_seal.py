@@ -39,7 +39,7 @@ from flightlog.store.seal.seal import (
 )
 from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.segments.segment import Segment
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
 
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 TOPIC = st.text(st.characters(codec="utf-8"), max_size=40)

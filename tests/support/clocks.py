@@ -8,24 +8,6 @@ from flightlog.store.disk.clock import SystemClock
 
 
 @dataclass
-class SteppedClock:
-    """Time that passes when a test says so (`advance`), and a clock that a test may set (`at_ms`)."""
-
-    at_ms: int = 1_700_000_000_000
-    passed_ms: int = 0
-
-    def now_ms(self) -> int:
-        return self.at_ms
-
-    def monotonic_s(self) -> float:
-        return self.passed_ms / 1000
-
-    def advance(self, ms: int) -> None:
-        self.at_ms += ms
-        self.passed_ms += ms
-
-
-@dataclass
 class HeldClock:
     """Both stand still until a test moves them together."""
 

@@ -29,13 +29,13 @@ from flightlog.store.disk.file_system import Unpromising
 from flightlog.store.errors import DiskError, FlightlogError
 from flightlog.store.segments import segment
 from flightlog.store.state import progress
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Inode
 from flightlog.tests.support import account, cutting
 from flightlog.tests.support.account import Account, Mark
-from flightlog.tests.support.disks import FaultyDisk
 from flightlog.tests.support.memory_disk import MemoryDisk, Tree
 from flightlog.tests.support.numbered_puts import NumberedPuts
 from flightlog.tests.support.openings import HeldClock
-from flightlog.tests.support.power import Inode
 from flightlog.tests.support.preparing import prepare_inline
 from flightlog.tests.support.recording import Recorder
 
@@ -166,7 +166,7 @@ class History:
         while self._store is None:
             ahead_size = 1024 * (self._epoch % 2)  # every other session prepares what appends will need
             settings = replace(self.settings(self._dice), prepare_ahead_size=ahead_size)
-            self._faults._faults = [fault for fault in self._faults._faults if not fault.hits]
+            self._faults.faults = [fault for fault in self._faults.faults if not fault.hits]
             self._say(f"open, {settings.flush_mode.name}")
             self._session_start = len(self.recorder.moments)
             try:
@@ -261,7 +261,7 @@ class History:
 
     def _forgive(self, e: FlightlogError) -> None:
         """An error of the disk is right if an operation of the disk has failed, in this session."""
-        if not isinstance(e, DiskError) or not any(fault.hits for fault in self._faults._faults):
+        if not isinstance(e, DiskError) or not any(fault.hits for fault in self._faults.faults):
             raise e
         self._say(f"  {type(e).__name__}: {e}")
 
@@ -269,7 +269,7 @@ class History:
         operation, part, error = self._dice.choice(self.faults)
         skip = self._dice.choice((0, 0, 1, 3, 8))
         self._say(f"operation {skip} from here of {operation} {part!r} fails with {errno.errorcode[error]}")
-        self._faults._faults = [fault for fault in self._faults._faults if fault.hits]  # one is to come at a time
+        self._faults.faults = [fault for fault in self._faults.faults if fault.hits]  # one is to come at a time
         self._faults.fail(operation, part, error, skip=skip, times=1)
 
     # -- rounds, and what an application asks for
@@ -345,5 +345,5 @@ class History:
     def _verify(self) -> None:
         self._say("verify")
         report = self._open_store.verify()
-        if not any(fault.hits for fault in self._faults._faults):
+        if not any(fault.hits for fault in self._faults.faults):
             assert report.is_clean, [*map(str, report.findings)][:3]

@@ -14,10 +14,10 @@ import time
 from pathlib import Path
 
 from flightlog.store import native
+from flightlog.testing.power_disk import Died, PowerDisk
 from flightlog.tests.support.messages import MessageMaker
 from flightlog.tests.support.model import Limits, Model
 from flightlog.tests.support.openings import HeldClock, Openings
-from flightlog.tests.support.power import Died, PowerDisk
 from flightlog.tests.support.questions import Questions
 from flightlog.tests.support.walk import Walk
 

@@ -1,4 +1,4 @@
-"""The disk of the state machine: its power can be cut (support/power.py), it can run full, and it says what time it is.
+"""The disk of the state machine: a PowerDisk that can run full, and that says what time it is.
 
 disk = MachineDisk(root)
 disk.full_after = 3                        # three more operations that need room, then none has any
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from flightlog.store.disk.disk import DiskSpace, RealFile
 from flightlog.store.disk.disk_errors import disk_errors
-from flightlog.tests.support.power import Inode, PowerDisk, PowerFile
+from flightlog.testing.power_disk import Inode, PowerDisk, PowerFile
 
 HAS_ITS_BLOCKS = ("progress", "checkpoint", "abort")
 """Files that are written over and over in their first page."""
@@ -49,7 +49,7 @@ class MachineDisk(PowerDisk):
     @property
     def is_dead(self) -> bool:
         """Whether an operation was the last one."""
-        return self._left is not None
+        return self.left is not None
 
     def take_room(self) -> None:
         """Called before whatever needs blocks. Raises OSError if there are none."""
@@ -63,7 +63,7 @@ class MachineDisk(PowerDisk):
             with disk_errors(path, "creating it"):
                 self.take_room()
         file = super().open(path, writable=writable, create=create)
-        return MachineFile(self, file, writable, file._inode) if isinstance(file, PowerFile) else file
+        return MachineFile(self, file, writable, file.inode) if isinstance(file, PowerFile) else file
 
     def modified_ms(self, path: Path) -> int:
         return self.written_ms.get(path.name, 0)

@@ -14,12 +14,12 @@ from flightlog.store.errors import (
     TopicExistsError,
     TopicNotFoundError,
 )
+from flightlog.testing.power_disk import Died
 from flightlog.tests.support import machine_model
 from flightlog.tests.support.machine_messages import CLEAN_BATCH_COUNT, Opening
 from flightlog.tests.support.machine_model import Route
 from flightlog.tests.support.machine_puts import PuttingLife
 from flightlog.tests.support.machine_store import HOUR_MS
-from flightlog.tests.support.power import Died
 
 
 class Life(PuttingLife):

@@ -9,11 +9,11 @@ from typing import Any
 import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus
 from flightlog.store.errors import DiskFullError, InvalidMessageError, StorePoisonedError, SyncFailedError
+from flightlog.testing.power_disk import Died
 from flightlog.tests.support import machine_messages, machine_model, process
 from flightlog.tests.support.machine_messages import Row
 from flightlog.tests.support.machine_store import StoreLife
 from flightlog.tests.support.model import Record
-from flightlog.tests.support.power import Died
 
 NO_ANSWER = (Died, SyncFailedError, StorePoisonedError)
 """What leaves open whether a put is there."""

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 import flightlog
 from flightlog import StoreSettings
 from flightlog.store.errors import DiskFullError, StoreClosedError, StorePoisonedError, SyncFailedError
+from flightlog.testing.power_disk import Died
 from flightlog.tests.support import machine_messages, machine_model
 from flightlog.tests.support.machine_disk import MachineDisk
 from flightlog.tests.support.machine_messages import DEFAULT_QUEUES, Geometry, Opening
 from flightlog.tests.support.machine_model import MachineModel
 from flightlog.tests.support.machine_questions import MachineQuestions
 from flightlog.tests.support.model import Limits
-from flightlog.tests.support.power import Died
 
 if TYPE_CHECKING:
     from flightlog import StoredMessage

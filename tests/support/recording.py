@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import SyncFailedError
-from flightlog.tests.support.disks import FaultyDisk
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Inode as Platter
 from flightlog.tests.support.memory_disk import Inode, MemoryDisk
-from flightlog.tests.support.power import Inode as Platter
 
 if TYPE_CHECKING:
     from flightlog.store.disk.disk import MappedPart

@@ -14,11 +14,11 @@ from typing import Any
 import flightlog
 from flightlog import Message
 from flightlog.spark.plan import planning
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.testing.power_disk import Inode
 from flightlog.tests.support.account import Found, Mark
-from flightlog.tests.support.disks import FaultyDisk
 from flightlog.tests.support.histories import History
 from flightlog.tests.support.memory_disk import MemoryDisk, Tree
-from flightlog.tests.support.power import Inode
 from flightlog.tests.support.recording import Moment, Recorder
 
 KEYS_ASKED = 2

@@ -24,8 +24,8 @@ from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, Re
 from flightlog.store.disk.disk import MappedPart, RealFile
 from flightlog.store.segments.segment import segment_name
 from flightlog.store.state.progress import progress_path
+from flightlog.testing.power_disk import Died, PowerDisk, PowerFile
 from flightlog.tests.support.openings import HeldClock
-from flightlog.tests.support.power import Died, PowerDisk, PowerFile
 
 NEVER_MS = 3_600_000
 SEGMENT_SIZE = 16 << 10
@@ -51,7 +51,7 @@ class StageFile(PowerFile):
     """Tells before and after what it does."""
 
     def __init__(self, disk: StageDisk, file: RealFile) -> None:
-        super().__init__(disk, file, True, file._inode if isinstance(file, PowerFile) else None)
+        super().__init__(disk, file, True, file.inode if isinstance(file, PowerFile) else None)
         self._stage_disk = disk
 
     def write(self, position: int, data: bytes | memoryview) -> None:
@@ -96,7 +96,7 @@ class StageDisk(PowerDisk):
     def lose(self, path: Path, start: int, stop: int) -> None:
         """Of the sectors in [start, stop) of a file, nothing has reached the disk since they were last synced. To be
         followed by a cut that leaves all the rest."""
-        now, synced = path.read_bytes(), self._live[path].synced
+        now, synced = path.read_bytes(), self.live[path].synced
         start -= start % SECTOR_SIZE
         stop = min(-(-stop // SECTOR_SIZE) * SECTOR_SIZE, len(now))
         with path.open("r+b") as file:

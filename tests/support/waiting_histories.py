@@ -24,7 +24,8 @@ from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
 from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN, TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
-from flightlog.tests.support import clocks, waiting_account
+from flightlog.testing import ManualClock
+from flightlog.tests.support import waiting_account
 from flightlog.tests.support.account import Found, Mark, Store
 from flightlog.tests.support.histories import FAULTS, History
 from flightlog.tests.support.numbered_puts import NumberedPuts
@@ -74,7 +75,7 @@ class WaitingHistory(History):
         super().__init__(seed, root)
         self.account: WaitingAccount = waiting_account.WaitingAccount()
         self.recorder._mark = self.account.mark
-        self.clock: Any = clocks.SteppedClock(self.clock.at_ms)
+        self.clock: Any = ManualClock(self.clock.at_ms)
         self.account.clock_ms = self._latest_ms = self.clock.at_ms
         self._puts = WaitingPuts(self._dice, self.account, lambda: self._open_store, self._say)
         self._puts.now_ms = self.clock.now_ms
@@ -128,7 +129,7 @@ class WaitingHistory(History):
         store = self._open_store
         done = self._done()
         super()._close()
-        if store._log.poison is None and not any(fault.hits for fault in self._faults._faults):
+        if store._log.poison is None and not any(fault.hits for fault in self._faults.faults):
             self.account.settled |= done
 
     def _kill(self) -> None:

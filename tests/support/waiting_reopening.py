@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import flightlog
-from flightlog.tests.support import clocks, waiting_account, waiting_histories
+from flightlog.testing import ManualClock
+from flightlog.tests.support import waiting_account, waiting_histories
 from flightlog.tests.support.account import Found, Mark
 from flightlog.tests.support.memory_disk import MemoryDisk
 from flightlog.tests.support.reopening import Reopening
@@ -24,7 +25,7 @@ class WaitingReopening(Reopening):
 
     def _clock(self, mark: Mark) -> Any:
         assert isinstance(mark, waiting_account.WaitingMark)
-        return clocks.SteppedClock(mark.clock_ms)
+        return ManualClock(mark.clock_ms)
 
     def _go_on(
         self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import flightlog
 from flightlog import FlushMode, Message
 from flightlog.store.errors import InvalidMessageError, StoreClosedError
+from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support.messages import MessageMaker
 from flightlog.tests.support.model import Model
 from flightlog.tests.support.openings import HeldClock, Openings
-from flightlog.tests.support.power import PowerDisk
 from flightlog.tests.support.questions import Questions
 
 if TYPE_CHECKING:

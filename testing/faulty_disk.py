@@ -1,12 +1,15 @@
-"""Disk doors for tests: a real disk that runs full, fails, or hangs where it is told to.
+"""A real disk that runs full, fails or blocks where a test tells it to.
 
     disk = FaultyDisk()
+    store = flightlog.open(folder, disk=disk)
     disk.fail("allocate", "commitlog/", errno.ENOSPC, skip=2)   # the third and every later one, until heal()
-    disk.hold("sync", "commitlog/")                             # syncs hang until release()
+    disk.fail_syncs()                                           # every sync of the commit log fails
+    with disk.held_syncs():                                     # nothing becomes durable inside of the block
+        ...
 
-Operations: open, create (open of a file that is not there yet, or has no name yet), link, read, write, resize,
+Operations: open, create (open of a file that does not exist yet, or has no name yet), link, read, write, resize,
 allocate, sync, sync_folder, sync_all (of the file system), rename, remove, make_folder; "*" is any of them. A path
-matches if it contains the given part.
+matches if it contains the given part. Stores into mapped memory are no operations: no disk fails them.
 """
 
 from __future__ import annotations
@@ -17,18 +20,20 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from flightlog.store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
-from flightlog.store.disk.disk_errors import disk_errors
-from flightlog.store.disk.file_system import FileSystem, Unpromising
-from flightlog.store.errors import SyncFailedError
+from ..store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
+from ..store.disk.disk_errors import disk_errors
+from ..store.disk.file_system import FileSystem, Unpromising
+from ..store.errors import SyncFailedError
 
 
 @dataclass
 class Fault:
-    """What is to happen at operations that match."""
+    """What happens at the operations that match."""
 
     operation: str
     part: str
@@ -37,9 +42,9 @@ class Fault:
     skip: int = 0
     """How many matching operations pass before."""
     times: int | None = None
-    """How many are hit; None: all."""
+    """How many operations it hits; None: all."""
     holds: bool = False
-    """Whether the operation hangs until it is released, before it fails or passes."""
+    """Whether the operation blocks until `release`, before it fails or passes."""
     hits: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -87,7 +92,7 @@ class FaultyFile(RealFile):
 
 
 class FaultyFileSystem(FileSystem):
-    """Syncs everything, if the disk lets it."""
+    """Syncs every file, unless the disk fails it."""
 
     def __init__(self, disk: FaultyDisk, found: FileSystem) -> None:
         super().__init__(found.path, os.dup(found._descriptor))
@@ -99,41 +104,61 @@ class FaultyFileSystem(FileSystem):
 
 
 class FaultyDisk(RealDisk):
-    """A local disk with failures on order; counts every operation."""
+    """A local disk that fails on demand and counts every operation. Safe from many threads."""
 
     unpromising = ""
-    """The name of the file system that it claims to be, of those where nothing may be appended through a mapping."""
+    """Name of the file system that it pretends to be: one where appends through a mapping are unsafe ("btrfs")."""
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
         """(operation, name of the file or folder) -> how often."""
         self.held = threading.Semaphore(0)
-        """Released once for every operation that begins to hang."""
+        """A semaphore that is released once for every operation that begins to block."""
         self.sync_delay_s = 0.0
-        self._faults: list[Fault] = []
+        """Seconds that every sync takes longer."""
+        self.faults: list[Fault] = []
         self._lock = threading.Lock()
 
     def fail(self, operation: str, part: str, error: int, *, skip: int = 0, times: int | None = None) -> Fault:
+        """Let matching operations fail with the errno `error`: after the first `skip`, and `times` of them (None: all).
+
+        An error of a sync reaches the store as SyncFailedError, every other one as DiskError or DiskFullError.
+        """
         fault = Fault(operation, part, error, skip, times)
-        self._faults.append(fault)
+        self.faults.append(fault)
         return fault
 
     def hold(self, operation: str, part: str, *, times: int | None = None, error: int = 0) -> Fault:
-        """Let matching operations hang until `release`, and then fail if there is an `error`."""
+        """Let matching operations block until `release`, and then fail if there is an `error`. 240 seconds at most."""
         fault = Fault(operation, part, error, times=times, holds=True)
-        self._faults.append(fault)
+        self.faults.append(fault)
         return fault
 
-    def release(self) -> None:
-        """Let go of everything that hangs, and stop holding."""
-        for fault in self._faults:
+    def fail_syncs(self, part: str = "commitlog/", *, error: int = errno.EIO) -> Fault:
+        """Let syncs of these files fail from now on: the store poisons itself at the first one."""
+        return self.fail("sync", part, error)
+
+    @contextmanager
+    def held_syncs(self, part: str = "commitlog/") -> Iterator[threading.Semaphore]:
+        """Block syncs of these files while the block runs, flush rounds and waiting puts with them. The value is
+        `held`: `acquire()` waits until one blocks."""
+        fault = self.hold("sync", part)
+        try:
+            yield self.held
+        finally:
             fault.released.set()
-        self._faults = [fault for fault in self._faults if not fault.holds]
+            self.faults.remove(fault)
+
+    def release(self) -> None:
+        """Unblock every operation, and block no others."""
+        for fault in self.faults:
+            fault.released.set()
+        self.faults = [fault for fault in self.faults if not fault.holds]
 
     def heal(self) -> None:
-        """No more failures."""
+        """Remove every fault, and unblock what blocks."""
         self.release()
-        self._faults = []
+        self.faults = []
 
     def count(self, operation: str, part: str = "") -> int:
         """How many operations there were on paths that contain `part`."""
@@ -141,7 +166,7 @@ class FaultyDisk(RealDisk):
             return sum(n for (name, path), n in self.counts.items() if name == operation and part in path)
 
     def meet(self, operation: str, path: Path) -> None:
-        """Called before every operation. Raises the OSError that is on order."""
+        """Called before every operation. Raises the OSError of the fault that matches."""
         with self._lock:
             self.counts[operation, str(path)] += 1
             fault = self._next_fault(operation, str(path))
@@ -154,7 +179,7 @@ class FaultyDisk(RealDisk):
             raise OSError(fault.error, os.strerror(fault.error))
 
     def _next_fault(self, operation: str, path: str) -> Fault | None:
-        for fault in self._faults:
+        for fault in self.faults:
             if fault.operation not in (operation, "*") or fault.part not in path:
                 continue
             if fault.skip:
@@ -165,7 +190,7 @@ class FaultyDisk(RealDisk):
         return None
 
     def meet_sync(self, operation: str, path: Path) -> None:
-        """As `meet`, for syncs, which fail in their own way."""
+        """As `meet`, for syncs: raises SyncFailedError."""
         if self.sync_delay_s:
             time.sleep(self.sync_delay_s)
         try:

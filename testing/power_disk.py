@@ -1,13 +1,17 @@
-"""A disk whose power can be cut: it knows what was synced, and what a cut may leave of the rest.
+"""A disk whose power can be cut: it knows what was synced, and which part of the rest a power cut may leave.
 
-    disk = PowerDisk(root)
-    disk.die_after = 3             # the fourth operation from here on is the last one: it and all later ones raise Died
-    disk.kill()                    # what a dead process leaves: everything it wrote
-    disk.cut(dice)                 # what a cut leaves: what was synced, and any part of what was not
+    disk = PowerDisk(folder)
+    store = flightlog.open(folder, disk=disk)
+    ...
+    kill(store)
+    disk.cut()                     # leaves what was synced, and nothing else
+    disk.cut(random.Random(7))     # leaves what was synced, and a random part of the rest
 
-Content survives by sectors of 512 bytes, each as of the last sync or as of the cut; names survive in the order in which
-a folder's names were changed. Nothing here waits for the real disk: a sync only takes a note. With `keeps_notes=False`
-there is no cut, and a sync costs nothing.
+    disk.die_after = 3             # the fourth change of the disk from here on is the last one: it raises Died
+    disk.kill()                    # leaves everything that the dead process wrote
+
+File contents survive by sectors of 512 bytes, each as of the last sync or as of the cut. Names survive in the order in
+which they changed, folder by folder. A sync costs no time: it takes a note. With `keeps_notes=False` there is no cut.
 """
 
 from __future__ import annotations
@@ -18,11 +22,11 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from flightlog.store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
-from flightlog.store.disk.file_system import FileSystem
-from flightlog.store.errors import SyncFailedError
-from flightlog.store.settings import PAGE_SIZE
-from flightlog.store.state.progress import BOOT, PAGE, progress_path
+from ..store.disk.disk import DiskFile, MappedPart, RealDisk, RealFile
+from ..store.disk.file_system import FileSystem
+from ..store.errors import SyncFailedError
+from ..store.settings import PAGE_SIZE
+from ..store.state.progress import BOOT, PAGE, progress_path
 
 SECTOR_SIZE = 512
 ANOTHER_BOOT = (1).to_bytes(8, "little")
@@ -31,11 +35,11 @@ UNTOUCHED = ("lock",)
 
 
 class Died(BaseException):
-    """The process is no more. Whatever runs afterwards is not allowed to touch the disk."""
+    """The process has died: from the fatal operation on, every change of the disk raises this."""
 
 
 class Inode:
-    """One file, whatever its name is."""
+    """One file, under whatever name."""
 
     def __init__(self, synced: bytes = b"") -> None:
         self.synced = synced
@@ -77,16 +81,16 @@ class PowerFile(RealFile):
     def __init__(self, disk: PowerDisk, file: RealFile, writable: bool, inode: Inode | None) -> None:
         super().__init__(file.path, os.dup(file._descriptor), writable)
         file.close()
-        self._disk, self._inode = disk, inode
+        self._disk, self.inode = disk, inode
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         if self._disk.is_last():
             whole_sectors = (position + len(data) // 2) // SECTOR_SIZE * SECTOR_SIZE - position
             super().write(position, data[: max(whole_sectors, 0)])
         self._disk.meet()
-        if self._inode is not None:
+        if self.inode is not None:
             for at in range(position - position % PAGE_SIZE, position + len(data), PAGE_SIZE):
-                self._inode.lost.pop(at, None)
+                self.inode.lost.pop(at, None)
         super().write(position, data)
 
     def resize(self, size: int) -> None:
@@ -99,12 +103,12 @@ class PowerFile(RealFile):
 
     def sync(self, part: MappedPart | None = None) -> None:
         self._disk.meet()
-        if self._inode is not None:
+        if self.inode is not None:
             now = os.pread(self._descriptor, self.size(), 0)
             if self._disk.fails_syncs_of and self._disk.fails_syncs_of in str(self.path):
-                self._inode.lose(now)
+                self.inode.lose(now)
                 raise SyncFailedError(self.path, os.strerror(errno.EIO))
-            self._inode.sync(now, *((part.start, part.stop) if part is not None else ()))
+            self.inode.sync(now, *((part.start, part.stop) if part is not None else ()))
 
 
 class PowerFileSystem(FileSystem):
@@ -120,12 +124,13 @@ class PowerFileSystem(FileSystem):
 
 
 class PowerDisk(RealDisk):
-    """One store's disk, whatever the number of its writers and their deaths."""
+    """The disk of one store, for any number of writers that die one after the other."""
 
     def __init__(self, root: Path, *, keeps_notes: bool = True) -> None:
         self.root = root
         self._keeps_notes = keeps_notes
-        self._live: dict[Path, Inode] = {}
+        self.live: dict[Path, Inode] = {}
+        """The files as a process sees them."""
         self._kept: dict[Path, dict[str, Inode]] = {root: {}}
         """Folder -> the names in it that were synced. A folder that is not in here is not there after a cut."""
         self._pending: dict[Path, list[Change]] = {}
@@ -133,28 +138,28 @@ class PowerDisk(RealDisk):
         self.die_after: int | None = None
         self.fails_syncs_of = ""
         """Syncs of files whose path contains this fail as they do on Linux: the pages count as clean afterwards."""
-        self._left: dict[Path, bytes] | None = None
+        self.left: dict[Path, bytes] | None = None
         """What lay there when the process died."""
 
     # -- dying
 
     def is_last(self) -> bool:
-        return self.die_after == 0 and self._left is None
+        return self.die_after == 0 and self.left is None
 
     def meet(self) -> None:
         """Called before every change. Raises Died from the fatal one on."""
         if self.is_last():
-            self._left = {path: path.read_bytes() for path in self._files()}
-        if self._left is not None:
+            self.left = {path: path.read_bytes() for path in self._files()}
+        if self.left is not None:
             raise Died
         if self.die_after is not None:
             self.die_after -= 1
 
     def kill(self) -> None:
         """Leave what the process had written when it died, and let another one come."""
-        for path, content in (self._left or {}).items():
+        for path, content in (self.left or {}).items():
             _set_content(path, content)
-        self._left = self.die_after = None
+        self.left = self.die_after = None
 
     # -- changing
 
@@ -166,9 +171,9 @@ class PowerDisk(RealDisk):
             self.meet()
         file = super().open(path, writable=True, create=create)
         if is_new and self._keeps_notes:
-            self._live[path] = Inode()
-            self._note(path.parent, {path.name: self._live[path]})
-        return PowerFile(self, file, writable, self._live.get(path))
+            self.live[path] = Inode()
+            self._note(path.parent, {path.name: self.live[path]})
+        return PowerFile(self, file, writable, self.live.get(path))
 
     def open_unnamed(self, path: Path) -> PowerFile | None:
         self.meet()
@@ -179,25 +184,25 @@ class PowerDisk(RealDisk):
         self.meet()
         super().link(file)
         assert isinstance(file, PowerFile)
-        if file._inode is not None:
-            self._live[file.path] = file._inode
-            self._note(file.path.parent, {file.path.name: file._inode})
+        if file.inode is not None:
+            self.live[file.path] = file.inode
+            self._note(file.path.parent, {file.path.name: file.inode})
 
     def rename(self, old: Path, new: Path) -> None:
         self.meet()
         super().rename(old, new)
         if self._keeps_notes:
             assert old.parent == new.parent, "a rename between folders would need two of them at once"
-            self._live[new] = self._live.pop(old)
-            self._note(old.parent, {old.name: None, new.name: self._live[new]})
+            self.live[new] = self.live.pop(old)
+            self._note(old.parent, {old.name: None, new.name: self.live[new]})
 
     def remove(self, path: Path) -> None:
         self.meet()
         if self._keeps_notes:
-            self._live[path].last = path.read_bytes()
+            self.live[path].last = path.read_bytes()
         super().remove(path)
         if self._keeps_notes:
-            del self._live[path]
+            del self.live[path]
             self._note(path.parent, {path.name: None})
 
     def remove_folder(self, path: Path) -> None:
@@ -228,7 +233,7 @@ class PowerDisk(RealDisk):
 
     def sync_all(self) -> None:
         if self._keeps_notes:
-            for path, inode in self._live.items():
+            for path, inode in self.live.items():
                 inode.sync(path.read_bytes())
             for folder in (self.root, *(path for path in self.root.rglob("*") if path.is_dir())):
                 self._kept.setdefault(folder, {})
@@ -252,18 +257,26 @@ class PowerDisk(RealDisk):
 
     def write_back(self, dice: random.Random, *, whole: Path | None = None) -> None:
         """What a kernel does when it likes to: some sectors of some file, or one `whole` file, reach the disk."""
-        if self._live:
-            path = whole or dice.choice(sorted(self._live))
+        if self.live:
+            path = whole or dice.choice(sorted(self.live))
             chance = 1 if whole else 0.5
-            self._live[path].synced = _mix(self._live[path].synced, path.read_bytes(), chance, dice)
+            self.live[path].synced = _mix(self.live[path].synced, path.read_bytes(), chance, dice)
 
-    def cut(self, dice: random.Random, *, chance: float | None = None) -> None:
+    def cut(self, dice: random.Random | None = None, *, chance: float | None = None) -> None:
         """Leave what a power cut may leave: everything that was synced, and every other sector and name with the same
-        chance. In half of the cases another boot of the machine follows; in the others only the disk was away, and the
-        same kernel mounts it again."""
+        `chance` (None: drawn). Without `dice`, everything that was synced and nothing else.
+
+        Then the machine boots. With `dice` it does so in half of the cases; in the others only the disk was away, and
+        the same kernel mounts it again. The store must be killed or closed before.
+        """
         self.kill()
-        foreseen = random.Random()
-        foreseen.setstate(dice.getstate())
+        boots = True
+        if dice is None:
+            dice, chance = random.Random(0), 0.0
+        else:
+            foreseen = random.Random()
+            foreseen.setstate(dice.getstate())
+            boots = foreseen.random() < 0.5
         if chance is None:
             chance = dice.choice((0.0, 0.0, 0.5, 0.5, 0.9, 1.0))
         for folder, changes in sorted(self._pending.items(), key=_by_path):
@@ -276,14 +289,14 @@ class PowerDisk(RealDisk):
             for folder, names in self._kept.items()
             if all(above in self._kept for above in folder.parents if above.is_relative_to(self.root))
         }
-        names = {inode: path for path, inode in self._live.items()}
+        names = {inode: path for path, inode in self.live.items()}
         left: dict[Path, bytes] = {}
         for folder, kept in sorted(self._kept.items(), key=_by_path):
             for name, inode in sorted(kept.items(), key=_by_path):
                 now = names[inode].read_bytes() if inode in names else inode.last
                 left[folder / name] = _mix(inode.synced, now, chance, dice)
         page = progress_path(self.root)
-        if len(left.get(page, b"")) >= PAGE.size and foreseen.random() < 0.5:
+        if boots and len(left.get(page, b"")) >= PAGE.size:
             left[page] = left[page][: BOOT * 8] + ANOTHER_BOOT + left[page][BOOT * 8 + 8 :]
         self._leave(left)
 
@@ -296,10 +309,10 @@ class PowerDisk(RealDisk):
             _set_content(path, content)
         for folder in sorted((f for f in self.root.rglob("*") if f.is_dir() and f not in self._kept), reverse=True):
             folder.rmdir()
-        self._live = {path: Inode(content) for path, content in left.items()}
+        self.live = {path: Inode(content) for path, content in left.items()}
         self._pending.clear()
         self._kept = {folder: {} for folder in self._kept}
-        for path, inode in self._live.items():
+        for path, inode in self.live.items():
             self._kept[path.parent][path.name] = inode
 
     def _files(self) -> list[Path]:

@@ -1,0 +1,55 @@
+"""A small store, its death, and where its log ends."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from ..consume.consuming_store import Store
+from ..engine.message_store import MessageStore
+from ..store.disk.clock import Clock
+from ..store.disk.disk import Disk
+from ..store.settings import StoreSettings
+
+
+def open_small(
+    folder: str | os.PathLike[str],
+    settings: StoreSettings | None = None,
+    *,
+    disk: Disk | None = None,
+    clock: Clock | None = None,
+) -> Store:
+    """`flightlog.open` with `StoreSettings.small()`: files of some kilobytes, so that a test fills many of them.
+
+    Raises what `flightlog.open` raises.
+    """
+    return Store.open(folder, settings or StoreSettings.small(), disk=disk, clock=clock)
+
+
+def kill(store: MessageStore) -> None:
+    """End a store as `kill -9` would end its process: nothing more is flushed, and it is not marked as closed.
+
+    What was written stays in its files, as the page cache keeps it. The next open recovers the store, in this process
+    too. Calls of other threads that wait for a sync raise StorePoisonedError. Put futures end with an error.
+    """
+    store._maintenance.poison(InterruptedError("killed"))
+    store.close()
+
+
+class LogPositions(NamedTuple):
+    """Where a store's log ends, as physical offsets: each is the first byte behind what it speaks of."""
+
+    appended: int
+    """The end of the last record."""
+    visible: int
+    """What readers see; with sync flush, not before it is flushed."""
+    flushed: int
+    """What is durable: a power cut leaves it."""
+    dispatched: int
+    """What consume queues have entries of. Readers of this process never notice that it is behind."""
+
+
+def log_positions(store: MessageStore) -> LogPositions:
+    """Look at an open store. The values are read one after the other: they are exact while nothing puts or flushes."""
+    commit_log = store._log
+    return LogPositions(commit_log.end, commit_log.visible, commit_log.flushed, store._dispatcher.position)
