@@ -38,7 +38,7 @@ from .allocate.allocate import AllocationStrategy, Averagely
 from .deliver.ordered_subscription import OrderedSubscription
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
-from .group.consumed_store import ConsumedStore, GroupProgress, Progress
+from .group.consumed_store import ConsumedStore, ConsumeProgress, GroupProgress
 from .group.group import Change, Group
 from .group.initial_offset import StartFrom
 from .group.local_progress import LocalProgress
@@ -199,7 +199,7 @@ class GroupCoordinator:
                 if store.is_usable:
                     store.check_routable(topic)
         self._check_topics(topics, group, must_exist)
-        progress: Progress = GroupProgress(lambda: self._stores, group)
+        progress: ConsumeProgress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
         # Who broadcasts shares its queues with nobody.
@@ -362,7 +362,7 @@ class GroupCoordinator:
         for _, slot in self._slots():
             self._save_local(slot.progress)
 
-    def _save_local(self, progress: Progress) -> None:
+    def _save_local(self, progress: ConsumeProgress) -> None:
         if isinstance(progress, LocalProgress):
             self._try_save(progress.path, progress.save)
 

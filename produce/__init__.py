@@ -1,1 +1,1 @@
-"""Who writes to which queue."""
+"""Producers: which queue a message is sent to."""

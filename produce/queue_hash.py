@@ -1,7 +1,7 @@
-"""Which queue the messages of one group go to, so that they stay in order: RocketMQ's hash rules.
+"""Map a message group to a queue, so that its messages stay in order: RocketMQ's hash rules.
 
-A group keeps its queue as long as the rule and the number of queues stay the same. Whoever changes one of them while
-messages wait breaks the order between those before and those after.
+A group keeps its queue as long as the rule and the number of queues stay the same. Changing one of them
+while messages wait breaks the order between earlier and later messages.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     4 address | 2 pid | 4 of this process | 4 ms since the month began | 2 counter     in hexadecimal, 32 digits
 
-As RocketMQ's clients make it (`MessageClientIDSetter#createUniqID`); where they have a hash of a class loader there are
-random bytes here, made anew in a child made by fork.
+As RocketMQ's clients make it (`MessageClientIDSetter#createUniqID`); in place of the hash of a class loader there are
+random bytes, which a forked child replaces.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""When which task is to run: a heap of deadlines, for the one thread that waits for all of them.
+"""Tasks ordered by deadline, for the one thread that waits for all of them.
 
 Deadlines are times of the clock that people set, because delivery times are. Invariants:
-- A task runs no later than the earliest time that it or anybody else (`expect`) named since its last run began.
-- When the clock was set, backwards or forwards, every task runs at once and names its time anew: what it is due by may
+- A task runs no later than the earliest time that it or a call of `expect` named since its last run began.
+- When the clock was set, backwards or forwards, every task runs at once and returns its next time: its deadline may
   have moved.
-- Nothing is looked at again and again: without a deadline the thread sleeps until it is notified. With one it looks at
-  the clock at least every MAX_WAIT_S, because nobody notifies when the clock is set.
+- There is no polling without a deadline: the thread sleeps until it is notified. With one it reads the clock at least
+  every MAX_WAIT_S, because setting the clock notifies no one.
 """
 
 from __future__ import annotations

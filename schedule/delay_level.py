@@ -22,7 +22,7 @@ from typing import Protocol
 
 from ..store.errors import DiskFullError, FlightlogError, StorePoisonedError
 from ..store.stored_message import StoredMessage
-from .delivered import Delivery, UndeliverableError, delivered
+from .delivered import DueMessage, UndeliverableError, delivered
 
 log = logging.getLogger("flightlog.schedule")
 
@@ -41,7 +41,7 @@ RETRY_MS = 10_000
 UNSEEN_RETRY_MS = 10
 """While a message that was parked cannot be read yet: under sync flush it waits for its sync."""
 
-Deliver = Callable[[Sequence[Delivery]], int]
+Deliver = Callable[[Sequence[DueMessage]], int]
 """Puts them in order; returns how many of them, from the first on, are stored and as durable as a put's. Raises if not
 even the first is."""
 
@@ -72,7 +72,7 @@ class LevelState:
     pending: int
     """Messages that wait, or are being delivered."""
     lag_ms: int
-    """For how long the first of them has been due, as far as the scheduler has looked; 0 if it is not."""
+    """How long the first of them has been due, as of the scheduler's last look; 0 if it is not due."""
     delivered: int
     """Since the store was opened."""
     skipped: int
@@ -135,8 +135,8 @@ class DelayLevel:
         return delivery_ms <= now_ms or delivery_ms > max(now_ms, self._newest_ms()) + self._delay_ms
 
     def _deliver_some(self, count: int) -> int:
-        """Deliver so many messages, as far as it goes; returns how many the offset has moved by."""
-        start, deliveries, places = self.offset, list[Delivery](), list[int]()
+        """Deliver up to `count` messages; returns by how many the offset has moved."""
+        start, deliveries, places = self.offset, list[DueMessage](), list[int]()
         found = self._queue.messages(start, count)
         for place, parked in enumerate(found):
             try:

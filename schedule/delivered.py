@@ -1,9 +1,9 @@
-"""A parked message made into the one to deliver.
+"""Turn a parked message into the one to deliver.
 
-What RocketMQ's `ScheduleMessageService#messageTimeUp` copies is copied: body, flag, flags of compression and of a
+It copies what RocketMQ's `ScheduleMessageService#messageTimeUp` copies: body, flag, flags of compression and of a
 committed transaction, sender, store host, and every property. So the record that is delivered still says DELAY,
-REAL_TOPIC and REAL_QID, as RocketMQ's does: it is put past the seam that would park it anew. Its topic and queue are
-those that the last two name; its offsets and store time are its own.
+REAL_TOPIC and REAL_QID, as RocketMQ's does: it is put past the delay hook, which would park it again. Its topic and
+queue are those that the last two name; its offsets and store time are new.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ QUEUE_ID = re.compile(r"\+?[0-9]{1,10}")
 
 
 class UndeliverableError(FlightlogError):
-    """A record that lies where messages wait, and tells no topic and queue to deliver it to."""
+    """A parked record whose properties name no valid topic and queue to deliver it to."""
 
 
-class Delivery(NamedTuple):
-    """A message to put past the seam, as it was parked."""
+class DueMessage(NamedTuple):
+    """A parked message that is due, to be put past the delay hook."""
 
     message: Message
     hosts: tuple[bytes, bytes]
     """Sender and store host as the record that waited has them: RocketMQ keeps both."""
 
 
-def delivered(parked: StoredMessage) -> Delivery:
+def delivered(parked: StoredMessage) -> DueMessage:
     """The message to put in place of this one. Raises UndeliverableError."""
     properties = dict(parked.properties)
     topic, queue_text = properties.get(props.REAL_TOPIC, ""), properties.get(props.REAL_QUEUE_ID, "")
@@ -65,4 +65,4 @@ def delivered(parked: StoredMessage) -> Delivery:
         sys_flag=parked.sys_flag & ~HOST_BITS,
         reconsume_times=parked.reconsume_times,
     )
-    return Delivery(message, (raw_host(parked.born_host), parked.store_host_raw))
+    return DueMessage(message, (raw_host(parked.born_host), parked.store_host_raw))

@@ -17,7 +17,7 @@ from ..store.message import Message
 from .delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 
 LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
-"""What RocketMQ reads as a number, as far as it fits."""
+"""What RocketMQ parses as a number, if it is in range."""
 
 
 def wanted_level(message: Message) -> int:
@@ -36,7 +36,7 @@ def park(message: Message, levels: DelayLevelTable) -> Message:
     """The message to append in place of this one: itself if it has no level, or is the record of a transaction that is
     not committed. Raises InvalidMessageError.
 
-    One without a queue id is parked for the highest that there can be: whoever appends it chooses one first.
+    A message without a queue id is parked for the highest possible one: the append chooses a queue first.
     """
     level = wanted_level(message)
     if level == 0 or not has_queue_entry(message.sys_flag):

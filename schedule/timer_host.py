@@ -1,4 +1,4 @@
-"""What the timers ask of the store that they are part of. They are handed it, and so know nothing of the engine."""
+"""The interface to the store that timers need. It is passed in, so timers do not import the engine."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ..store.stored_message import StoredMessage
-from .delivered import Delivery
+from .delivered import DueMessage
 
 
 class TimerHost(Protocol):
-    """A store, as far as timers are concerned."""
+    """The store, as timers use it."""
 
     def log_range(self) -> tuple[int, int]:
         """Physical offsets: of the first byte of the log that is there, and one past the last that can be read."""
@@ -19,7 +19,7 @@ class TimerHost(Protocol):
         """Store time of the newest record."""
 
     def ended_cleanly(self) -> bool:
-        """Whether whoever wrote last closed the store: then its log has not lost anything."""
+        """Whether the last writer closed the store: then its log has lost nothing."""
 
     def queue_bounds(self) -> tuple[int, int]:
         """Of the timer topic's queue: the first offset, and one past the last that can be read."""
@@ -31,7 +31,7 @@ class TimerHost(Protocol):
     def message_at(self, physical_offset: int, size: int) -> StoredMessage | None:
         """The message whose record lies there; None if none does that can be read."""
 
-    def deliver(self, deliveries: Sequence[Delivery]) -> int:
+    def deliver(self, deliveries: Sequence[DueMessage]) -> int:
         """Put them in order, past the seam that parks. Returns how many of them, from the first on, are stored; raises
         if not even the first is."""
 

@@ -67,7 +67,7 @@ BLOCK_UNITS: Final = 1260
 SCAN_UNITS: Final = 1 << 16
 NAME_DIGITS: Final = 20
 
-Units = NDArray[Any]
+TimerUnits = NDArray[Any]
 """An array of UNIT_DTYPE."""
 
 
@@ -134,7 +134,7 @@ class TimerLog:
             self.start = min(self._files)
             self.end = self._written = max(self._files) + self.file_size
 
-    def scan(self, start: int | None = None) -> Iterator[tuple[int, Units]]:
+    def scan(self, start: int | None = None) -> Iterator[tuple[int, TimerUnits]]:
         """Runs of sound units with the position of the first of each, from the file of `start` on, up to the first one
         that is not sound."""
         begin = self.start if start is None else start - start % self.file_size
@@ -287,7 +287,7 @@ class TimerLog:
         return removed
 
     def close(self) -> None:
-        """Let go of the files. What was not written is derived anew."""
+        """Close the files. What was not written is rebuilt by recovery."""
         for file in self._files.values():
             file.close()
         self._files.clear()

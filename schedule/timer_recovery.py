@@ -3,7 +3,7 @@
     check file   the moment: seconds before `read_time` are delivered, messages before `queue_offset` are on the wheel.
                  Ours notes how long the commit log was then, and keeps older moments; RocketMQ's does not
     timer log    cut behind the last unit of a message before that queue offset: it is put on the wheel again
-    wheel        made anew from the timer log: seconds from `read_time` on
+    wheel        rebuilt from the timer log: seconds from `read_time` on
 
 So what a process did after the moment is done again: its deliveries are duplicates, if the commit log kept them. And
 nothing of what is in the timer topic's queue is left out, whatever was lost of the log or of the files here.

@@ -29,7 +29,7 @@ YEAR_MS: Final = 366 * 86_400_000
 SECONDS_FROM: Final = 1_000_000_000
 """Below it no number is a time of this century in seconds."""
 NUMBER: Final = re.compile(r"[+-]?[0-9]{1,19}")
-"""What Java reads as a long, as far as it fits."""
+"""What Java parses as a long, if it is in range."""
 
 
 def slot_time_ms(deliver_at_ms: int) -> int:
@@ -100,8 +100,8 @@ class TimerAdmission:
         """The message to append in place of this one: itself if it asks for no timer, is due already, or is the record
         of a transaction that is not committed.
 
-        Raises InvalidTimerError, TimerTooFarError, TimerTooLateError, TimersCongestedError, InvalidMessageError. One
-        without a queue id is parked for the highest that there can be: whoever appends it chooses one first.
+        Raises InvalidTimerError, TimerTooFarError, TimerTooLateError, TimersCongestedError, InvalidMessageError. A
+        message without a queue id is parked for the highest possible one: the append chooses a queue first.
         """
         if not asks_for_timer(message) or not has_queue_entry(message.sys_flag):
             return message

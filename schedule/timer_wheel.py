@@ -22,7 +22,7 @@ import numpy as np
 
 from ..store.disk.disk import Disk, DiskFile
 from ..store.settings import PAGE_SIZE
-from .timer_log import NO_POSITION, Units
+from .timer_log import NO_POSITION, TimerUnits
 
 TIMER_WHEEL_FILE: Final = "timerwheel"
 DAY_S: Final = 86_400
@@ -84,7 +84,7 @@ class TimerWheel:
         self._dirty.add(at // PAGE_SIZE)
         return previous
 
-    def add_all(self, position: int, units: Units, from_second: int) -> None:
+    def add_all(self, position: int, units: TimerUnits, from_second: int) -> None:
         """The same for units one behind the other, without those of seconds before `from_second`, whose chains they
         hold already."""
         seconds = (units["written_ms"].astype(np.int64) + units["delay_ms"]) // 1000
@@ -120,7 +120,7 @@ class TimerWheel:
                 return second + int(matches.argmax())
             looked += count
             stride = min(4 * stride, LARGEST_STRIDE)
-        seconds = self._slots["second"]  # none within a turn, but maybe behind it, if nobody came for as long
+        seconds = self._slots["second"]  # none within a turn, but maybe behind it if the store was closed for long
         later = seconds[seconds >= from_second]
         return int(later.min()) if len(later) else None
 
@@ -136,7 +136,7 @@ class TimerWheel:
         self._dirty.update(np.unique(used * SLOT_SIZE // PAGE_SIZE).tolist())
 
     def load(self) -> None:
-        """Take the file's slots. One of another length, which RocketMQ would refuse, is made anew."""
+        """Take the file's slots. A file of another length, which RocketMQ would refuse, is created again."""
         if not self._disk.exists(self._path):
             return
         file = self._file = self._disk.open(self._path, writable=True)
@@ -173,7 +173,7 @@ class TimerWheel:
         self._dirty.clear()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None

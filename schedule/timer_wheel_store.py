@@ -14,7 +14,7 @@ Invariants:
 - After a crash, what was delivered since the last save may be delivered again, nothing else (timer_recovery.py).
 - Memory: the wheel, and 8 bytes for each timer of the second that is given out.
 
-One thread runs it, see `deadlines.Task`; any thread may ask `count_at`, `pending`, `lag_ms`.
+One thread runs it, see `deadline_queue.Task`; any thread may ask `count_at`, `pending`, `lag_ms`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..store.errors import InvalidMessageError
 from ..store.format import property_names as props
 from ..store.format.java_hash import java_hash
 from ..store.stored_message import StoredMessage
-from .delivered import Delivery, UndeliverableError, delivered
+from .delivered import DueMessage, UndeliverableError, delivered
 from .timer_checkpoint import Moment, read_timer_checkpoint, write_timer_checkpoint
 from .timer_host import TimerHost
 from .timer_log import (
@@ -130,9 +130,9 @@ class TimerWheelStore:
     def run(self, now_ms: int) -> int | None:
         """Take in everything, give out what is due, save; returns when to come again, None: when something is put.
 
-        A part at a time, so that whoever wants an end to it waits for one part alone: then it returns a time that has
-        come. Nothing is given out before all is taken in that was there at the first part: it may cancel what is due.
-        What it raises, it can be called again after; what was done is done.
+        One part at a time, so that `close` waits for one part only; if more is left, it returns a past time. Nothing is
+        delivered before everything is taken in that was there at the first part: it may cancel what is due. After an
+        error it can be called again: what was done is done.
         """
         if self._goal is None:
             self._goal = self._store.queue_bounds()[1]
@@ -190,7 +190,7 @@ class TimerWheelStore:
             second = now_second + (self._roll_window_s // 2 if is_short else self._roll_window_s)
         held = self._wheel.holder(max(second, self._read_second))
         if held and self._read_second <= held != max(second, self._read_second):
-            self._give_out(now_ms)  # a turn of the wheel ago, and so due: nobody came for as long
+            self._give_out(now_ms)  # a turn of the wheel ago, and so due: the store was closed for long
         second = max(second, self._read_second)
         if props.TIMER_CANCELLED_KEY in properties:
             magic |= MAGIC_CANCEL
@@ -216,8 +216,8 @@ class TimerWheelStore:
             self._next_second = second
 
     def _give_out(self, now_ms: int, limit: int | None = None) -> None:
-        """The seconds that are over, as far as they are before so many deliveries, or to the end of one from which
-        something was rolled on: a cancellation among that is to be back on the wheel before its second is given out."""
+        """Deliver the seconds that are over, up to `limit` deliveries or to the end of a second that rolled a timer on:
+        a cancellation among those must be back on the wheel before its second is delivered."""
         stop = None if limit is None else self.delivered + limit
         while self._next_second is not None and self._is_due(now_ms):
             if stop is not None and self.delivered >= stop:
@@ -252,7 +252,7 @@ class TimerWheelStore:
             position = unit.previous
         positions.reverse()
         done = self._given[1] if self._given[0] == second else 0
-        batch: list[tuple[int, Delivery]] = []
+        batch: list[tuple[int, DueMessage]] = []
         size = 0
         for number in range(done, len(positions)):
             unit = self._log.unit(positions[number])
@@ -269,7 +269,7 @@ class TimerWheelStore:
         self._deliver(second, batch, len(positions))
         self._given = NOTHING_GIVEN
 
-    def _deliver(self, second: int, batch: list[tuple[int, Delivery]], after: int) -> None:
+    def _deliver(self, second: int, batch: list[tuple[int, DueMessage]], after: int) -> None:
         """Deliver the timers of these numbers, and note how far it came, also if it raises; `after` is the number to go
         on with behind them."""
         while batch:
@@ -292,7 +292,7 @@ class TimerWheelStore:
         found = self._store.message_at(unit.physical_offset, unit.record_size)
         return None if found is None or found.topic != TIMER_TOPIC else found
 
-    def _on_its_way(self, message: StoredMessage, unit: TimerUnit, now_ms: int) -> Delivery | None:
+    def _on_its_way(self, message: StoredMessage, unit: TimerUnit, now_ms: int) -> DueMessage | None:
         """What is appended for it: to its own topic, or parked again."""
         try:
             found, hosts = delivered(message)
@@ -310,7 +310,7 @@ class TimerWheelStore:
             times = properties.get(props.TIMER_ROLL_TIMES, "0")
             properties[props.TIMER_ROLL_TIMES] = str((int(times) if NUMBER.fullmatch(times) else 0) + 1)
             found.topic, found.queue_id = TIMER_TOPIC, TIMER_QUEUE_ID
-        return Delivery(found, hosts)
+        return DueMessage(found, hosts)
 
     def _lose(self, where: int | str, why: str) -> None:
         self.lost += 1
@@ -332,6 +332,6 @@ class TimerWheelStore:
         self._save_due_ms = None
 
     def close(self) -> None:
-        """Let go of the files. Save before, unless the end is to look like a crash."""
+        """Close the files. Call `save` before, unless a crash is to be simulated."""
         self._log.close()
         self._wheel.close()

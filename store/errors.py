@@ -13,7 +13,7 @@
     │   │   ├── InvalidTopicError      a name that RocketMQ gives no topic
     │   │   │   └── TopicTooLongError
     │   │   ├── TopicNotFoundError     the topic is not there, and is not made by a put
-    │   │   ├── TopicPermissionError   nobody may write to the topic
+    │   │   ├── TopicPermissionError   the topic does not take puts
     │   │   ├── QueueNotFoundError     the topic has no such queue
     │   │   ├── BodyTooLargeError
     │   │   ├── PropertiesTooLargeError
@@ -59,7 +59,7 @@
         │   └── SegmentGoneError       a segment that is to be read is not there any more
         ├── DiskFullError
         ├── TooManyFilesError          no descriptor is left
-        ├── IndexFileGoneError         somebody deleted a file of an open store's key index; it is made anew
+        ├── IndexFileGoneError         a file of an open store's key index was deleted; the index is rebuilt
         ├── SyncFailedError
         │   └── SegmentRemovedError    the open store's active segment was removed or moved away on disk
         └── StorePoisonedError         an earlier sync failed; reads go on, puts do not
@@ -125,7 +125,7 @@ def shown(given: object) -> str:
         return repr(str(given))
     try:
         text = repr(given)
-    except Exception:  # of an object of somebody else, which must not hide the error that it is shown in
+    except Exception:  # a failing repr of the caller's object must not hide the error that shows it
         text = object.__repr__(given)
     return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}..."
 
@@ -158,7 +158,7 @@ class InvalidAllocationError(UsageError):
 
 
 class InconsistentGroupError(UsageError):
-    """A member of a consumer group differs from those that are there: queues would be shared, or read by nobody."""
+    """A member of a consumer group differs from those that are there: queues would be read twice, or not at all."""
 
     def __init__(self, group: str, found: str, expected: str) -> None:
         super().__init__(f"group {group!r}: found {found}, expected {expected}; or take another name for the group")
@@ -444,7 +444,7 @@ class ConfigFileError(DamagedStoreError):
     def __init__(self, path: Path, found: str, expected: str) -> None:
         super().__init__(
             f"{path}: found {found}, expected {expected}, and there is no {path.name}.bak that can be read. Restore "
-            "the file from a copy; or delete it, and what it says is made anew by default"
+            "the file from a copy; or delete it: the defaults take its place"
         )
         self.path, self.found, self.expected = path, found, expected
 
@@ -555,7 +555,7 @@ class StoreChangingError(FlightlogError):
 
 
 class IndexFileGoneError(DiskError):
-    """A key index file that should be there is not. The store makes its index anew from the log and goes on."""
+    """A key index file was deleted. The store rebuilds its index from the log and continues."""
 
 
 class SyncFailedError(DiskError):

@@ -1,4 +1,4 @@
-"""Small gauges for what a store does: cheap to feed from any thread, worked out when somebody asks."""
+"""Small gauges for what a store does: cheap to update from any thread, computed when they are read."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class StoreSettings:
     commit_log_folders: tuple[str, ...] = ()
     """Folders of the commit log, each absolute or below the store's: its segments are made in them in turn
     (`storePathCommitLog`, there separated by commas), but not on a disk above `disk_clean_forcibly_percent` while
-    others are below. Empty: `commitlog`. Whoever opens the store must name them."""
+    others are below. Empty: `commitlog`. Every opening of the store must name them."""
     commit_log_read_only_folders: tuple[str, ...] = ()
     """Folders that hold segments too, and get no new ones (`readOnlyCommitLogStorePaths`)."""
     multi_dispatch: bool = False

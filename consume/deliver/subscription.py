@@ -21,7 +21,7 @@ from ...store.errors import StoreClosedError, UsageError
 from ...store.get_result import GetResult, GetStatus
 from ...store.message_queue import MessageQueue
 from ..allocate.allocate import AllocationStrategy
-from ..group.consumed_store import Progress, StoresNow
+from ..group.consumed_store import ConsumeProgress, StoresNow
 from ..group.group import Change
 from ..group.initial_offset import StartFrom, start_offset
 from .async_subscription import AsyncSubscription
@@ -50,7 +50,7 @@ class Subscription(AsyncSubscription):
     def __init__(
         self,
         stores: StoresNow,
-        progress: Progress,
+        progress: ConsumeProgress,
         group: str,
         name: str,
         topics: dict[str, str],

@@ -66,7 +66,7 @@ StoresNow = Callable[[], Mapping[str, ConsumedStore]]
 """The stores that are read at this moment, by name."""
 
 
-class Progress(Protocol):
+class ConsumeProgress(Protocol):
     """Where a member finds how far it is in a queue, and says it."""
 
     def get(self, queue: MessageQueue) -> int | None:

@@ -20,7 +20,7 @@ from ..open.boot import OpenParts
 from ..services.delay_service import DelayService
 from ..services.store_maintenance import StoreMaintenance
 from ..write.putting import Putter
-from .parked_queue import ParkedQueue
+from .level_queue import LevelQueue
 
 
 def begin_levels(
@@ -69,7 +69,7 @@ class DelayLevels:
         self._saved = dict(saved)
         self._schedulers: list[DelayLevel] = []
         for level, delay_ms in enumerate(self._levels.delays_ms, 1):
-            queue = ParkedQueue(reader, parts.table, (SCHEDULE_TOPIC, level - 1), catch_up)
+            queue = LevelQueue(reader, parts.table, (SCHEDULE_TOPIC, level - 1), catch_up)
             scheduler = DelayLevel(
                 *(level, delay_ms, saved.get(level, 0), queue, deliver, lambda: log.last_store_timestamp_ms)
             )

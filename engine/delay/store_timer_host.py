@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from ...index.queue.queue_table import QueueTable
 from ...schedule.delay_level import Deliver
-from ...schedule.delivered import Delivery
+from ...schedule.delivered import DueMessage
 from ...schedule.timer_request import TIMER_QUEUE_ID, TIMER_TOPIC
 from ...store.errors import CorruptQueueError, CorruptRecordError
 from ...store.get_result import GetStatus
@@ -76,7 +76,7 @@ class StoreTimerHost:
             log.error("a timer cannot be read: %s", e, extra={"physical_offset": physical_offset})
             return None
 
-    def deliver(self, deliveries: Sequence[Delivery]) -> int:
+    def deliver(self, deliveries: Sequence[DueMessage]) -> int:
         return self._deliver(deliveries)
 
     def flush(self) -> None:

@@ -15,7 +15,7 @@ from ...store.disk.disk import Disk
 from ...store.errors import ConfigFileError, CorruptQueueError
 from ...store.log.log_reader import LogReader
 from ...store.settings import StoreSettings
-from .parked_queue import ParkedQueue
+from .level_queue import LevelQueue
 
 log = logging.getLogger("flightlog.schedule")
 
@@ -26,7 +26,7 @@ def waiting_levels(
     """Of the levels of the settings, in order; none, and a warning, where nobody can tell how far they are. Raises
     DiskError."""
     delays_ms = DelayLevelTable.parse(settings.delay_levels).delays_ms
-    queues = [ParkedQueue(reader, table, (SCHEDULE_TOPIC, place), lambda: None) for place in range(len(delays_ms))]
+    queues = [LevelQueue(reader, table, (SCHEDULE_TOPIC, place), lambda: None) for place in range(len(delays_ms))]
     saved: dict[int, int] = {}
     if any(queue.bounds()[1] for queue in queues):  # else nothing ever waited
         try:
@@ -43,7 +43,7 @@ def waiting_levels(
     return tuple(states)
 
 
-def _lag_ms(queue: ParkedQueue, offset: int, clock: Clock) -> int:
+def _lag_ms(queue: LevelQueue, offset: int, clock: Clock) -> int:
     try:
         return max(clock.now_ms() - queue.times(offset, 1)[0], 0)
     except CorruptQueueError:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ...index.dispatch.listing import key_entries
+from ...index.dispatch.build_entries import key_entries
 from ...index.key.key_entries import KeyEntries
 from ...store.format.frame import WalkEnd
 from ...store.log.log_reader import LogReader

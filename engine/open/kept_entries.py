@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ...index.dispatch.build_entries import build_entries
 from ...index.dispatch.dispatch import QueueEntries, put_entries, queue_entries
 from ...index.dispatch.dispatch_rules import DispatchCount, DispatchRules
-from ...index.dispatch.listing import list_records
 from ...index.key.key_entries import KeyEntries
 from ...index.queue.queue_table import QueueTable
 from ...store.format.frame import Rows
@@ -37,13 +37,13 @@ class KeptEntries:
         if len(rows) > self._room:
             self._room = 0
             return
-        listing = list_records(piece, rows, self._apart_topic)
-        if listing.batch_count:
+        built = build_entries(piece, rows, self._apart_topic)
+        if built.batch_count:
             self._room = 0
             return
         self._room -= len(rows)
-        found = queue_entries(piece, rows, self._rules, listing)
-        self._parts.append(({key: entries.detached() for key, entries in found.items()}, listing.keys.copy()))
+        found = queue_entries(piece, rows, self._rules, built)
+        self._parts.append(({key: entries.detached() for key, entries in found.items()}, built.keys.copy()))
         last = rows[-1]
         self.stop = int(last["physical_offset"]) + int(last["size"])
 

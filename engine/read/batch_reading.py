@@ -36,7 +36,7 @@ PAGE_ENTRIES = 1 << 18
 """Entries that are looked at at once."""
 
 
-Damage = CorruptRecordError | CorruptQueueError
+DamageError = CorruptRecordError | CorruptQueueError
 
 
 def empty_batch(columns: Sequence[str] | None, next_queue_offset: int = 0) -> Any:
@@ -162,7 +162,7 @@ class BatchReader:
             if fit < len(units) and not is_first:
                 return
 
-    def _found(self, units: Units, index: int, piece: Piece) -> Iterator[tuple[int, Rows | Damage]]:
+    def _found(self, units: Units, index: int, piece: Piece) -> Iterator[tuple[int, Rows | DamageError]]:
         """What these entries point at, in order, with the queue offset behind it; nothing for what the log let go.
         Rows are in the piece."""
         queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
@@ -194,7 +194,7 @@ class BatchReader:
         )
         return piece.add(view, count, copied) if count else rows[:0]
 
-    def _one(self, unit: QueueUnit, index: int, piece: Piece) -> Rows | Damage | None:
+    def _one(self, unit: QueueUnit, index: int, piece: Piece) -> Rows | DamageError | None:
         """What `read` makes of one entry."""
         try:
             message = message_of(self._reader, self._key, index, unit)

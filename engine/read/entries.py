@@ -82,7 +82,7 @@ def message_of(
     try:
         message = reader.message(unit.physical_offset, unit.size)
     except CorruptRecordError:
-        if reader.has_let_go(unit.physical_offset):
+        if reader.was_released(unit.physical_offset):
             return None
         raise
     if not is_entry_of(message, key, queue_offset):

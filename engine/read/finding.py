@@ -139,7 +139,7 @@ class Finder:
         try:
             return self._reader.store_timestamp_ms_at(unit.physical_offset, unit.size)
         except CorruptRecordError:
-            if self._reader.has_let_go(unit.physical_offset):
+            if self._reader.was_released(unit.physical_offset):
                 return TOO_OLD_MS
             raise
 
@@ -196,7 +196,7 @@ def message_at(reader: LogReader, physical_offset: int, end: int) -> StoredMessa
     try:
         message = reader.message_at(physical_offset)
     except CorruptRecordError:
-        if reader.has_let_go(physical_offset) or not starts_record(reader, physical_offset, end):
+        if reader.was_released(physical_offset) or not starts_record(reader, physical_offset, end):
             return None
         raise
     return message if physical_offset + message.size <= end else None

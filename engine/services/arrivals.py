@@ -70,7 +70,7 @@ class Arrivals:
     def stop(self) -> None:
         """Return once the thread has ended; everybody is notified. If a KeyboardInterrupt ends it, call it again."""
         self.thread.stop()
-        self._ring_all()
+        self._notify_all()
 
     def _serve(self) -> None:
         while self._work.wait() and not self.thread.is_stopping:
@@ -80,9 +80,9 @@ class Arrivals:
             if self._service.is_sync:
                 self._service.flush_beside()
             self._service.dispatch_beside()
-            self._ring_some()
+            self._notify_some()
 
-    def _ring_some(self) -> None:
+    def _notify_some(self) -> None:
         with self._lock:
             arrived, self._arrived = self._arrived, set()
             is_for_all = self._has_new_queue or self._log.poison is not None
@@ -97,7 +97,7 @@ class Arrivals:
         for wake_up in notified:
             wake_up.notify()
 
-    def _ring_all(self) -> None:
+    def _notify_all(self) -> None:
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for wake_up in waiting:

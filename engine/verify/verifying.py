@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ...index.dispatch.build_entries import build_entries
 from ...index.dispatch.dispatch import QueueEntries, queue_entries
 from ...index.dispatch.dispatch_rules import DispatchRules
-from ...index.dispatch.listing import list_records
 from ...index.queue.consume_queue import ConsumeQueue
 from ...index.queue.queue_table import (
     CONSUME_QUEUE_FOLDER,
@@ -215,7 +215,7 @@ class _QueueCheck:
             for piece, rows in self._pieces(start, listed_stop):
                 self.compare(piece, rows)
             for piece, rows in self._pieces(listed_stop, stop):
-                self.keys.compare(list_records(piece, rows, self._apart_topic).keys)
+                self.keys.compare(build_entries(piece, rows, self._apart_topic).keys)
             self.keys.end_extent(stop)
 
     def _pieces(self, start: int, stop: int) -> Iterator[tuple[bytes | memoryview, Rows]]:
@@ -224,12 +224,12 @@ class _QueueCheck:
 
     def compare(self, piece: bytes | memoryview, rows: Rows) -> None:
         """These records are the next ones of the log; `keys` looks at what each of them says of keys."""
-        listing = list_records(piece, rows, self._apart_topic)
-        for key, entries in queue_entries(piece, rows, self._rules, listing).items():
+        built = build_entries(piece, rows, self._apart_topic)
+        for key, entries in queue_entries(piece, rows, self._rules, built).items():
             if self._batches.is_batch_queue(key) or self._has_run(key, entries):
                 continue
             self._compare(key, entries.indexes, entries.units)
-        self.keys.compare(listing.keys)
+        self.keys.compare(built.keys)
 
     def tell(self, whole: TailScan, *, is_live: bool) -> None:
         """Report what was found."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ...schedule.delivered import Delivery
+from ...schedule.delivered import DueMessage
 from ...store.disk.clock import Clock
 from ...store.errors import (
     DiskError,
@@ -186,7 +186,7 @@ class Putter:
             result = self._flushed(result)
         return [result._replace(queue_offset=result.queue_offset + place) for place in range(count)]
 
-    def deliver(self, deliveries: Sequence[Delivery]) -> int:
+    def deliver(self, deliveries: Sequence[DueMessage]) -> int:
         """Put messages that have waited, past the seam that parked them. Returns how many of them, from the first on,
         are stored, and durable under sync flush however long that takes; raises if not even the first is."""
         self._check_room()

@@ -69,7 +69,7 @@ def dispatch_batches(
 def _can_be_missing(queue: BatchQueue, base: int, physical_offset: int) -> bool:
     """Whether the messages between a queue's end and a batch can have been in the log at all; see dispatch.py."""
     if not len(queue.batches):
-        return True  # where this queue began nobody knows
+        return True  # the queue's first offset is unknown
     before = int(queue.batches["physical_offset"][-1])
     room = physical_offset - before if before < physical_offset else physical_offset
     return base - queue.end <= room // FIXED_V1_V4_SIZE * MAX_COUNT

@@ -24,14 +24,14 @@ from ..queue.batch_queue import BatchQueue
 from ..queue.queue_table import Queue, QueueTable, same_entries
 from ..queue.queue_unit import UNIT_DTYPE, UNIT_SIZE, Units
 from .batch_dispatch import dispatch_batches
+from .build_entries import BuiltEntries, build_entries
 from .dispatch_rules import DispatchCount, DispatchRules
-from .listing import Listing, list_records
 
 MAX_QUEUE_OFFSET = INT64_MAX // UNIT_SIZE - 1
 """A queue's files are named by a byte offset of 63 bits."""
 MAX_FILLER = 1 << 16
-"""Entries of filler that are written in place of messages that the log has let go; where more would be needed, the
-queue begins anew."""
+"""Entries of filler that are written in place of messages that retention removed from the log; if more are needed,
+the queue restarts at the message instead."""
 NO_ROWS: Rows = np.empty(0, FRAME_DTYPE)
 
 
@@ -82,32 +82,33 @@ class QueueEntries:
 
 
 def queue_entries(
-    piece: bytes | memoryview, rows: Rows, rules: DispatchRules, listing: Listing | None = None
+    piece: bytes | memoryview, rows: Rows, rules: DispatchRules, built: BuiltEntries | None = None
 ) -> dict[QueueKey, QueueEntries]:
-    """The entries of the records in `rows`, by queue; `listing` is theirs, if it is there already.
+    """The entries of the records in `rows`, by queue; `built` is the result of `build_entries`, if it
+    is known.
 
     Left out: prepared and rollback records; records of deleted topics; inner batches, which have queues of another
     shape; and topics that cannot name a folder, which only a hostile file has.
     """
-    if listing is None:
-        listing = list_records(piece, rows, rules.schedule_topic.encode())
+    if built is None:
+        built = build_entries(piece, rows, rules.schedule_topic.encode())
     found: dict[QueueKey, QueueEntries] = {}
     stop = 0
-    for first_offset, first_row, queue_id, count, is_run in listing.queues:
+    for first_offset, first_row, queue_id, count, is_run in built.queues:
         start, stop = stop, stop + count
         row = rows[first_row].item()
         topic = _safe_topic(bytes(piece[row[7] : row[7] + row[17]]))
         if topic is None:
             continue
         entries = QueueEntries(
-            rows, listing.row_numbers[start:stop], listing.units[start:stop], None, first_offset if is_run else None
+            rows, built.row_numbers[start:stop], built.units[start:stop], None, first_offset if is_run else None
         )
         if rules.deleted and (below := rules.deleted.below(topic)):
             entries = entries.part(entries.units["physical_offset"] >= below)
         if len(entries.units):
             found[topic, queue_id] = entries
-    if len(listing.apart):
-        for key, apart in _entries_apart(piece, rows, listing.apart, rules).items():
+    if len(built.apart):
+        for key, apart in _entries_in_python(piece, rows, built.apart, rules).items():
             known = found.get(key)
             found[key] = apart if known is None else _merged(known, apart)
     return found
@@ -120,11 +121,11 @@ def _safe_topic(raw: bytes) -> str | None:
     return topic if is_safe_topic(topic) else None
 
 
-def _entries_apart(
+def _entries_in_python(
     piece: bytes | memoryview, rows: Rows, numbers: NDArray[np.int32], rules: DispatchRules
 ) -> dict[QueueKey, QueueEntries]:
-    """The entries of rows that were left apart: their third field may be a time, light queues may list them, and of
-    several spellings their topics may be one."""
+    """The entries of rows that the kernel left to Python: their third field may be a time, light queues may list them,
+    and different spellings may name the same topic."""
     found: dict[QueueKey, list[tuple[int, int, tuple[int, int, int]]]] = {}
     for number, row in zip(numbers.tolist(), rows[numbers].tolist(), strict=True):
         topic_at, properties_at = row[7], row[8]
@@ -166,11 +167,11 @@ def dispatch(
 ) -> KeyEntries:
     """Put the records' entries into their queues, and return their keys. An entry that is there and equal is left
     alone."""
-    listing = list_records(piece, rows, rules.schedule_topic.encode())
-    if listing.batch_count:
+    built = build_entries(piece, rows, rules.schedule_topic.encode())
+    if built.batch_count:
         dispatch_batches(piece, rows, rules, table, count)
-    put_entries(queue_entries(piece, rows, rules, listing), table, count)
-    return listing.keys
+    put_entries(queue_entries(piece, rows, rules, built), table, count)
+    return built.keys
 
 
 def put_entries(listed: dict[QueueKey, QueueEntries], table: QueueTable, count: DispatchCount) -> None:
@@ -205,12 +206,12 @@ def _can_follow(queue: Queue, queue_offset: int, physical_offset: int, log_start
     No CRC covers a record's queue offset: one flipped bit there must not make a hole of a million entries.
     """
     if queue.end == 0:
-        return queue_offset <= MAX_QUEUE_OFFSET  # where this queue began nobody knows
+        return queue_offset <= MAX_QUEUE_OFFSET  # the queue's first offset is unknown
     last = queue.units(queue.end - 1, 1)
     before = int(last["physical_offset"][0]) if len(last) else 0
     if before < log_start:  # all that it has is of messages that are gone, and so may be any number behind them
         if queue_offset - queue.end > MAX_FILLER and queue_offset <= MAX_QUEUE_OFFSET:
-            queue.begin_anew()
+            queue.restart()
         return queue_offset <= MAX_QUEUE_OFFSET
     room = physical_offset - (before if before < physical_offset else log_start)
     return queue_offset - queue.end <= room // FIXED_V1_V4_SIZE

@@ -7,7 +7,7 @@ For the pair of a file that holds entries, these are true, and for hardly any ot
   belongs to its slot by its hash. Where a flush ended between slots and header, say for want of room, there are as many
   or more, and the others name entries from the next one on.
 
-RocketMQ's own files have four entries a slot unless somebody set them otherwise: that pair is tried first, by its first
+RocketMQ's own files have four entries a slot unless configured otherwise: that pair is tried first, by its first
 and last entry alone, which is a handful of reads. The others are not tried one by one: entry 0 is all zeros and entry 1
 is not, so the first bytes that are not zero behind the last used slot tell where the entries begin.
 """

@@ -1,10 +1,10 @@
 """Reading one key index file: chains of entries from a slot, newest first, and the entries in the order of the log.
 
 Nothing in a file is trusted: whatever bytes it holds, a read ends, stays within the file and raises no error of its
-own. What it answers for a damaged file may be wrong, and is checked against the records by whoever asks.
+own. Results from a damaged file may be wrong, so the caller checks them against the records.
 
-A search looks at a word here and an entry there, all over the file: through a mapping that is kept, as the log's
-records behind it are read. Whatever goes through a file in order reads it by read calls.
+A search reads single words and entries all over the file, so it uses a mapping that stays open, as reads of the log do.
+Sequential reads of a file use read calls.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class IndexFile:
         self.number = int(path.name)
         self._entries_position, self._size = geometry.entries_position, geometry.file_size
         self._mapping: mmap.mmap | None = None
-        """From the first search on. It goes with this object, or is let go of before."""
+        """Created by the first search; closed with this object or earlier."""
 
     @contextmanager
     def opened(self) -> Iterator[DiskFile]:
@@ -78,7 +78,7 @@ class IndexFile:
             return header, problem
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
-        """Physical offsets of entries with this hash, newest first, as far as their times tell within [begin, end].
+        """Physical offsets of entries with this hash, newest first, whose times may lie within [begin, end].
 
         Raises FileNotFoundError, unless the file was searched before: then it is searched to its end, though it has
         gone.

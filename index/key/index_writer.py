@@ -218,9 +218,9 @@ class ActiveIndexFile(IndexFile):
 
 
 def index_file_gone(path: Path) -> IndexFileGoneError:
-    """A file of an open store's index is not there any more."""
+    """The error for an index file of an open store that was deleted."""
     return IndexFileGoneError(
         f"{path}: this index file is gone although its store is open; a RocketMQ that tries to start here deletes "
-        "index files before it looks at the lock. No message is lost: the index is made anew from the log; should that "
-        "fail, close the store and open it again"
+        "index files before it looks at the lock. No message is lost: the index is rebuilt from the log. If that "
+        "fails, close the store and open it again"
     )

@@ -179,7 +179,7 @@ class KeyIndex(IndexFolder):
         return flush_round.state
 
     def check_files(self) -> None:
-        """Raise IndexFileGoneError if somebody else has deleted a file: one that is open can still be written."""
+        """Raise IndexFileGoneError if another program deleted a file: an open file can still be written."""
         for file in self.files:
             if not self.disk.exists(file.path):
                 raise index_file_gone(file.path)
@@ -190,14 +190,14 @@ class KeyIndex(IndexFolder):
         if self._active is not None:
             self._active.close()
 
-    # -- going back, and letting go
+    # -- rewind, release
 
     def rewind(self, state: IndexState, end_timestamp_ms: int | None = None) -> bool:
         """After a crash: make the index what it was when a flush made `state` durable. Durable when this returns.
 
         `end_timestamp_ms` is the store time of the last record that was indexed then, if it is known: a file that was
-        flushed again since knows it to the second only. False if the files cannot have been in that state: whoever
-        asks clears the index and builds it anew. Raises DiskError and its kin.
+        flushed again since knows it to the second only. False if the files cannot have been in that state: the
+        caller then clears and rebuilds the index. Raises DiskError and its kin.
         """
         if state.file == 0:
             self.clear()
@@ -289,7 +289,7 @@ class KeyIndex(IndexFolder):
             try:
                 self.disk.remove(path)
             except FileNotFoundError:
-                continue  # somebody was faster
+                continue  # another process removed it first
             count += 1
         if count:
             self.disk.sync_folder(self.folder)

@@ -80,7 +80,7 @@ class BatchQueue:
         self.min_index = int(self._batches["base"][0]) if len(self._batches) else 0
 
     def _read_file(self, path: Path, file_size: int, pieces: list[bytes]) -> bool:
-        """Add what stands in a file, as far as it was written; returns whether that is all of it."""
+        """Add the written part of a file; returns whether the file is full."""
         file = self._disk.open(path)
         try:
             position = 0
@@ -136,7 +136,7 @@ class BatchQueue:
     def put(self, index: int, units: Units, store_timestamps_ms: NDArray[np.int64] | None = None) -> None:
         raise AssertionError("records that are no inner batches have no entries in a batch queue")
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         raise AssertionError("batch queues have gaps in place of filler")
 
     def first_at_or_after(self, physical_offset: int) -> int:
@@ -233,7 +233,7 @@ class BatchQueue:
             view = view[here:]
 
     def _zero_behind(self, number: int) -> None:
-        """Remove the files behind entry `number`, newest first, and zero the rest of its own."""
+        """Remove the files behind the one of entry `number`, newest first, and zero the rest of that one."""
         keep = -(-(number - self._first_file) // self._file_entries)
         for file_number in range(self._file_count - 1, keep - 1, -1):
             path = self._path(file_number)

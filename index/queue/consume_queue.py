@@ -76,8 +76,8 @@ class ConsumeQueue:
     def load(self, *, thorough: bool) -> None:
         """Find files and end. `thorough` looks at every entry of the last three files, else it is a binary search.
 
-        Where retention of another process removes a file meanwhile, the end must not be taken for the start of that
-        file: they are listed anew. Raises SegmentLengthError for a file that is not `file_entries` long.
+        If retention in another process removes a file meanwhile, its start must not be taken for the queue's end: the
+        files are listed again. Raises SegmentLengthError for a file that is not `file_entries` long.
         """
         look_again_where_files_go(lambda: self._load_listed(thorough))
 
@@ -187,7 +187,7 @@ class ConsumeQueue:
         return removed
 
     def skip_removed(self) -> None:
-        """Nothing: whoever removes files of a queue that is open for writing has moved its start before."""
+        """Does nothing: a queue that is open for writing moves its start before its files are removed."""
 
     def forget_removed(self) -> None:
         """Begin behind the oldest files that another process has removed, if there are later ones. For views alone."""
@@ -231,8 +231,8 @@ class ConsumeQueue:
         """Write entries from `index` on, over what is there. The end moves with them. Where the queue has an extension,
         it takes their tags codes and store times.
 
-        It moves back only where `index` lies before the first file: the queue then begins anew there, and the entries
-        behind it are to be put again.
+        It moves back only where `index` lies before the first file: the queue then restarts there, and the caller puts
+        the entries behind it again.
         """
         if not len(units):
             return
@@ -256,7 +256,7 @@ class ConsumeQueue:
         for at in range(index, stop, CHUNK_ENTRIES):
             self._write(at, FILLER * min(CHUNK_ENTRIES, stop - at))
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Forget every entry: the log holds none of their messages any more. The next put begins the queue."""
         self._keep_files(0)
         self._first_file_index = self.min_index = self.end = 0

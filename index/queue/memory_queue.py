@@ -66,7 +66,7 @@ class MemoryQueue:
             self._tail_count = min(self._tail_count, end - self._split)
         self.end = self._split + self._tail_count
 
-    def begin_anew(self) -> None:
+    def restart(self) -> None:
         """Forget every entry, in memory only; the next put begins the queue."""
         self.seen_last = None
         self._split = self.min_index = self.end = self._tail_count = 0

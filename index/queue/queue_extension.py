@@ -194,7 +194,7 @@ class QueueExtension:
         try:
             return file.read(position, size)
         except DiskError:
-            return b""  # as good as gone: whoever asks looks at the record instead
+            return b""  # as if the file were gone: the caller reads the record instead
         finally:
             file.close()
 

@@ -2,10 +2,10 @@
 
 Invariants:
 - At most `most` of them are open, whatever the number of queues; what was not used for longest goes first, about.
-- A file is given out only while it has its name: one that was removed or replaced, by whomever, is opened anew, or is
-  gone for the caller as it is for everybody.
-- Whoever removes a file says so afterwards, and its descriptor is let go of. Nobody closes one under a reader: it is
-  closed when nothing refers to it any more.
+- A file is given out only while it has its name: one that was removed or replaced by any program is reopened, or
+  the caller gets the error that an open would raise.
+- After removing a file, call `forget`, which releases its descriptor. A file is never closed while a reader uses it: it
+  is closed when nothing refers to it any more.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Kept:
     def __init__(self, file: DiskFile, is_writable: bool) -> None:
         self.file, self.is_writable = file, is_writable
         self.was_used = False
-        """Since it was last considered for being let go of."""
+        """Since it was last considered for closing."""
 
 
 class QueueFiles:
@@ -90,7 +90,7 @@ class QueueFiles:
             self._kept.pop(path, None)
 
     def forget_all(self) -> None:
-        """Let go of every file; they are opened again when they are asked for."""
+        """Release every file; each is opened again on its next use."""
         with self._lock:
             self._kept.clear()
 

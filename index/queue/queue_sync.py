@@ -28,7 +28,7 @@ class Unsynced:
             self.folders.update(path.parents[:4])  # of the queue, its topic, consumequeue/, the store
 
     def take(self) -> Unsynced:
-        """All of it, for the caller to sync; begins anew."""
+        """Return everything, for the caller to sync, and start empty."""
         taken = Unsynced(set(self.files), set(self.folders))
         self.files.clear()
         self.folders.clear()

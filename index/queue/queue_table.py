@@ -63,7 +63,7 @@ class Queue(Protocol):
 
     def skip_removed(self) -> None: ...
 
-    def begin_anew(self) -> None: ...
+    def restart(self) -> None: ...
 
 
 def last_entry(queue: Queue) -> QueueUnit | None:
@@ -201,8 +201,8 @@ class QueueTable:
         self._drop(topic, [key for key in list(self._queues) if key[0] == topic])
 
     def drop_deleted(self, deleted: DeletedTopics) -> None:
-        """Drop what is left of queues of deleted topics: whoever deleted them died over it, or RocketMQ has made them
-        anew since. Called before the queues are brought up to the log."""
+        """Drop the remains of queues of deleted topics: the deletion was interrupted by a crash, or RocketMQ recreated
+        the queues since. Called before the queues are brought up to the log."""
         stale: dict[str, list[QueueKey]] = {topic: [] for topic in deleted.marked()}
         for key, queue in self._queues.items():
             if key[0] in stale and _begins_before(queue, deleted.below(key[0])):

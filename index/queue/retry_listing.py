@@ -1,4 +1,4 @@
-"""Looks at files that another process may remove between their listing and the look into them."""
+"""Read files that another process may remove between listing and reading them."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import TypeVar
 from ...store.errors import SegmentGoneError
 
 MORE_LOOKS = 20
-"""How often files are listed anew because one of them has gone: one that stays in the list and cannot be opened is
-told."""
+"""How often files are listed again because one is gone. A file that stays listed and cannot be opened is an error."""
 
 Found = TypeVar("Found")
 
 
 def look_again_where_files_go(look: Callable[[], Found]) -> Found:
-    """What a look finds, which lists files and looks into them; it begins anew where one of them has gone meanwhile.
+    """Return the result of `look`, which lists files and reads them; call it again if one is gone meanwhile.
 
-    A segment of the log that has gone is for the caller: with it goes what a look rests on.
+    Raises SegmentGoneError for a segment of the log at once: the caller has to start over.
     """
     for left in range(MORE_LOOKS, -1, -1):
         try:

@@ -25,7 +25,7 @@ from ..options.bounds import NO_BOUNDS, Bounds
 from ..options.columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
 from ..options.options import OnCorrupt
 from ..options.visibility import is_message
-from .corruption import Corruption, Damage, offset_of
+from .corruption import Corruption, DamageError, offset_of
 from .decompression import decompressed
 from .inner_batch import unwrap
 
@@ -107,7 +107,7 @@ class BatchMaker:
                 arrays = [self._column(name, path, messages, message_rows, reasons) for name in self._columns]
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def damaged(self, damage: Damage) -> Iterator[Any]:
+    def damaged(self, damage: DamageError) -> Iterator[Any]:
         """What is handed over where no record is: a row, or nothing. Raises it where it is to fail the query."""
         self.corruption.meet(damage)
         if self.corruption.shows:

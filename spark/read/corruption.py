@@ -16,7 +16,7 @@ from ..options.options import OnCorrupt
 log = logging.getLogger("flightlog.spark")
 
 
-Damage = CorruptRecordError | CorruptQueueError
+DamageError = CorruptRecordError | CorruptQueueError
 """A damaged record, or an entry of a queue that is none of a message."""
 
 
@@ -30,9 +30,9 @@ class Corruption:
         self.places = 0
         """Records and stretches of bytes that were damaged."""
         self._told = 0
-        self._first: Damage | None = None
+        self._first: DamageError | None = None
 
-    def meet(self, damage: Damage) -> None:
+    def meet(self, damage: DamageError) -> None:
         """Count it. Raises it where it is to fail the query."""
         if self._fails:
             raise damage
@@ -57,6 +57,6 @@ class Corruption:
         )
 
 
-def offset_of(damage: Damage) -> int:
+def offset_of(damage: DamageError) -> int:
     """The physical offset of a record, the queue offset of an entry."""
     return damage.physical_offset if isinstance(damage, CorruptRecordError) else damage.queue_offset

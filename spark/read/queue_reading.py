@@ -37,7 +37,7 @@ from ..plan.queue_planning import CarriedBatches, QueueRange, SegmentFiles
 from ..plan.segment_opening import SegmentOpening
 from ..remote.remote_disk import read_places
 from .batches import BatchMaker, only
-from .corruption import Damage
+from .corruption import DamageError
 
 GAP_SIZE = 4096
 """Bytes between two records that are read along with them."""
@@ -79,7 +79,7 @@ class QueueRangeReader:
             schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
         )
         self._fail_on_data_loss, self._given_disk, self._tags = fail_on_data_loss, disk, bounds.tags
-        self._damages: list[Damage] = []
+        self._damages: list[DamageError] = []
         """Found, and not told yet."""
 
     @property
@@ -188,7 +188,7 @@ class QueueRangeReader:
         for damage in damages:
             yield from self._maker.damaged(damage)
 
-    def _meet(self, damage: Damage) -> None:
+    def _meet(self, damage: DamageError) -> None:
         self._damages.append(damage)  # a new list each time they are told
 
 

@@ -1,7 +1,7 @@
 """Settings from a RocketMQ broker's own file, `broker.conf`.
 
-RocketMQ keeps its default, silently, where it cannot read a value. Here that is an error that names file and line:
-whoever wrote `flushDiskType = SYNC` meant something. Only blanks behind a value do not count here.
+RocketMQ keeps its default, silently, where it cannot read a value. Here it is an error that names file and line,
+because `flushDiskType = SYNC` was written for a reason. Blanks behind a value are ignored.
 """
 
 from __future__ import annotations

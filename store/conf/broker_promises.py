@@ -53,7 +53,7 @@ SAFETY: Table = {
     "messageStorePlugIn": (ANY, "flightlog runs no plug-in: what it uploads or keeps is missing, retention deletes it"),
     # who may do what
     "aclEnable": (ON, "flightlog checks no access: all code of the process may put, read and delete"),
-    "authenticationEnabled": (ON, "flightlog authenticates nobody: all code of the process may put, read and delete"),
+    "authenticationEnabled": (ON, "flightlog has no authentication: all code of the process may put, read and delete"),
     "authorizationEnabled": (ON, "flightlog checks no access: all code of the process may put, read and delete"),
     "brokerPermission": (_is_not("6", "7"), "flightlog has no permission of a whole store, only of topics (perm)"),
 }

@@ -1,7 +1,7 @@
-"""Reading around what a disk cannot read any more.
+"""Read around unreadable sectors of a disk.
 
 A read that meets a bad sector is repeated in halves, down to single sectors; those that stay unreadable come out as
-zeros, and are noted. For checks alone: zeros are no content, and are damage to whoever looks at them.
+zeros, and are noted. For checks only: the caller treats these zeros as damage, not as content.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ MAX_FILE_SIZE = (1 << 31) - 1
 """Bytes of a segment or a queue file: RocketMQ maps each as one. It limits what a file's length can make us allocate,
 for that length says how many entries a file has."""
 NEVER_ELSEWHERE = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NOCTTY | os.O_NONBLOCK
-"""How everything is opened: a link to elsewhere is an error, and a pipe in place of a file keeps nobody waiting."""
+"""How everything is opened: a symbolic link is an error, and a pipe in place of a file does not block."""
 NOT_KNOWN = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOSYS})
 """What a file system answers that has no files without a name."""
 
@@ -132,8 +132,8 @@ class Disk(Protocol):
         """Raises FileGoneError if it is missing and `create` is not set, or if its folder is."""
 
     def open_unnamed(self, path: Path) -> DiskFile | None:
-        """A new file that will be `path` once `link` gives it that name, and is gone if nobody does. None where the
-        file system has no such files."""
+        """A new file that will be `path` once `link` gives it that name, and is gone without that. None if the file
+        system has no such files."""
 
     def link(self, file: DiskFile) -> None:
         """Give an unnamed file its name, which nothing has yet. Durable only after `sync_folder`."""
@@ -290,8 +290,8 @@ class RealFile(HintedFile):
             os.close(descriptor)
 
     def __del__(self) -> None:
-        # A refreshed view drops its segments while an iterator may still be reading them: whoever is last closes. And
-        # an interrupt may come between an open and the one who would close.
+        # A refreshed view drops its segments while an iterator may still be reading them: the last user closes. And
+        # an interrupt may come between an open and the close.
         self.close()
 
 

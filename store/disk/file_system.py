@@ -81,7 +81,7 @@ class FileSystem:
 
 
 def open_file_system(path: Path) -> FileSystem | None:
-    """The file system of a folder, if it reports failed writes to whoever syncs all of it. Raises OSError."""
+    """The file system of a folder, if a sync of the whole file system reports failed writes. Raises OSError."""
     if not _reports_failures():
         return None
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -65,7 +65,7 @@ FRAME_DTYPE: Final = np.dtype(
         ("body_size", "<i4"),
         ("topic_size", "<i4"),
         ("properties_size", "<i4"),
-        ("crc_ok", "<i4"),  # 1: right, or nobody asked; 0: the body is not what its CRC says
+        ("crc_ok", "<i4"),  # 1: right, or not checked; 0: the body does not match its CRC
         ("reserved", "<i4"),  # 0; makes the row a multiple of eight bytes
     ]
 )

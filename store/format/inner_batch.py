@@ -84,7 +84,7 @@ def unwrapped(record: StoredMessage) -> list[StoredMessage]:
     """The messages of a record: itself, or those of the inner batch that it is.
 
     They have the record's physical offset and their place as `batch_index`; `size` is that of the message in the batch,
-    `body_crc` that of its own body. Raises CorruptBodyError for a batch whose body is none.
+    `body_crc` that of its own body. Raises CorruptBodyError for a body that is not an inner batch.
     """
     if not record.sys_flag & INNER_BATCH:
         return [record]

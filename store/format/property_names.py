@@ -1,6 +1,6 @@
 """The names of properties that mean something to a store, and what stands between them; properties.py draws the whole.
 
-A module of its own: the pure reference of the kernel needs these, and properties.py needs the kernel.
+Separate from properties.py, which needs the kernel, because the kernel's pure reference needs these names.
 """
 
 from __future__ import annotations

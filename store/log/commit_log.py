@@ -216,7 +216,7 @@ class CommitLog:
         segment = self._segment_with_room(record.size)
         start = self.end
         position = start - segment.base
-        if position + record.size + BLANK_SIZE > segment.calm_below:
+        if position + record.size + BLANK_SIZE > segment.fast_path_limit:
             self.preparation.make_room(segment, position + record.size + BLANK_SIZE, start - self.dispatched)
             self._tell_room(None)
         fast_path = self.fast_path
@@ -301,7 +301,7 @@ class CommitLog:
         start = self.end
         position = start - segment.base
         stop_row = min(stop_row, records.fitting(first, segment.size - position - BLANK_SIZE))
-        if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.calm_below:
+        if position + records.size_of(first, stop_row) + BLANK_SIZE > segment.fast_path_limit:
             stop_row = self._allocate_rows(segment, records, stop_row)
             self._tell_room(None)
             self.preparation.call(segment, position + records.size_of(first, stop_row) + BLANK_SIZE)
@@ -421,8 +421,8 @@ class CommitLog:
         """Let the fast path go on where the caller has come to. Not called if an error or an interrupt ended the
         append: the next one that succeeds does it."""
         segment = self._active
-        if self._intent is None and segment.calm_below > 0 and segment.maps_appends:
-            self.fast_path.open(segment.append_mapping(), segment.base, segment.calm_below)
+        if self._intent is None and segment.fast_path_limit > 0 and segment.maps_appends:
+            self.fast_path.open(segment.append_mapping(), segment.base, segment.fast_path_limit)
             self.blockers.pop(APPEND)
 
     def _publish_end(self) -> None:
@@ -490,7 +490,7 @@ class CommitLog:
         """Prepare what the next appends need; one thread at a time. Whether it is due again."""
         active = self._active
         self.preparation.round(active, self.end, self.end - self.dispatched)
-        return self.end - active.base > active.calm_below
+        return self.end - active.base > active.fast_path_limit
 
     def prepare_for_burst(self) -> bool:
         """Prepare some of what a burst of appends will need, while there are none; whether there is more to do."""

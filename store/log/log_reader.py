@@ -294,7 +294,7 @@ class LogReader:
         timestamp_ms: int = STORE_TIMESTAMP.unpack_from(raw, BORN_HOST_AT + born_host_size(sys_flag))[0]
         return timestamp_ms
 
-    def has_let_go(self, physical_offset: int) -> bool:
+    def was_released(self, physical_offset: int) -> bool:
         """Whether the log begins behind this byte: with its first segment, or because another process has removed
         segments from its start since they were listed."""
         if physical_offset < self.min_offset:

@@ -97,14 +97,14 @@ class Preparation:
         return self._most_ahead > 0
 
     def make_room(self, segment: AppendSegment, needed: int, undispatched_size: int) -> None:
-        """For an append that comes up to position `needed`, beyond `calm_below`. Raises DiskFullError."""
+        """For an append that comes up to position `needed`, beyond `fast_path_limit`. Raises DiskFullError."""
         if needed > segment.allocated:
             segment.allocate_up_to(needed, self._step_size, undispatched_size)
         self.call(segment, needed)
 
     def call(self, segment: AppendSegment, needed: int) -> None:
-        """An append beyond `calm_below` has its blocks; have what follows prepared. If nothing has come of it a little
-        later, the next append to come by calls again."""
+        """An append beyond `fast_path_limit` has its blocks: prepare what follows. If that has not happened a
+        little later, the next append calls again."""
         if self.wake is None:
             segment.call_again_at(segment.size)
         else:

@@ -152,7 +152,7 @@ def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
     try:
         seal = decode_seal(file.read(0, min(file.size(), segment.size + SMALL_SIZE)))
     except DiskError:
-        return None  # as good as missing: whoever seals writes it anew
+        return None  # as if missing: sealing writes it again
     finally:
         file.close()
     return seal if seal and (seal.base, seal.segment_size) == (segment.base, segment.size) else None
@@ -160,7 +160,7 @@ def read_seal(disk: Disk, root: Path, segment: Segment) -> Seal | None:
 
 def make_seal(reader: LogReader, segment: Segment, known: BlockCrcs | None = None) -> Seal | None:
     """Read a full segment and describe it; None if it does not end in a filler as a full segment does. `known` are the
-    CRCs of its blocks, as far as they were taken while it was filled."""
+    CRCs of those blocks that were computed while it was filled."""
     known = known or BlockCrcs()
     crcs = [known.crc_of(segment, i) for i in range(-(-segment.size // BLOCK_SIZE))]
     topics: Counter[bytes] = Counter()

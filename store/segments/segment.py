@@ -6,7 +6,7 @@ Invariants:
 - Reads and appends use different mappings: appends are advised random, reads are left to the kernel's read-ahead.
 - Blocks below `allocated` exist, so a store into the append mapping below it cannot fail. It is a multiple of
   FOLIO_SIZE or the end of the segment, once something was appended.
-- `calm_below` is never above `allocated`.
+- `fast_path_limit` is never above `allocated`.
 - Bytes that were never written are zero.
 """
 
@@ -50,7 +50,7 @@ KEPT_FREE_SIZE = 1 << 20
 """Bytes of disk that the log leaves free for small files and their folders."""
 RECORD_BYTES_A_QUEUE_BYTE = 4
 """The smallest records are some 90 bytes long, with entries of 20. A log that took the last blocks would hold messages
-that nobody can read."""
+that no queue can name."""
 
 
 def segment_name(base: int) -> str:
@@ -143,7 +143,7 @@ class Segment:
             raise
 
     def close(self) -> None:
-        """Let go of the file for good. A mapping that a caller still holds lives until the caller drops it."""
+        """Close the file for good. A mapping that a caller still holds lives until the caller drops it."""
         with self._open_lock:
             self._is_closed = True
             self._mapping = None
@@ -168,8 +168,8 @@ class AppendSegment(Segment):
         self._append_mapping: mmap.mmap | None = None
         self.allocated = 0
         """Position below which blocks exist."""
-        self.calm_below = 0
-        """Position up to which an append has all it needs and nobody to call; never above `allocated`."""
+        self.fast_path_limit = 0
+        """Position up to which an append needs no preparation and no call; never above `allocated`."""
         self.populated = 0
         """Position below which pages were made present for appends, or need not be."""
         self._room_lock = threading.Lock()
@@ -258,8 +258,8 @@ class AppendSegment(Segment):
             self._expects_bulk = is_bulk
 
     def call_again_at(self, position: int) -> None:
-        """Let appends be calm up to `position`, or as far as there are blocks."""
-        self.calm_below = min(position, self.allocated)
+        """Allow the fast path up to `position`, or up to the end of the allocated blocks."""
+        self.fast_path_limit = min(position, self.allocated)
 
     def _whole_folios(self, position: int) -> int:
         return min(self.size, -(-position // FOLIO_SIZE) * FOLIO_SIZE)
@@ -277,7 +277,7 @@ class AppendSegment(Segment):
         mapping = self._append_mapping
         if mapping is None:
             made = self.write_file.map_for_append()
-            with self._open_lock:  # whoever prepares is to populate the one that appends store into
+            with self._open_lock:  # preparation must populate the mapping that appends store into
                 mapping = self._append_mapping
                 if mapping is None:
                     mapping = self._append_mapping = made
@@ -322,15 +322,15 @@ class AppendSegment(Segment):
             raise SegmentRemovedError(self.path)
 
     def release_pages(self, start: int, stop: int) -> None:
-        """Let go of the append mapping's pages of [start, stop), which no append comes to any more, before a sync that
-        would take them one by one, and would interrupt appends for each. A few pages are not worth a call."""
+        """Release the append mapping's pages of [start, stop), which no append reaches any more, before a sync that
+        would take them one by one, and interrupt appends for each. A few pages are not worth a call."""
         mapping, first = self._append_mapping, max(start, 0) // mmap.PAGESIZE * mmap.PAGESIZE
         size = min(stop, self.size) // mmap.PAGESIZE * mmap.PAGESIZE - first
         if mapping is not None and size >= RELEASE_SIZE:
             native.release_pages(mapping, first, size)
 
     def finish_appends(self) -> None:
-        """Let go of what only appends and syncs need."""
+        """Release what only appends and syncs need."""
         self._append_mapping = None
         file, self._write_file = self._write_file, None
         if file is not None:

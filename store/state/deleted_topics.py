@@ -30,7 +30,7 @@ DELETED_FILE = "deleted-topics.json"
 
 
 class DeletedTopics:
-    """What the file says, in memory. Changed by whoever deletes, under the append lock; read by all."""
+    """The content of the file, in memory. Changed by deletions under the append lock; read by all threads."""
 
     def __init__(self) -> None:
         self._below: dict[str, int] = {}
@@ -66,7 +66,7 @@ class DeletedTopics:
         self._others_below = INT64_MAX
 
     def settle(self, min_offset: int, end: int) -> None:
-        """Forget what the log has let go of, and what lay behind the `end` of a log that lost its tail: other records
+        """Forget topics below the log's start, and offsets behind the `end` of a log that lost its tail: other records
         are about to be written there."""
         self._below = {topic: min(below, end) for topic, below in self._below.items() if min(below, end) > min_offset}
         self._others_below = min(self._others_below, end)

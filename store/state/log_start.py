@@ -44,7 +44,7 @@ def read_log_start(disk: Disk, root: Path) -> int | None:
     try:
         raw = file.read(0, SIZE)
     except DiskError:
-        return None  # as good as missing: the next open for writing makes it anew
+        return None  # as if missing: the next open for writing creates it again
     finally:
         file.close()
     if len(raw) < SIZE or crc32c(raw[: BODY.size]) != CRC.unpack_from(raw, BODY.size)[0]:

@@ -182,8 +182,8 @@ class ProgressPage:
             disk.sync_folder(root / FLIGHTLOG_FOLDER)
         self._file.allocate(0, PAGE_SIZE)  # a store into a hole on a full disk would kill the process
         self.mapping: mmap.mmap | None = self._file.map_for_append() if is_mapped else mmap.mmap(-1, PAGE_SIZE)
-        """For the kernel, whose stores into it come after all others on any processor; memory that nobody else sees
-        where the file is not mapped, and then the kernel has nothing to store."""
+        """For the kernel, whose stores into it come after all others on any processor; private memory if the file
+        is not mapped, and then the kernel has nothing to store."""
         self._words: memoryview | None = None
         if STORES_ARE_ORDERED and is_mapped:
             self._words = memoryview(self.mapping).cast("q")

@@ -147,7 +147,7 @@ def test_blocks_and_pages_are_there_before_the_appends(
             end = store._log.end
             assert segment.allocated >= min(end + FOLIO_SIZE // 2, segment.size)
             assert end <= segment.populated <= end + MIB + mmap.PAGESIZE + len(BODY)
-            assert segment.calm_below <= segment.allocated <= blocks(segment.path)
+            assert segment.fast_path_limit <= segment.allocated <= blocks(segment.path)
     assert_clean(tmp_path)
 
 

@@ -335,7 +335,7 @@ def test_a_removed_queue_is_gone_but_for_what_is_not_its_own(tmp_path: Path) -> 
 def test_a_queue_begins_anew_where_the_next_put_is(tmp_path: Path) -> None:
     queue = queue_at(tmp_path)
     queue.put(0, units(*range(25)))
-    queue.begin_anew()
+    queue.restart()
     assert (queue.min_index, queue.end, names(tmp_path)) == (0, 0, [])
     queue.put(47, units(9000))
     assert (queue.min_index, queue.end, names(tmp_path)) == (47, 48, [800])

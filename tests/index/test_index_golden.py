@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from flightlog.index.dispatch.listing import key_entries
+from flightlog.index.dispatch.build_entries import key_entries
 from flightlog.index.key.index_check import check_index
 from flightlog.index.key.index_file import IndexGeometry, IndexState, key_hash
 from flightlog.index.key.index_folder import IndexFolder

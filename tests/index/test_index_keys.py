@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flightlog.index.dispatch.listing import key_entries
+from flightlog.index.dispatch.build_entries import key_entries
 from flightlog.index.key.index_file import key_hash
 from flightlog.index.key.key_entries import KeyEntries
 from flightlog.store import native

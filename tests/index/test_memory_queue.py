@@ -131,7 +131,7 @@ def test_a_queue_begins_anew_in_memory(frozen: ConsumeQueue) -> None:
     queue.put(25, units(25, 26))
     queue.put(27, units())
     assert queue.end == 27 and queue.seen_last is None
-    queue.begin_anew()
+    queue.restart()
     assert (queue.min_index, queue.end, len(queue.units(0, 30))) == (0, 0, 0)
     queue.put(47, units(9000))
     assert (queue.min_index, queue.end, places(queue)) == (47, 48, [9000])

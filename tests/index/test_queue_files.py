@@ -159,7 +159,7 @@ def test_files_that_are_removed_are_let_go_of(how: str, tmp_path: Path) -> None:
     elif how == "truncation":
         queue.truncate(5)
     elif how == "anew":
-        queue.begin_anew()
+        queue.restart()
     else:
         table.drop_topic("t")
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("0*") if path.is_file()}

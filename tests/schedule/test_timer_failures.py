@@ -16,7 +16,7 @@ from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
-    from flightlog.schedule.delivered import Delivery
+    from flightlog.schedule.delivered import DueMessage
 
     Opened = Callable[..., TimedStore]
 
@@ -67,7 +67,7 @@ def test_an_append_that_fails_is_tried_again_where_it_stopped(
     deliver = timed.around._deliver
     room = [4]
 
-    def full(deliveries: Sequence[Delivery]) -> int:
+    def full(deliveries: Sequence[DueMessage]) -> int:
         taken, room[0] = deliveries[: room[0]], 0
         if not taken:
             raise DiskFullError(timed.root, 100, "no room")

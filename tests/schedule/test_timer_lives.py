@@ -20,7 +20,7 @@ from flightlog.tests.support import timed_store
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
-    from flightlog.schedule.delivered import Delivery
+    from flightlog.schedule.delivered import DueMessage
     from flightlog.tests.conftest import Scale
 
 TOPIC = "orders"
@@ -52,7 +52,7 @@ class Life:
             self.store = self.timed.TimedStore(self.root, self.clock, self.disk)
             deliver = self.store.around._deliver
 
-            def watched(deliveries: Sequence[Delivery]) -> int:
+            def watched(deliveries: Sequence[DueMessage]) -> int:
                 for message, _ in deliveries:
                     if message.topic == TOPIC:
                         number = int(message.body)

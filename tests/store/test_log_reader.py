@@ -78,13 +78,13 @@ def test_a_file_that_is_gone(results: list[PutResult], log: LogReader, tmp_path:
 def test_what_the_log_has_let_go(log: LogReader, tmp_path: Path) -> None:
     folder = tmp_path / "commitlog"
     borders = (-1, 0, SEGMENT_SIZE - 1, SEGMENT_SIZE, 2 * SEGMENT_SIZE, 1 << 40)
-    assert [log.has_let_go(at) for at in borders] == [True, False, False, False, False, False]
+    assert [log.was_released(at) for at in borders] == [True, False, False, False, False, False]
     (folder / f"{SEGMENT_SIZE:020d}").unlink()  # from the middle: that is no expiry
-    assert [log.has_let_go(at) for at in borders] == [True, False, False, False, False, False]
+    assert [log.was_released(at) for at in borders] == [True, False, False, False, False, False]
     (folder / f"{0:020d}").unlink()
-    assert [log.has_let_go(at) for at in borders] == [True, True, True, True, False, False]
+    assert [log.was_released(at) for at in borders] == [True, True, True, True, False, False]
     log.segments = log.segments[2:]
-    assert [log.has_let_go(at) for at in borders] == [True, True, True, True, False, False]
+    assert [log.was_released(at) for at in borders] == [True, True, True, True, False, False]
 
 
 def test_where_the_next_segment_starts(log: LogReader) -> None:

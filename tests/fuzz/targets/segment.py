@@ -12,8 +12,8 @@ import numpy as np
 
 from flightlog.engine.dispatch.dispatching import dispatch_rules
 from flightlog.index.dispatch.batch_dispatch import batch_entries
+from flightlog.index.dispatch.build_entries import key_entries
 from flightlog.index.dispatch.dispatch import queue_entries
-from flightlog.index.dispatch.listing import key_entries
 from flightlog.index.key.index_file import key_hash
 from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError

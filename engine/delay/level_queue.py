@@ -17,7 +17,7 @@ from ..read.fetching import Fetcher
 from ..read.reading import queue_bounds
 
 
-class ParkedQueue:
+class LevelQueue:
     """One queue, which may not be there yet."""
 
     def __init__(self, reader: LogReader, table: QueueTable, key: QueueKey, catch_up: Callable[[], None]) -> None:

@@ -1,7 +1,7 @@
-"""What queues and the key index are to say of the records of a walk, from one look at each of them.
+"""Build the queue and key entries of the records of a walk in one pass.
 
-One rule for a live store, for recovery and for the read-only view: `native.list_rows` states it, dispatch.py adds the
-records that it leaves apart.
+A live store, recovery and the read-only view share this rule: `native.list_rows` implements it, and dispatch.py adds
+the entries of the rows that it leaves to Python.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from ..key.key_entries import KeyEntries
 from ..queue.queue_unit import UNIT_DTYPE, Units
 
 KEYS_A_ROW = 3
-"""Room for so many is made first: a uniq key and a key or two are usual."""
+"""Initial room for keys: a uniq key and one or two keys are usual."""
 
 
-class Listing(NamedTuple):
+class BuiltEntries(NamedTuple):
     """See `native.list_rows`. Rows are named by their numbers."""
 
     units: Units
     row_numbers: NDArray[np.int32]
     apart: NDArray[np.int32]
-    """Rows whose queue entries are not among these."""
+    """Rows left to Python: their queue entries are not among these."""
     queues: list[tuple[int, int, int, int, int]]
-    """As QUEUE_DTYPE; `units` has the entries of the first one first."""
+    """As QUEUE_DTYPE, in the order of their entries in `units`."""
     keys: KeyEntries
     batch_count: int
-    """How many rows are inner batches."""
+    """Number of rows that are inner batches."""
 
 
-def list_records(piece: bytes | memoryview, rows: Rows, apart_topic: bytes = b"") -> Listing:
-    """The listing of the records in `rows`, whose positions count from the start of `piece`."""
+def build_entries(piece: bytes | memoryview, rows: Rows, apart_topic: bytes = b"") -> BuiltEntries:
+    """The entries of the records in `rows`, whose positions count from the start of `piece`."""
     count = len(rows)
     units: Units = np.empty(count, UNIT_DTYPE)
     row_numbers = np.empty(count, np.int32)
@@ -48,7 +48,7 @@ def list_records(piece: bytes | memoryview, rows: Rows, apart_topic: bytes = b""
         unit_count, apart_count, queue_count, found, batch_count = native.list_rows(
             *(piece, rows, apart_topic, units, row_numbers, queues, hashes, offsets, times)
         )
-    return Listing(
+    return BuiltEntries(
         units[:unit_count],
         row_numbers[:unit_count],
         row_numbers[unit_count : unit_count + apart_count],
@@ -60,4 +60,4 @@ def list_records(piece: bytes | memoryview, rows: Rows, apart_topic: bytes = b""
 
 def key_entries(piece: bytes | memoryview, rows: Rows) -> KeyEntries:
     """The keys of the records in `rows`, whose positions count from the start of `piece`."""
-    return list_records(piece, rows).keys
+    return build_entries(piece, rows).keys
