@@ -17,6 +17,7 @@ import flightlog
 from flightlog import Message, StoreSettings, Subscription
 from flightlog.consume.deliver.async_subscription import LoopWakeUp
 from flightlog.consume.deliver.process_queue import FlowLimits
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
@@ -32,7 +33,7 @@ def put(store: Store, count: int, first: int = 0) -> None:
 
 def wake_ups(store: Store, subscription: Subscription) -> int:
     """How many wait, by what wakes them."""
-    return len(store._arrivals._waiting) + len(subscription._waiters._wake_ups)
+    return len(inside.arrivals(store)._waiting) + len(subscription._waiters._wake_ups)
 
 
 async def turns(count: int) -> None:

@@ -16,6 +16,7 @@ from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.delivery import ConsumerStatistics
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.store.errors import InconsistentGroupError, ListenerResultError, StoreClosedError, UsageError
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
@@ -167,7 +168,7 @@ def test_the_back_off_doubles_to_its_longest() -> None:
 def test_a_message_given_back_comes_not_before_its_time(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened()
     now_s = 1_000.0
-    monkeypatch.setattr(store._clock, "monotonic_s", lambda: now_s)
+    monkeypatch.setattr(inside.clock(store), "monotonic_s", lambda: now_s)
     for number in range(3):
         store.put(Message("t", b"%d" % number))
     subscription = store.subscribe("t", "g")

@@ -18,7 +18,7 @@ from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.group.queue_locks import EXPIRY_S, RENEW_INTERVAL_S
 from flightlog.consume.group.rebalance import RebalanceService
 from flightlog.store.errors import InconsistentGroupError
-from flightlog.tests.support import killed_in_order
+from flightlog.tests.support import inside, killed_in_order
 
 if TYPE_CHECKING:
     from flightlog.consume.consuming_store import Store
@@ -35,7 +35,7 @@ class World:
 
     def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
         self.store, self.now_s = store, 1_000.0
-        monkeypatch.setattr(store._clock, "monotonic_s", lambda: self.now_s)
+        monkeypatch.setattr(inside.clock(store), "monotonic_s", lambda: self.now_s)
         monkeypatch.setattr(RebalanceService, "start", lambda service: None)
 
     def join(self) -> Subscription:
@@ -43,9 +43,9 @@ class World:
 
     def balance(self) -> None:
         """A round, and the chores, as far as they are due."""
-        assert self.store._coordinator is not None
-        self.store._coordinator._service.run_due()
-        self.store._coordinator._service._do_chores()
+        assert inside.coordinator(self.store) is not None
+        inside.coordinator(self.store)._service.run_due()
+        inside.coordinator(self.store)._service._do_chores()
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.disk.lock import StoreLock, is_held, is_served
 from flightlog.store.errors import CorruptLogError, DiskError
 from flightlog.store.state.progress import FLUSHED, progress_path, read_progress
-from flightlog.tests.support import cut_fate, mounts
+from flightlog.tests.support import cut_fate, inside, mounts
 from flightlog.tools.inspecting import inspect
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def lost(tmp_path: Path, kernel: str) -> Path:
     for i in range(COUNT):
         store.put(Message("t", b"%d" % i, queue_id=0, keys="k"))
     abort = (path / "abort").read_bytes()
-    store._maintenance.poison(InterruptedError("the disk is gone"))
+    inside.maintenance(store).poison(InterruptedError("the disk is gone"))
     store.close()
     progress_path(path).write_bytes(page)
     for folder in ("consumequeue", "index"):
@@ -154,7 +154,7 @@ def with_long_properties(tmp_path: Path, kernel: str) -> Path:
     page = progress_path(path).read_bytes()
     for i in range(10):
         store.put(Message("t", b"%d" % i, queue_id=0, properties={"long": "v" * 2000}))
-    store._maintenance.poison(InterruptedError("the disk is gone"))
+    inside.maintenance(store).poison(InterruptedError("the disk is gone"))
     store.close()
     progress_path(path).write_bytes(page)
     return path

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from flightlog.tests.support import killed_copy, unwrapped
+from flightlog.tests.support import inside, killed_copy, unwrapped
 
 if TYPE_CHECKING:
     from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
@@ -370,7 +370,7 @@ def killed(numbered: Numbered, tmp_path: Path, copy_as_killed: Callable[[Path, P
 
     with flightlog.open(tmp_path / "live", numbered.settings) as store:
         store.put_many(numbered.messages(0, 50))
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         store.put_many(numbered.messages(50, 100))
         store.flush()
         store.put_many(numbered.messages(100, 150))

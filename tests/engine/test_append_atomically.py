@@ -27,8 +27,10 @@ from flightlog.store.errors import (
 )
 from flightlog.store.log.atomic_append import AtomicRange
 from flightlog.store.segments.segment import AppendSegment
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -83,7 +85,7 @@ def test_all_rows_are_there_durable_and_numbered(
     path = tmp_path / "store"
     told: list[AtomicRange] = []
     with begun(path, replace(SETTINGS, flush_mode=mode)) as store, flightlog.open_read_only(path) as view:
-        start = store._log.end
+        start = inside.log(store).end
 
         def look(appended: AtomicRange) -> None:
             told.append(appended)
@@ -92,8 +94,8 @@ def test_all_rows_are_there_durable_and_numbered(
 
         appended = store.append_atomically(parts(), look)
         assert told == [appended]
-        assert (appended.start, appended.end, appended.count) == (start, store._log.end, 80)
-        assert store._log.flushed == appended.end
+        assert (appended.start, appended.end, appended.count) == (start, inside.log(store).end, 80)
+        assert inside.log(store).flushed == appended.end
         assert contents(store) == expected()
         view.refresh()
         assert contents(view) == expected()
@@ -139,7 +141,7 @@ def test_compressed_bodies_keep_their_flag_and_nothing_else_has_one(tmp_path: Pa
 
 def test_nothing_at_all_changes_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
     with begun(tmp_path / "store") as store:
-        end = store._log.end
+        end = inside.log(store).end
         for none in ([], [TopicColumns("a", {"value": []})]):
             appended = store.append_atomically(none, lambda appended: pytest.fail("nothing to commit"))
             assert (appended.start, appended.end, appended.count) == (end, end, 0)
@@ -204,8 +206,7 @@ def test_a_torn_tail_is_still_kept_after_such_an_append(tmp_path: Path, assert_c
         appended = store.append_atomically(parts(1))
     store = flightlog.open(path, SETTINGS)
     last = store.put(Message("t", b"last"))
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
         file.seek(last.physical_offset + 8)
         file.write(b"\xff" * 8)
@@ -223,7 +224,7 @@ def test_the_note_of_an_earlier_sessions_rows_does_not_count(tmp_path: Path, ass
         raise InterruptedError("before the commit")
 
     store = begun(path)
-    start = store._log.end
+    start = inside.log(store).end
     with pytest.raises(InterruptedError):
         store.append_atomically(parts(1), die)
     store.close()
@@ -231,8 +232,7 @@ def test_the_note_of_an_earlier_sessions_rows_does_not_count(tmp_path: Path, ass
     assert "never committed" in store.recovery_report.cut[0]
     last = store.put(Message("t", b"last"))
     assert last.physical_offset == start, "where the rows began"
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
         file.seek(start + 8)
         file.write(b"\xff" * 8)
@@ -258,8 +258,7 @@ def lives(tmp_path: Path) -> Iterator[tuple[PowerDisk, bool]]:
         with contextlib.suppress(Died):
             store.append_atomically(parts())
             ended = True
-        store._maintenance.poison(InterruptedError("killed"))
-        store.close()
+        kill(store)
         yield disk, ended
         if ended:
             return

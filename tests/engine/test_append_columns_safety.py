@@ -23,6 +23,7 @@ from flightlog.store.errors import (
     TopicTooLongError,
 )
 from flightlog.store.log.column_records import ColumnRecords
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -132,7 +133,7 @@ def test_under_sync_flush_the_rows_are_durable_and_visible(
             columns["properties"] = [None] * 299 + [{"WAIT": "true"}]
         found = store.append_columns("t", columns)
         assert found.status is PutStatus.PUT_OK
-        assert store._log.flushed == store._log.end == found.physical_offsets[-1] + found.sizes[-1]
+        assert inside.log(store).flushed == inside.log(store).end == found.physical_offsets[-1] + found.sizes[-1]
         assert store.read_batch("t", columns=["offset"])["offset"].to_pylist() == found.queue_offsets.tolist()
     assert_clean(tmp_path / "store")
 
@@ -178,7 +179,7 @@ def test_an_interrupt_leaves_all_rows_of_a_hold_or_none(
         def interrupted(self: ColumnRecords, segment: Any, first: int, stop: int) -> None:
             encode(self, segment, first, stop)
             if behind == "commit":
-                store._log.end += self.size_of(first, stop)
+                inside.log(store).end += self.size_of(first, stop)
             raise KeyboardInterrupt
 
         monkeypatch.setattr(ColumnRecords, "encode", interrupted)

@@ -12,6 +12,7 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.services.wake_up import WakeUp
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -25,10 +26,10 @@ def test_a_message_rings_those_who_want_its_queue(mode: FlushMode, tmp_path: Pat
         store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(3)])
         store.get("t", 0, 0)
         first, second, both, anything = WakeUp(), WakeUp(), WakeUp(), WakeUp()
-        store._arrivals.expect(first, {("t", 0)})
-        store._arrivals.expect(second, {("t", 1), ("u", 0)})
-        store._arrivals.expect(both, {("t", 0), ("t", 1)})
-        store._arrivals.expect(anything)
+        inside.arrivals(store).expect(first, {("t", 0)})
+        inside.arrivals(store).expect(second, {("t", 1), ("u", 0)})
+        inside.arrivals(store).expect(both, {("t", 0), ("t", 1)})
+        inside.arrivals(store).expect(anything)
         store.put(Message("t", b"", queue_id=2))
         assert anything.wait(LIMIT_S) and not (first.is_notified or second.is_notified or both.is_notified)
         store.put(Message("t", b"", queue_id=0))
@@ -44,12 +45,12 @@ def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path, assert_cle
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         wake_ups = [WakeUp(), WakeUp()]
         for wake_up in wake_ups:
-            store._arrivals.expect(wake_up, set())
+            inside.arrivals(store).expect(wake_up, set())
         store.put(Message("new", b""))
         assert all(wake_up.wait(LIMIT_S) for wake_up in wake_ups), "perhaps it is to be theirs"
-        store._arrivals.expect(wake_ups[0], set())
-        store._arrivals.forget(wake_ups[0])
-        store._arrivals.expect(wake_ups[1], set())
+        inside.arrivals(store).expect(wake_ups[0], set())
+        inside.arrivals(store).forget(wake_ups[0])
+        inside.arrivals(store).expect(wake_ups[1], set())
     assert wake_ups[1].is_notified and not wake_ups[0].is_notified, "the end of the store is for all who still wait"
     assert_clean(tmp_path)
 
@@ -57,8 +58,8 @@ def test_the_first_message_of_a_queue_rings_everybody(tmp_path: Path, assert_cle
 def test_a_poisoned_store_rings_everybody(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         wake_up = WakeUp()
-        store._arrivals.expect(wake_up, set())
-        store._maintenance.poison(OSError("a disk that failed"))
+        inside.arrivals(store).expect(wake_up, set())
+        inside.maintenance(store).poison(OSError("a disk that failed"))
         assert wake_up.wait(LIMIT_S)
     with flightlog.open(tmp_path, StoreSettings.small()):
         pass  # recovered
@@ -70,12 +71,12 @@ def test_what_is_wanted_may_change_while_one_waits(tmp_path: Path, assert_clean:
         store.put_many([Message("t", b"", queue_id=queue_id) for queue_id in range(2)])
         store.get("t", 0, 0)
         wanted, wake_up, other = {("t", 0)}, WakeUp(), WakeUp()
-        store._arrivals.expect(wake_up, wanted)
+        inside.arrivals(store).expect(wake_up, wanted)
         wanted.add(("t", 1))
         store.put(Message("t", b"", queue_id=1))
         assert wake_up.wait(LIMIT_S)
-        store._arrivals.expect(wake_up, wanted)
-        store._arrivals.expect(other, {("t", 0)})
+        inside.arrivals(store).expect(wake_up, wanted)
+        inside.arrivals(store).expect(other, {("t", 0)})
         wanted.clear()
         store.put(Message("t", b"", queue_id=0))
         assert other.wait(LIMIT_S) and not wake_up.is_notified
@@ -93,7 +94,7 @@ def test_many_who_wait_for_their_own_queue_miss_nothing(
     def wait_for_all(queue_id: int) -> None:
         wake_up, offset = WakeUp(), 1
         while offset <= count:
-            store._arrivals.expect(wake_up, {("t", queue_id)})
+            inside.arrivals(store).expect(wake_up, {("t", queue_id)})
             answer = store.get("t", queue_id, offset)
             offset += len(answer.messages)
             if not answer.messages and not wake_up.wait(LIMIT_S):
@@ -123,7 +124,7 @@ def test_a_put_that_cannot_be_read_yet_rings_those_who_wait_after_it(tmp_path: P
         store.put(Message("t", b"1", wait_store_ok=False))
         assert disk.held.acquire(timeout=LIMIT_S)
         wake_up = WakeUp()
-        store._arrivals.expect(wake_up, {("t", 0)})
+        inside.arrivals(store).expect(wake_up, {("t", 0)})
         assert not store.get("t", 0, 1).messages and not wake_up.is_notified
         disk.release()
         assert wake_up.wait(LIMIT_S / 2)

@@ -17,6 +17,7 @@ from flightlog.store.errors import (
     RecordTooLargeError,
     TopicTooLongError,
 )
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -76,13 +77,13 @@ def test_messages_that_no_store_takes(name: str, tmp_path: Path, kernel: str, as
     path = tmp_path / "store"
     with flightlog.open(path, StoreSettings.small(max_message_size=4096)) as store:
         store.put(Message("orders", b"before"))
-        end = store._log.end
+        end = inside.log(store).end
         for put in (store.put, lambda m: store.put_many([Message("t", b"fine"), m, Message("t", b"fine")])):
             with pytest.raises(error) as caught:
                 put(message)
             for word in words:
                 assert word in str(caught.value)
-        assert store._log.end == end and ("t", 0) not in store.queues(), "something was appended"
+        assert inside.log(store).end == end and ("t", 0) not in store.queues(), "something was appended"
     assert assert_clean(path).records == 1
 
 

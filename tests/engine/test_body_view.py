@@ -12,6 +12,7 @@ import pytest
 import flightlog
 from flightlog import CompressionType, Message, StoreSettings
 from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageError
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -40,7 +41,7 @@ def test_it_outlives_close_and_retention(tmp_path: Path, assert_clean: AssertCle
     with flightlog.open(tmp_path, SETTINGS) as store:
         fill(store)
         views = [store.body_view(message) for message in store.read("t")]
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         for segment in (tmp_path / "commitlog").iterdir():
             os.utime(segment, (0, 0))
         assert store.clean_up(1).segments

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import flightlog
 from flightlog import Message
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -20,7 +21,7 @@ def test_readers_go_on_as_soon_as_another_has_dispatched_their_messages(
     tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path) as store:
-        dispatcher = store._maintenance._dispatcher
+        dispatcher = inside.maintenance(store)._dispatcher
         store.put(Message("t", b"1"))
         assert len(list(store.read("t"))) == 1
         found: list[int] = []

@@ -17,6 +17,7 @@ from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.disk.disk_errors import disk_errors
 from flightlog.store.errors import CorruptQueueError
 from flightlog.store.segments.segment_pins import SegmentPins
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -147,7 +148,7 @@ def test_a_topic_that_is_deleted_between_two_looks_into_its_queue(
     with flightlog.open(tmp_path, SETTINGS) as store:
         put(store, "goes", 0, 1000)
         store.queues()
-        queue, looks = store._table.get(("goes", 0)), 0
+        queue, looks = inside.queue_table(store).get(("goes", 0)), 0
         assert queue is not None
         units = queue.units
 

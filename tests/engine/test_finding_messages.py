@@ -14,6 +14,7 @@ from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoredMes
 from flightlog.store.errors import CorruptRecordError, UsageError
 from flightlog.store.format.record import encode_blank, prepare
 from flightlog.store.seal.seal import seal_path
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, GoldenSet
@@ -188,7 +189,7 @@ def test_only_what_is_visible(tmp_path: Path, assert_clean: AssertClean) -> None
             assert found is not None and found.body == b"2"
             assert view.message_at(second.physical_offset + second.size) is None
         # Appended and not yet synced, as a put is that another thread is about to sync.
-        store._log.append([prepare(Message("t", b"3"), settings, SEGMENT_SIZE)], [])
+        inside.log(store).append([prepare(Message("t", b"3"), settings, SEGMENT_SIZE)], [])
         third = second.physical_offset + second.size
         assert store.message_at(third) is None
         store.flush()

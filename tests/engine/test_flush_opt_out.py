@@ -16,6 +16,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -41,7 +42,7 @@ def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterat
     with flightlog.open(path, settings(), disk=disk) as store:
         store.put(Message("t", b"first"))
         yield store
-        end = store._log.end
+        end = inside.log(store).end
         disk.release()
     assert_clean(path)
     with flightlog.open_read_only(path) as view:
@@ -131,7 +132,7 @@ def test_many_wait_if_one_of_them_does(store: flightlog.MessageStore, disk: Faul
     assert disk.held.acquire(timeout=60)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(store.put_many, [OPT_OUTS["field"], Message("t", b"waits"), OPT_OUTS["field"]])
-        wait_until(lambda: store._log.queue_offsets["t", 0] == 6)
+        wait_until(lambda: inside.log(store).queue_offsets["t", 0] == 6)
         assert not waiting.done()
         assert bodies(store) == [b"first"]
         disk.release()

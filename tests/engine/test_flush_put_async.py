@@ -16,7 +16,7 @@ import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import BodyTooLargeError, InvalidMessageError, StoreClosedError
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -91,7 +91,7 @@ def test_it_is_durable_and_visible_once_it_is_done(store: flightlog.MessageStore
     disk.release()
     result = future.result(60)
     assert (result.status, result.queue_offset) == (PutStatus.PUT_OK, 1)
-    assert store._log.flushed >= result.physical_offset + result.size
+    assert inside.log(store).flushed >= result.physical_offset + result.size
     assert [message.body for message in store.read("t")] == [b"first", b"second"]
 
 
@@ -115,7 +115,7 @@ def test_one_sync_serves_a_hundred_futures_and_the_puts_beside_them(
     futures += [store.put_async(message) for message in messages(100)]
     with ThreadPoolExecutor(8) as pool:
         puts = [pool.submit(store.put, message) for message in messages(8)]
-        wait_until(lambda: store._log.queue_offsets["t", 0] == 1 + 1 + 100 + 8)
+        wait_until(lambda: inside.log(store).queue_offsets["t", 0] == 1 + 1 + 100 + 8)
         assert not any(future.done() for future in (*futures, *puts))
         disk.release()
         results = [future.result(60) for future in (*futures, *puts)]
@@ -209,7 +209,7 @@ def test_what_cannot_be_appended_is_raised_by_the_call(store: flightlog.MessageS
         store.put_async(Message("", b""))
     with pytest.raises(InvalidMessageError, match="delay level"):
         store.put_async(Message("t", b"", properties={"DELAY": "3s"}))
-    assert store._log.queue_offsets["t", 0] == 1
+    assert inside.log(store).queue_offsets["t", 0] == 1
     store.close()
     with pytest.raises(StoreClosedError):
         store.put_async(Message("t", b"late"))
@@ -225,5 +225,5 @@ def test_a_system_without_threads_refuses_before_the_append(
         patch.setattr(threading.Thread, "start", refuse)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             store.put_async(Message("t", b"second"))
-    assert store._log.queue_offsets["t", 0] == 1
+    assert inside.log(store).queue_offsets["t", 0] == 1
     assert store.put_async(Message("t", b"second")).result(60).queue_offset == 1

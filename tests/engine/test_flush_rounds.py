@@ -18,6 +18,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import read_checkpoint
 from flightlog.store.state.progress import Progress, read_progress
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -46,7 +47,7 @@ class Rounds:
     def open(self, **changes: Any) -> flightlog.MessageStore:
         sizes: dict[str, Any] = {"segment_size": 1 << 20, "queue_file_entries": 1000, "key_index": False}
         store = flightlog.open(self._path, StoreSettings(**(sizes | changes)), disk=self._disk, clock=self._clock)
-        store._service.stop()
+        inside.flush_service(store).stop()
         self._stores.append(store)
         return store
 
@@ -54,7 +55,7 @@ class Rounds:
         """A round `ms` later: how often it synced segments, and the checkpoint, which the queues end with."""
         self._clock.at_ms += ms
         before = self._counts()
-        self._stores[-1]._service._flush_what_is_due()
+        inside.flush_service(self._stores[-1])._flush_what_is_due()
         log_syncs, queue_flushes = self._counts()
         return log_syncs - before[0], queue_flushes - before[1]
 
@@ -94,7 +95,7 @@ def test_fewer_pages_than_the_least_wait(rounds: Rounds) -> None:
         assert rounds.after(500) == (0, 0)
     store.put(filling(FIXED_SIZE))
     assert rounds.after(500) == (1, 0)
-    assert store._log.flushed == store._log.end
+    assert inside.log(store).flushed == inside.log(store).end
     assert rounds.after(500) == (0, 0)
 
 
@@ -107,12 +108,12 @@ def test_pages_are_counted_by_their_borders(rounds: Rounds, flushed: int, end: i
     store = rounds.open()
     store.put(filling(flushed))
     store.flush()
-    assert not store._log.is_dirty()
+    assert not inside.log(store).is_dirty()
     store.put(filling(end - flushed))
-    assert store._log.end == end
-    assert store._log.is_dirty()
-    assert store._log.is_dirty(dirty_pages or 1) is bool(dirty_pages)
-    assert not store._log.is_dirty(dirty_pages + 1)
+    assert inside.log(store).end == end
+    assert inside.log(store).is_dirty()
+    assert inside.log(store).is_dirty(dirty_pages or 1) is bool(dirty_pages)
+    assert not inside.log(store).is_dirty(dirty_pages + 1)
 
 
 def test_the_thorough_interval_syncs_a_single_byte(rounds: Rounds) -> None:
@@ -135,7 +136,7 @@ def test_a_full_segment_is_synced_whatever_the_pages(rounds: Rounds) -> None:
     assert rounds.after(500) == (0, 0)
     store.put(filling(5000))  # opens the second segment; the first has 3,092 bytes and a filler that nobody has synced
     assert rounds.after(500) == (2, 0)
-    assert store._log.flushed == store._log.end > 2 * PAGE
+    assert inside.log(store).flushed == inside.log(store).end > 2 * PAGE
 
 
 @pytest.mark.parametrize("mode", FlushMode)
@@ -148,7 +149,7 @@ def test_an_idle_store_syncs_nothing(mode: FlushMode, rounds: Rounds, disk: Faul
     for ms in (500, 1000, 10_000, 60_000, HOUR_MS):
         assert rounds.after(ms) == (0, 0)
     assert disk.counts == before, "it does nothing at all on the disk"
-    assert store._service._next_round_s() == float("inf")
+    assert inside.flush_service(store)._next_round_s() == float("inf")
 
 
 def test_under_sync_flush_a_round_syncs_what_no_put_has(rounds: Rounds) -> None:
@@ -171,10 +172,10 @@ def test_queues_are_flushed_by_pages_of_entries_over_all_of_them(rounds: Rounds)
     for _ in range((ENTRIES_OF_TWO_PAGES - 10) // 10):
         store.put_many(queues)
     assert rounds.after(1000)[1] == 0
-    assert rounds.progress.queues_flushed < rounds.progress.dispatched == store._log.end
+    assert rounds.progress.queues_flushed < rounds.progress.dispatched == inside.log(store).end
     store.put_many(queues)
     assert rounds.after(0)[1] == 1, "the interval has passed: the pages were what it waited for"
-    assert rounds.progress.queues_flushed == store._log.end
+    assert rounds.progress.queues_flushed == inside.log(store).end
     for _ in range(ENTRIES_OF_TWO_PAGES // 10):
         store.put_many(queues)
     assert rounds.after(999)[1] == 0, "the pages are there: the interval is what it waits for"
@@ -200,7 +201,7 @@ def test_a_single_entry_waits_for_the_thorough_interval(rounds: Rounds) -> None:
     store.put(filling(100))
     flushed = [rounds.after(1000)[1] for _ in range(60)]
     assert flushed == [0] * 59 + [1]
-    assert rounds.progress.queues_flushed == store._log.end
+    assert rounds.progress.queues_flushed == inside.log(store).end
 
 
 def test_records_that_no_queue_lists_count_in_the_end(rounds: Rounds) -> None:
@@ -211,7 +212,7 @@ def test_records_that_no_queue_lists_count_in_the_end(rounds: Rounds) -> None:
     store.put(Message("t", b"prepared", sys_flag=4))
     assert rounds.after(1000)[1] == 0
     assert rounds.after(60_000)[1] == 1
-    assert rounds.progress.queues_flushed == store._log.end
+    assert rounds.progress.queues_flushed == inside.log(store).end
 
 
 @pytest.mark.ci
@@ -249,21 +250,21 @@ def test_checkpoint_and_progress_speak_only_of_what_is_durable(
             put_late()
         if path.parent.parent.parent.name == "consumequeue":
             if operation == "write":
-                unsynced_queues.setdefault(path, store._dispatcher.position)
+                unsynced_queues.setdefault(path, inside.dispatcher(store).position)
             elif operation == "sync":
                 unsynced_queues.pop(path, None)
         if (operation, path.name) == ("write", "checkpoint"):
             moments += 1
-            assert rounds.progress.queues_flushed <= store._log.flushed
+            assert rounds.progress.queues_flushed <= inside.log(store).flushed
         if (operation, path.name) == ("sync", "progress") and not store.is_closed:
             checkpoint = read_checkpoint(RealDisk(), store.path)
             assert checkpoint is not None
-            assert rounds.progress.queues_flushed <= min(unsynced_queues.values(), default=store._log.end)
-            durable_ms = newest_below[store._log.flushed]
+            assert rounds.progress.queues_flushed <= min(unsynced_queues.values(), default=inside.log(store).end)
+            durable_ms = newest_below[inside.log(store).flushed]
             assert checkpoint.physic_timestamp_ms <= durable_ms
             assert checkpoint.logics_timestamp_ms <= durable_ms
             assert rounds.progress.store_timestamp_ms >= newest_below[rounds.progress.queues_flushed]
-            assert rounds.progress.queues_flushed <= rounds.progress.flushed == store._log.flushed
+            assert rounds.progress.queues_flushed <= rounds.progress.flushed == inside.log(store).flushed
         meet(operation, path)
 
     monkeypatch.setattr(disk, "meet", watch)

@@ -20,7 +20,7 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.services.flush_service import FlushService
 from flightlog.store.disk.clock import SystemClock
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -62,7 +62,7 @@ def wait_until_still() -> WaitUntil:
 
 def wait_for_rounds(store: flightlog.MessageStore, wait_until: WaitUntil) -> None:
     """Until a round has dispatched everything."""
-    wait_until(lambda: store._dispatcher.position == store._log.visible)
+    wait_until(lambda: inside.dispatcher(store).position == inside.log(store).visible)
 
 
 @pytest.mark.parametrize("mode", FlushMode)
@@ -80,7 +80,7 @@ def test_it_sleeps_when_everything_is_flushed(
     with flightlog.open(tmp_path / "store", every_byte, clock=clock) as store:
         for _ in range(20):
             store.put(Message("t", b"x", keys="k"))
-        wait_until(lambda: store._service._next_round_s() == float("inf"))
+        wait_until(lambda: inside.flush_service(store)._next_round_s() == float("inf"))
         wait_until_still(lambda: clock.looks)  # for a hundred intervals, once the round that is under way has ended
         before = clock.looks
         store.put(Message("t", b"y"))
@@ -99,7 +99,7 @@ def test_it_sleeps_through_what_is_too_little(
         store.put(Message("t", b"2"))
         wait_for_rounds(store, wait_until)
         wait_until_still(lambda: (clock.looks, disk.count("sync")))
-        assert store._log.is_dirty()
+        assert inside.log(store).is_dirty()
     assert assert_clean(tmp_path / "store").records == 2
 
 
@@ -112,9 +112,9 @@ def test_what_was_too_little_is_synced_without_another_put(
         disk=disk,
     ) as store:
         store.put(Message("t", b"1"))
-        wait_until(lambda: not store._log.is_dirty())
+        wait_until(lambda: not inside.log(store).is_dirty())
         store.put(Message("t", b"2"))
-        wait_until(lambda: not store._log.is_dirty())
+        wait_until(lambda: not inside.log(store).is_dirty())
     assert assert_clean(tmp_path / "store").records == 2
 
 
@@ -172,10 +172,10 @@ def test_what_lacks_room_is_tried_again_without_another_put(
         wait_until(lambda: disk.count("sync", "/checkpoint") == 2)  # nothing else is due for a minute
         disk.fail("write", "/consumequeue/", errno.ENOSPC)
         store.put(Message("t", b"2"))
-        wait_until(lambda: store._dispatcher.is_stalled)
+        wait_until(lambda: inside.dispatcher(store).is_stalled)
         disk.heal()
         wait_for_rounds(store, wait_until)
-        assert not store._dispatcher.is_stalled
+        assert not inside.dispatcher(store).is_stalled
     assert assert_clean(path).records == 2
 
 

@@ -21,6 +21,7 @@ from flightlog.store.errors import (
     PropertiesTooLargeError,
     UsageError,
 )
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog import MessageStore, ReadOnlyStore
@@ -148,7 +149,7 @@ def test_after_a_kill(
 ) -> None:
     with flightlog.open(tmp_path / "live", SETTINGS, clock=clock) as store:
         put = put_some(store, 0, 20)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         put += put_some(store, 20, 40)
         store.queues()
         put += put_some(store, 40, 60)  # in the log alone
@@ -326,7 +327,7 @@ def test_a_deleted_topic_is_gone_and_can_be_made_anew(tmp_path: Path, assert_cle
 def test_retention_takes_queue_files_of_batches(tmp_path: Path, assert_clean: AssertClean) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, SETTINGS) as store:
-        store._table._batch_entries = 20  # queue files of a small life
+        inside.queue_table(store)._batch_entries = 20  # queue files of a small life
         put_some(store, 0, 150)
         before = {key: bounds for key, bounds in store.queues().items() if key[0] == "b"}
         files = sorted((path / "batchconsumequeue" / "b" / "0").iterdir())

@@ -15,7 +15,7 @@ from flightlog import FlightlogError, FlushMode
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -93,7 +93,7 @@ def test_no_room_between_the_slots_and_the_header(
         header, rest = file.read_bytes()[:40], file.read_bytes()[40:]
         disk.fail("write", INDEX, errno.ENOSPC, skip=1)  # the slots lie in one page
         with pytest.raises(DiskFullError, match="index"):
-            store._maintenance.flush_index()
+            inside.maintenance(store).flush_index()
         assert file.read_bytes()[16:40] == header[16:] and file.read_bytes()[40:] != rest
         killed = copy_as_killed(tmp_path / "store", tmp_path / "killed")
         with flightlog.open_read_only(tmp_path / "store") as view:

@@ -12,6 +12,7 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.index.key import index_folder
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -48,7 +49,7 @@ def test_the_index_is_made_anew(
         if then in ("put", "query"):
             assert found(store) == list(range(end))[::-1]
         if then == "flush":
-            store._maintenance.flush_index()
+            inside.maintenance(store).flush_index()
     assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
     with flightlog.open(tmp_path / "store") as store:
         assert store.recovery_report.keys_put == 0
@@ -99,7 +100,7 @@ def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
         files[0].unlink()
         if gone != "nothing else":
             files[3].unlink()
-        store._maintenance.flush_index()
+        inside.maintenance(store).flush_index()
         disk.release()
         query.join(timeout=120)
         assert answers == [list(range(COUNT))[::-1]]
@@ -116,13 +117,13 @@ def test_an_open_view_finds_what_the_log_has(
     with flightlog.open(tmp_path / "store", SETTINGS) as store:
         put(store)
         assert len(found(store)) == COUNT
-        store._maintenance.flush_index()
+        inside.maintenance(store).flush_index()
         with flightlog.open_read_only(tmp_path / "store") as view:
             assert len(view.query("orders", "all", max_count=10 * COUNT).messages) == COUNT
             for file in sorted((tmp_path / "store" / "index").iterdir())[WHICH.get(which, slice(-4, -3))]:
                 file.unlink()
             if is_anew:
-                store._maintenance.flush_index()
+                inside.maintenance(store).flush_index()
             for offset in (0, COUNT // 2):
                 [message] = view.query("orders", f"k{offset}").messages
                 assert message.queue_offset == offset

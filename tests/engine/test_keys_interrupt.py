@@ -15,7 +15,7 @@ import pytest
 
 import flightlog
 from flightlog import Message
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ CALLS: dict[str, Call] = {
     "put and query": put_and_query,
     "query": lambda store, ledger: store.query("t", "g1", max_count=1),
     "was_stored": lambda store, ledger: store.was_stored("u0"),
-    "flush": lambda store, ledger: store._maintenance.flush_index(),
+    "flush": lambda store, ledger: inside.maintenance(store).flush_index(),
     "dispatch and flush": lambda store, ledger: keyed.flush_index(store),
 }
 

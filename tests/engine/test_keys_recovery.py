@@ -19,7 +19,7 @@ from flightlog import Message, StoreSettings
 from flightlog.index.key.index_file import HEADER_SIZE, INDEX_FOLDER, IndexGeometry
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.errors import GeometryMismatchError
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def test_killed_at_any_moment(
             store.put_many(keyed.messages(count, count + step))
             count += step
             dice.choice(
-                (store.queues, lambda: keyed.flush_index(store), store._maintenance.flush_queues, store.flush)
+                (store.queues, lambda: keyed.flush_index(store), inside.maintenance(store).flush_queues, store.flush)
             )()
             killed = copy_as_killed(tmp_path / "live", tmp_path / f"killed-{life}")
             with flightlog.open(killed) as recovered:
@@ -118,7 +118,7 @@ def test_only_what_was_not_flushed_is_put_again(tmp_path: Path, copy_as_killed: 
     with flightlog.open(tmp_path / "live", keyed.settings()) as store:
         store.put_many(keyed.messages(0, 50))
         keyed.flush_index(store)
-        flushed = store._log.visible
+        flushed = inside.log(store).visible
         store.put_many(keyed.messages(50, COUNT))
         store.queues()
         killed = copy_as_killed(tmp_path / "live", tmp_path / "killed")

@@ -16,7 +16,7 @@ from flightlog.engine.read.key_query import _Key
 from flightlog.index.key import index_folder
 from flightlog.index.key.index_file import key_hash
 from flightlog.store.format.java_hash import java_hash
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -117,7 +117,7 @@ def test_a_view_follows_a_writer_whose_index_files_go(tmp_path: Path, assert_cle
                 file.unlink()
             keyed.check(view, COUNT)
             assert open_index_files(path) == file_count
-            store._maintenance.flush_index()  # makes it anew
+            inside.maintenance(store).flush_index()  # makes it anew
             store.put_many(keyed.messages(COUNT, COUNT + 5))
             keyed.flush_index(store)
             view.refresh()

@@ -17,6 +17,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.store.errors import ForkedStoreError, StoreLockedError
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Fingerprint
@@ -94,7 +95,7 @@ def test_the_child_cannot_close_or_unlock_or_write(
     store: flightlog.MessageStore, assert_clean: AssertClean, fingerprint: Callable[[Path], Fingerprint]
 ) -> None:
     store.flush()
-    store._service.stop()  # nothing but the child could change a file from here on
+    inside.flush_service(store).stop()  # nothing but the child could change a file from here on
     before = fingerprint(store.path)
 
     def close() -> None:
@@ -120,7 +121,7 @@ def test_a_child_that_ends_as_programs_do_leaves_the_store_alone(
 ) -> None:
     """`sys.exit` runs the functions registered with atexit, the closer of a forgotten store among them."""
     store.flush()
-    store._service.stop()
+    inside.flush_service(store).stop()
     before = fingerprint(store.path)
 
     def leave(code: int) -> None:

@@ -18,7 +18,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutResult, StoreSettings
 from flightlog.store.errors import StoreClosedError
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 from flightlog.tests.support.interrupts import InterruptAt
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def interrupt_everywhere(
     ledger = Ledger()
     store = flightlog.open(path, settings(mode))
     if blocker is not None:
-        store._log.blockers[blocker] = True
+        inside.log(store).blockers[blocker] = True
     ledger.put(store, ledger.message(), ledger.message())
     points, tried = 1, 0
     while True:
@@ -148,7 +148,7 @@ def interrupt_everywhere(
         if tried % 20 == 0:
             ledger.check(store)
     store.flush()  # what did not wait for its sync
-    assert (store._log.fast_path.taken > 0) is (blocker is None)
+    assert (inside.log(store).fast_path.taken > 0) is (blocker is None)
     there = ledger.check(store)
     assert store.verify().is_clean
     store.close()

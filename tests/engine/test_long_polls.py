@@ -19,6 +19,7 @@ from flightlog.engine.services.arrivals import Arrivals
 from flightlog.engine.services.wake_up import WakeUp
 from flightlog.store.errors import CorruptRecordError, StoreClosedError, UsageError
 from flightlog.store.queue_offsets import QueueKey
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -39,7 +40,7 @@ def test_what_there_is_is_answered_at_once(tmp_path: Path, assert_clean: AssertC
         assert store.pull("t", 0, 9).result(0).status is GetStatus.OFFSET_OVERFLOW_BADLY, "nothing to wait for"
         assert store.pull("none", 0, 3).result(0).status is GetStatus.NO_MESSAGE_IN_QUEUE
         assert store.pull("none", 0, 0, wait_s=0).result(0) == store.get("none", 0, 0)
-        assert not len(store._pulls) and not store._pulls.thread.is_current()
+        assert not len(inside.long_polls(store)) and not inside.long_polls(store).thread.is_current()
         for wait_s in (-1, 30.1, float("nan")):
             with pytest.raises(UsageError, match="wait_s"):
                 store.pull("t", 0, 5, wait_s=wait_s)
@@ -56,7 +57,9 @@ def test_a_put_answers_those_of_its_queue_alone(mode: FlushMode, tmp_path: Path,
         for queue_id in (2, 0):
             store.put(Message("t", b"%d" % queue_id, queue_id=queue_id))
             assert bodies(waiting[queue_id]) == [b"%d" % queue_id]
-        assert len(store._pulls) == 3 and not waiting[1].done() and not waiting[3].done() and not other.done()
+        assert (
+            len(inside.long_polls(store)) == 3 and not waiting[1].done() and not waiting[3].done() and not other.done()
+        )
         store.put(Message("t", b"unwaited", wait_store_ok=False, queue_id=1))
         assert bodies(waiting[1]) == [b"unwaited"]
         again = store.pull("t", 2, 1, wait_s=LONG_S)
@@ -73,7 +76,7 @@ def test_a_time_that_is_over_is_answered_as_get_does(tmp_path: Path, assert_clea
             assert not answer.result(LONG_S / 2).messages, "not when the longest wait is over"
         assert early[0].result() == store.get("t", 0, 1) and not late.done()
         store.put(Message("t", b"1"))
-        assert bodies(late) == [b"1"] and not len(store._pulls)
+        assert bodies(late) == [b"1"] and not len(inside.long_polls(store))
     assert_clean(tmp_path)
 
 
@@ -100,7 +103,7 @@ def test_many_that_wait_for_one_queue_all_get_the_message(tmp_path: Path, assert
         assert {tuple(bodies(each)) for each in waiting} == {(b"news",)}
         waiting[0].result().messages.clear()
         assert bodies(waiting[1]) == [b"news"], "each has a list of its own"
-        assert threading.active_count() == before and not len(store._pulls)
+        assert threading.active_count() == before and not len(inside.long_polls(store))
     assert_clean(tmp_path)
 
 
@@ -120,11 +123,11 @@ def test_what_is_cancelled_waits_no_longer(tmp_path: Path, assert_clean: AssertC
 
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         answer = store.pull("t", 0, 0, wait_s=LONG_S)
-        assert answer.cancel() and answer.cancel() and not len(store._pulls)
+        assert answer.cancel() and answer.cancel() and not len(inside.long_polls(store))
         with pytest.raises(CancelledError):
             answer.result(0)
         asyncio.run(lose_patience())
-        assert not len(store._pulls)
+        assert not len(inside.long_polls(store))
         assert asyncio.run(both()).messages[0].body == b"0"
         assert wait([answer], 0).done == {answer}
     assert_clean(tmp_path)
@@ -198,11 +201,11 @@ def test_an_error_of_a_later_look_is_the_futures(
 
     with flightlog.open(tmp_path, StoreSettings.small()) as store:
         answer, other = store.pull("t", 0, 0, wait_s=LONG_S), store.pull("t", 1, 0, wait_s=LONG_S)
-        look = store._pulls._look
-        monkeypatch.setattr(store._pulls, "_look", fail)
+        look = inside.long_polls(store)._look
+        monkeypatch.setattr(inside.long_polls(store), "_look", fail)
         store.put(Message("t", b"0"))
         assert isinstance(answer.exception(LIMIT_S), CorruptRecordError)
-        monkeypatch.setattr(store._pulls, "_look", look)
+        monkeypatch.setattr(inside.long_polls(store), "_look", look)
         store.put(Message("t", b"1", queue_id=1))
         assert bodies(other) == [b"1"]
     assert_clean(tmp_path)

@@ -14,7 +14,7 @@ from flightlog import Message, StoreSettings
 from flightlog.engine.dispatch import key_scan
 from flightlog.engine.dispatch.key_scan import KeptKeys, keys_between
 from flightlog.store.log import log_reader
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -103,9 +103,9 @@ def test_a_recovery_puts_the_keys_of_what_no_queue_had(
                 store.put_many(keyed.messages(20 * place, 20 * place + 20))
                 store.queues()
                 if what == "index":
-                    store._maintenance.flush_index()
+                    inside.maintenance(store).flush_index()
                 else:
-                    store._maintenance.flush_queues()
+                    inside.maintenance(store).flush_queues()
             store.put_many(keyed.messages(20 * len(flushes), COUNT))
             killed = copy_as_killed(path / "live", path / "killed")
         with flightlog.open(killed, keyed.settings()) as store:

@@ -21,7 +21,9 @@ from flightlog.store.seal import open_seal
 from flightlog.store.seal.open_seal import SLOT, open_seal_path, read_slots
 from flightlog.store.seal.seal import BLOCK_SIZE, make_seal, read_seal
 from flightlog.store.segments.segment import Segment
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean, Scale
@@ -143,15 +145,15 @@ def test_what_lies_behind_the_durable_mark_is_not_covered(tmp_path: Path, assert
     with flightlog.open(path, SETTINGS) as store:
         fill(store, 10)
         assert covered(path) == 0
-        store._maintenance.flush_queues()
-        assert covered(path) == store._log.flushed
+        inside.maintenance(store).flush_queues()
+        assert covered(path) == inside.log(store).flushed
         with flightlog.open_read_only(path, CHECKED) as view:
             fill(store, 1500)  # into the next blocks
-            assert covered(path) < store._log.end
+            assert covered(path) < inside.log(store).end
             view.refresh()
             assert len(list(view.read("t", 0))) == 1510 and view.verify().is_clean
-            store._maintenance.flush_queues()
-            assert covered(path) == store._log.flushed == store._log.end
+            inside.maintenance(store).flush_queues()
+            assert covered(path) == inside.log(store).flushed == inside.log(store).end
             view.refresh()
             assert len(list(view.read("t", 0))) == 1510 and view.verify().is_clean
     assert_clean(path)
@@ -162,25 +164,25 @@ def test_a_full_segment_takes_over_what_was_seen_while_it_was_filled(tmp_path: P
     path = tmp_path / "store"
     with flightlog.open(path, SETTINGS) as store:
         fill(store, 500)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
     with flightlog.open(path, SETTINGS) as store:  # goes on from the file
         fill(store, 100)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         fill(store, 2000)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         segment = segment_of(path)
         seal = read_seal(RealDisk(), path, segment)
-        assert seal is not None and seal == make_seal(store._log.reader, store._log.reader.segments[0])
+        assert seal is not None and seal == make_seal(inside.log(store).reader, inside.log(store).reader.segments[0])
         assert covered(path) == 0, "the next segment has the file"
-        assert covered(path, SIZE) == store._log.flushed - SIZE
+        assert covered(path, SIZE) == inside.log(store).flushed - SIZE
         fill(store, 100)
     path2 = tmp_path / "rotten"
     with flightlog.open(path2, SETTINGS) as store:
         fill(store, 500)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         flip(path2, color_of(path2, next(iter(store.read("t", 0, 200)))))
         fill(store, 2100)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         assert read_seal(RealDisk(), path2, segment_of(path2)) is not None
     with flightlog.open_read_only(path2) as view:
         assert [finding.meaning for finding in view.verify().findings] == ["a block that differs from its seal"]
@@ -190,11 +192,10 @@ def test_a_killed_writers_coverage_holds_and_goes_on(tmp_path: Path, assert_clea
     path = tmp_path / "store"
     store = flightlog.open(path, SETTINGS)
     fill(store, 100)
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     before = covered(path)
     fill(store, 100)
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     with flightlog.open(path, SETTINGS) as store:
         assert covered(path) == before
         fill(store, 100)
@@ -234,7 +235,7 @@ def test_a_slot_that_is_not_whole_covers_nothing(harm: str, path: Path, assert_c
     elif harm == "of another segment":
         with flightlog.open(path, SETTINGS) as store:
             fill(store, 2600)
-            store._maintenance.flush_queues()
+            inside.maintenance(store).flush_queues()
         assert covered(path, SIZE) > 0
         file.write_bytes(raw)
     elif harm == "older":
@@ -264,13 +265,13 @@ def test_a_disk_that_refuses_it_costs_coverage_alone(
         fault = disk.fail(operation, "flightlog/open-seal", errno.ENOSPC)
         for _ in range(3):
             fill(store, 400)  # into the second block
-            store._maintenance.flush_queues()
-        assert fault.hits and covered(path) < store._log.flushed
+            inside.maintenance(store).flush_queues()
+        assert fault.hits and covered(path) < inside.log(store).flushed
         assert len([record for record in caplog.records if "is not sealed as it grows" in record.message]) == 1
         disk.heal()
         fill(store, 10)
-        store._maintenance.flush_queues()
-        assert covered(path) == store._log.flushed
+        inside.maintenance(store).flush_queues()
+        assert covered(path) == inside.log(store).flushed
     assert_clean(path)
 
 
@@ -293,7 +294,7 @@ def test_a_seal_that_cannot_be_opened_stops_nothing(code: int, tmp_path: Path, a
     for _ in range(2):
         with flightlog.open(path, SETTINGS, disk=disk) as store:
             fill(store, 2600)  # more than a segment
-            store._maintenance.flush_queues()
+            inside.maintenance(store).flush_queues()
             fill(store, 10)
         with flightlog.open_read_only(path, CHECKED, disk=disk) as view:
             assert view.verify().is_clean
@@ -308,7 +309,7 @@ def test_the_work_of_a_round_is_bounded(path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(open_seal, "ROUND_SIZE", 10_000)
     with flightlog.open(path, SETTINGS) as store:
         for expected in (10_000, 20_000, 30_000):
-            store._maintenance.flush_queues()
+            inside.maintenance(store).flush_queues()
             assert covered(path) == expected
     assert covered(path) == 40_000
     assert_clean(path)

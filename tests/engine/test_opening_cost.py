@@ -10,6 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import StoreSettings
+from flightlog.testing import kill
+from flightlog.tests.support import inside
 from flightlog.tools.bench.cases.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog.tools.bench.machine.page_cache import cached_size, forget
 
@@ -72,19 +74,13 @@ def test_a_closed_store_opens_without_reading_its_log(tmp_path: Path, scale: Sca
     assert assert_clean(tmp_path).records == count
 
 
-def kill(store: flightlog.MessageStore) -> None:
-    """Let go of a store as a killed process does: what is in the page cache stays, nothing else is written."""
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
-
-
 def cost_after_a_kill(path: Path, segments: int, settings: StoreSettings) -> OpeningCost:
     assert settings.segment_size is not None
     store = flightlog.open(path, settings)
     record_size = store.put(flightlog.Message("topic-000", bytes(100), "tag", "key-1")).size
     put(store, segments * settings.segment_size // (record_size + 8), QUEUES)
-    store._maintenance.flush_queues()
-    store._maintenance.flush_index()
+    inside.maintenance(store).flush_queues()
+    inside.maintenance(store).flush_index()
     put(store, TAIL, QUEUES)
     kill(store)
     opened, cost = open_cold(path, settings, for_writing=True)

@@ -14,7 +14,7 @@ from flightlog import FlushMode, Message, MessageStore, StoreSettings
 from flightlog.store.disk.disk import MappedPart
 from flightlog.store.segments.segment import DEEP_SIZE, FOLIO_SIZE
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
@@ -48,7 +48,7 @@ def put(store: MessageStore, count: int) -> None:
 def one_burst(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Appends within it never pause for so long that the log counts as at rest, however slow the machine is."""
     with monkeypatch.context() as patch:
-        patch.setattr(store._preparing, "_rest", lambda: None)
+        patch.setattr(inside.prepare_service(store), "_rest", lambda: None)
         yield
 
 
@@ -57,29 +57,29 @@ def test_at_rest_as_much_is_prepared_as_the_last_burst_took(
 ) -> None:
     """Not for a few messages, and no more than the machine allows."""
     with flightlog.open(tmp_path, settings(), clock=clock) as store:
-        store._log.preparation._most_for_burst = 96 * MIB  # on a machine of any size
+        inside.log(store).preparation._most_for_burst = 96 * MIB  # on a machine of any size
         put(store, 1)
         clock.at_ms += 10_000
-        assert store._preparing.settled(timeout_s=60)
-        assert store._log._active.populated < store._log.end + 2 * MIB
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.active_segment(store).populated < inside.log(store).end + 2 * MIB
         with one_burst(store, monkeypatch):
             put(store, 80 * 16)  # 80 MiB
         store.flush()
         clock.at_ms += 10_000_000  # long ago: what the log grows by in a moment is nothing
-        assert store._preparing.settled(timeout_s=60)
-        end = store._log.end
-        assert end + 80 * MIB <= store._log._active.populated <= end + 80 * MIB + 2 * FOLIO_SIZE
-        assert store._log._active._expects_bulk
-        populated = store._log._active.populated
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        end = inside.log(store).end
+        assert end + 80 * MIB <= inside.active_segment(store).populated <= end + 80 * MIB + 2 * FOLIO_SIZE
+        assert inside.active_segment(store)._expects_bulk
+        populated = inside.active_segment(store).populated
         put(store, 1)
-        assert store._preparing.settled(timeout_s=60)
-        assert store._log._active.populated <= populated + MIB
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.active_segment(store).populated <= populated + MIB
         with one_burst(store, monkeypatch):
             put(store, 100 * 16)
         clock.at_ms += 10_000_000
-        assert store._preparing.settled(timeout_s=60)
-        end = store._log.end
-        assert end + 95 * MIB <= store._log._active.populated <= end + 96 * MIB + FOLIO_SIZE, (
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        end = inside.log(store).end
+        assert end + 95 * MIB <= inside.active_segment(store).populated <= end + 96 * MIB + FOLIO_SIZE, (
             "as much as it may be at most"
         )
     assert_clean(tmp_path)
@@ -89,12 +89,12 @@ def test_a_log_that_came_to_rest_is_prepared_unasked(
     tmp_path: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path, settings()) as store:
-        store._log.preparation._most_for_burst = 64 * MIB
+        inside.log(store).preparation._most_for_burst = 64 * MIB
         put(store, 1)
-        assert store._preparing.settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(timeout_s=60)
         with one_burst(store, monkeypatch):
             put(store, 40 * 16)
-        wait_until(lambda: store._log._active.populated >= store._log.end + 40 * MIB)
+        wait_until(lambda: inside.active_segment(store).populated >= inside.log(store).end + 40 * MIB)
         store.put(Message("t", b"small"))
     assert_clean(tmp_path)
 
@@ -105,11 +105,11 @@ def test_no_burst_is_prepared_for_under_sync_flush_or_beyond_what_was_asked_for(
 ) -> None:
     with flightlog.open(tmp_path, settings(**changes), clock=clock) as store:
         put(store, 1)
-        assert store._preparing.settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(timeout_s=60)
         put(store, 20 * 16)
-        assert store._preparing.settled(timeout_s=60)
-        assert not store._log.prepare_for_burst()
-        assert store._log._active.populated <= store._log.end + 64 * MIB + FOLIO_SIZE
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert not inside.log(store).prepare_for_burst()
+        assert inside.active_segment(store).populated <= inside.log(store).end + 64 * MIB + FOLIO_SIZE
     assert_clean(tmp_path)
 
 
@@ -117,13 +117,13 @@ def test_a_burst_is_not_prepared_for_on_a_disk_that_fills_up(
     tmp_path: Path, disk: FaultyDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path, settings(), clock=clock, disk=disk) as store:
-        store._log.preparation._most_for_burst = 100 * MIB
+        inside.log(store).preparation._most_for_burst = 100 * MIB
         put(store, 1)
-        assert store._preparing.settled(timeout_s=60)
+        assert inside.prepare_service(store).settled(timeout_s=60)
         put(store, 100 * 16)
         monkeypatch.setattr(disk, "free_size", lambda path: 64 * MIB)
-        assert store._preparing.settled(timeout_s=60)
-        assert store._log._active.populated <= store._log.end + 64 * MIB + FOLIO_SIZE
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        assert inside.active_segment(store).populated <= inside.log(store).end + 64 * MIB + FOLIO_SIZE
         monkeypatch.undo()
     assert_clean(tmp_path)
 
@@ -134,8 +134,8 @@ def test_a_sync_of_a_few_bytes_leaves_what_is_prepared_far_ahead_to_itself(
     with flightlog.open(tmp_path, settings()) as store:
         put(store, 1)
         store.flush()
-        assert store._preparing.settled(timeout_s=60)
-        segment, parts = store._log._active, list[MappedPart | None]()
+        assert inside.prepare_service(store).settled(timeout_s=60)
+        segment, parts = inside.active_segment(store), list[MappedPart | None]()
         real = segment.write_file.sync
 
         def sync(part: MappedPart | None = None) -> None:
@@ -143,13 +143,13 @@ def test_a_sync_of_a_few_bytes_leaves_what_is_prepared_far_ahead_to_itself(
             real(part)
 
         monkeypatch.setattr(segment.write_file, "sync", sync)
-        for populated in (segment.populated, store._log.end + DEEP_SIZE + MIB):
+        for populated in (segment.populated, inside.log(store).end + DEEP_SIZE + MIB):
             segment.populated = populated
             store.put(Message("t", b"small"))
             store.flush()
         monkeypatch.undo()
         assert len(parts) == 2 and parts[0] is None
-        assert parts[1] is not None and parts[1].stop == store._log.end
+        assert parts[1] is not None and parts[1].stop == inside.log(store).end
     assert_clean(tmp_path)
 
 
@@ -160,5 +160,5 @@ def test_preparing_ends_where_blocks_end_before_what_is_wished_for(
     with flightlog.open(tmp_path, settings(allocate_step_size=1 * MIB), clock=clock) as store:
         for _ in range(8):
             put(store, 16)
-            assert store._preparing.settled(timeout_s=20)
+            assert inside.prepare_service(store).settled(timeout_s=20)
     assert assert_clean(tmp_path).is_clean

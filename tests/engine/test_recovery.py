@@ -18,6 +18,7 @@ from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.state.progress import read_progress
 from flightlog.testing.faulty_disk import FaultyDisk, FaultyFile
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Numbered
@@ -215,7 +216,7 @@ def test_the_page_never_promises_queues_beyond_the_durable_log(
         for hook in (put_and_read, put_and_read_in_the_next_one_too):
             disk.hook = hook
             store.put_many(numbered.messages(20, 21))
-            store._maintenance.flush_queues()
+            inside.maintenance(store).flush_queues()
             progress = read_progress(RealDisk(), tmp_path)
             assert progress is not None
             assert progress.queues_flushed <= progress.flushed

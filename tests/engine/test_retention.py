@@ -16,6 +16,7 @@ from flightlog import GetStatus, Message, MessageStore, StoreSettings
 from flightlog.store.disk.disk import DiskSpace
 from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
@@ -59,11 +60,11 @@ def fill(store: MessageStore, segments: int = 6) -> None:
     """Two queues that go on, one that ended early, keys everywhere; full segments are sealed."""
     store.put_many([Message("ended", b"%03d" % i, keys=f"ended-{i}") for i in range(25)])
     i = 0
-    while store._log.end < (segments - 1) * SEGMENT_SIZE + 1000:
+    while inside.log(store).end < (segments - 1) * SEGMENT_SIZE + 1000:
         store.put(Message("t", b"%05d" % i + bytes(400), queue_id=i % 2, keys=f"k-{i}"))
         i += 1
     store.flush()
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     assert len(names(store, "commitlog")) == len(names(store, "flightlog/seals")) + 1 == segments
 
 
@@ -137,8 +138,8 @@ def test_what_is_not_dispatched_stays(
     """It is old, full and flushed; but queues and keys know nothing of it, and a flush of them brings nothing new."""
     with open_store() as store:
         fill(store)
-        store._service.stop()
-        dispatcher, retention = store._dispatcher, store._maintenance.retention
+        inside.flush_service(store).stop()
+        dispatcher, retention = inside.dispatcher(store), inside.maintenance(store).retention
         set_ages(store, clock, *[100] * 6)
         retention._flush_queues_to = lambda physical_offset: None
         positions = dispatcher.position, dispatcher.index_position
@@ -159,7 +160,7 @@ def test_nothing_goes_unasked(open_store: Callable[..., MessageStore], disk: Any
         store.put(Message("t", b"99999"))
         report = store.clean_up()
         assert (report.segments, report.queue_files, report.used_ratio) == ([], [], None)
-        store._maintenance.clean_up()
+        inside.maintenance(store).clean_up()
         assert len(names(store, "commitlog")) == 6
         assert len(store.clean_up(1).segments) == 5, "asked"
         assert not store.verify().findings
@@ -176,7 +177,7 @@ def test_the_hours_of_the_day_and_the_disk_ratio(
             set_hour(clock, hour)
             set_ages(store, clock, *([100.0] * 7)[len(gone) :][:3], *([1.0] * 7)[len(gone) + 3 :])
             disk.used = used
-            report = store._maintenance.clean_up(72)
+            report = inside.maintenance(store).clean_up(72)
             gone.extend(report.segments)
             return len(report.segments)
 
@@ -187,9 +188,9 @@ def test_the_hours_of_the_day_and_the_disk_ratio(
         # Nothing is old any more from here on.
         set_ages(store, clock, *4 * [1.0])
         disk.used = 85
-        assert store._maintenance.clean_up(72).segments == []
+        assert inside.maintenance(store).clean_up(72).segments == []
         disk.used = 86
-        assert len(store._maintenance.clean_up(72).segments) == 1
+        assert len(inside.maintenance(store).clean_up(72).segments) == 1
         store.put(Message("t", b"1"))
         assert not store.verify().findings
 
@@ -200,10 +201,10 @@ def test_puts_are_refused_above_the_warning_ratio_and_taken_again(
     with open_store(clean_forcibly=False) as store:
         fill(store)
         set_ages(store, clock, *6 * [1.0])
-        before = store._log.end
+        before = inside.log(store).end
         for used, is_taken in ((90, True), (91, False), (90, False), (86, False), (85, True), (90, True), (100, False)):
             disk.used = used
-            assert store._maintenance.clean_up(72).segments == [], "not old, and not by force"
+            assert inside.maintenance(store).clean_up(72).segments == [], "not old, and not by force"
             if is_taken:
                 store.put_many([Message("t", b"1"), Message("t", b"2")])
             else:
@@ -213,7 +214,7 @@ def test_puts_are_refused_above_the_warning_ratio_and_taken_again(
                     store.put_many([Message("t", b"no")])
                 with pytest.raises(DiskFullError):
                     store.put_async(Message("t", b"no"))
-        assert store._log.end > before and len(list(store.read("t", 0))) > 10, "reads go on"
+        assert inside.log(store).end > before and len(list(store.read("t", 0))) > 10, "reads go on"
         disk.used = 85  # no round since: the put looks by itself
         store.put(Message("t", b"3"))
         assert not store.verify().findings
@@ -240,7 +241,7 @@ def test_an_iterator_holds_what_it_is_yet_to_read(
         dropped = store.read("t", 0)
         next(dropped)
     with open_store() as store:
-        assert store._maintenance.retention._pins.lowest() is None, "a closed store's iterators hold nothing"
+        assert inside.maintenance(store).retention._pins.lowest() is None, "a closed store's iterators hold nothing"
         with pytest.raises(StoreClosedError):
             next(dropped)
     assert_clean(store.path)
@@ -316,7 +317,7 @@ def test_sealing_and_retention_of_one_segment_take_turns(
         store.put_many([Message("t", b"%05d" % i + bytes(1000)) for i in range(9)])  # one more is full
         set_ages(store, clock, *7 * [100.0])
         disk.hold("write", "seals/", times=1)
-        sealing = threading.Thread(target=store._maintenance.flush_queues)
+        sealing = threading.Thread(target=inside.maintenance(store).flush_queues)
         sealing.start()
         assert disk.held.acquire(timeout=60)
         reports: list[Any] = []
@@ -325,9 +326,9 @@ def test_sealing_and_retention_of_one_segment_take_turns(
         disk.release()
         for thread in (sealing, cleaning):
             thread.join(60)
-        assert len(reports[0].segments) == 6 and store._log.poison is None
+        assert len(reports[0].segments) == 6 and inside.log(store).poison is None
         assert names(store, "flightlog/seals") == []
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         store.put(Message("t", b"1"))
         assert not store.verify().findings
     assert_clean(store.path)
@@ -340,7 +341,7 @@ def test_the_service_cleans_up_by_itself(
     came = threading.Event()
     wanted = settings(clean_interval_ms=1, flush_interval_ms=1, delete_when=";".join(map(str, range(24))))
     with flightlog.open(tmp_path / "store", wanted, disk=disk) as store:
-        clean_up = store._maintenance.clean_up
+        clean_up = inside.maintenance(store).clean_up
 
         def watched(*args: Any, **named: Any) -> Any:
             report = clean_up(*args, **named)
@@ -348,7 +349,7 @@ def test_the_service_cleans_up_by_itself(
                 came.set()
             return report
 
-        monkeypatch.setattr(store._maintenance, "clean_up", watched)
+        monkeypatch.setattr(inside.maintenance(store), "clean_up", watched)
         fault = disk.fail("remove", "commitlog/", 5, times=2)
         store.put_many([Message("t", b"%05d" % i + bytes(400)) for i in range(60)])
         store.flush()
@@ -371,7 +372,7 @@ def test_after_the_end_nothing_is_removed(open_store: Callable[..., MessageStore
     store = open_store()
     fill(store)
     set_ages(store, clock, *6 * [100.0])
-    maintenance = store._maintenance
+    maintenance = inside.maintenance(store)
     store.close()
     with pytest.raises(StoreClosedError):
         store.clean_up()

@@ -18,6 +18,7 @@ from flightlog.engine.statistics import TopicStatistics
 from flightlog.engine.write.putting import TIMED_EVERY
 from flightlog.store.errors import DiskFullError, StoreClosedError, SyncFailedError
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock, WatchOpens
@@ -72,7 +73,7 @@ def test_lags_come_and_go(tmp_path: Path, clock: ManualClock, assert_clean: Asse
         assert dataclasses.astuple(store.statistics().lag) == (0, 0, size, 1750, size)
         store.flush()
         assert dataclasses.astuple(store.statistics().lag) == (0, 0, 0, 0, size)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         assert store.statistics().lag == none
     assert_clean(tmp_path / "store")
 

@@ -18,7 +18,9 @@ from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
 )
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
@@ -148,7 +150,7 @@ def test_a_disk_without_room_for_the_file_does_not_stop_the_store(tmp_path: Path
     disk.fail("create", "config", errno.ENOSPC)
     with flightlog.open(tmp_path, SETTINGS, disk=disk) as store:
         store.put(Message("t", b""))
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         store.put(Message("u", b""))
     assert not (tmp_path / "config" / "topics.json").exists()
     with flightlog.open(tmp_path, SETTINGS) as store:
@@ -166,8 +168,7 @@ def test_queues_outlive_a_disk_that_is_full_twice_and_a_death_in_the_middle_of_a
     store.create_topic("t", 1)
     disk.fail("create", "config", errno.ENOSPC)
     store.put(Message("t", b"", queue_id=3))
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
 
     def die(*arguments: object) -> None:
         raise InterruptedError("died")
@@ -193,8 +194,7 @@ def test_queues_that_outlived_a_kill_outlive_the_close_behind_it(tmp_path: Path,
     store = flightlog.open(tmp_path, replace(SETTINGS, put_adds_queues=True))
     store.create_topic("t", 1)
     store.put(Message("t", b"", queue_id=3))
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     for _ in range(3):
         with flightlog.open(tmp_path, SETTINGS) as store:
             topic = store.topic("t")

@@ -23,6 +23,7 @@ from flightlog.produce.faults import FaultRules
 from flightlog.store.errors import InvalidArgumentError, InvalidMessageError, InvalidSettingsError, WrongTypeError
 from flightlog.store.timer_errors import InvalidTimerError, TimerTooLateError, UnknownTimerError
 from flightlog.testing.clock import ManualClock
+from flightlog.tests.support import inside
 
 Call = Callable[[Any], object]
 Row = tuple[Call, type[Exception], str, str]
@@ -191,7 +192,7 @@ class Opened:
 
     @property
     def end(self) -> int:
-        return self.store._log.end
+        return inside.log(self.store).end
 
 
 @pytest.fixture

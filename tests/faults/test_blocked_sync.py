@@ -13,7 +13,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean
@@ -42,7 +42,7 @@ def test_one_sync_serves_all_who_wait(
                 before, appended = disk.count("sync", "commitlog/"), 1 + (i + 1) * THREADS
                 disk.hold("sync", "commitlog/", times=1)
                 puts = [pool.submit(store.put, Message("orders", b"%d" % i)) for _ in range(THREADS)]
-                wait_until(lambda: store._log.queue_offsets["orders", 0] == appended)
+                wait_until(lambda: inside.log(store).queue_offsets["orders", 0] == appended)
                 disk.release()
                 assert {put.result(60).status for put in puts} == {PutStatus.PUT_OK}
                 assert 1 <= disk.count("sync", "commitlog/") - before <= 2

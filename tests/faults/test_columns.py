@@ -12,6 +12,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, PutStatus, StoreSettings
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import PowerDisk
 
@@ -70,8 +71,7 @@ def test_after_a_power_cut_the_synced_rows_and_a_beginning_of_the_others_are_the
     store.append_columns("t", {"body": BODIES[:100]})
     store.flush()
     store.append_columns("t", {"body": BODIES[100:]})
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     power.cut(random.Random(seed), chance=0.5)
     with flightlog.open(power.root, settings, disk=power) as store:
         found = [message.body for message in store.read("t")]

@@ -18,6 +18,7 @@ from flightlog.store.disk.failed_sync import failed_sync_behind
 from flightlog.store.errors import DiskError, SegmentRemovedError, StorePoisonedError, SyncFailedError
 from flightlog.store.log import poison
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean
@@ -93,7 +94,7 @@ def test_under_async_flush_the_next_put_hears_of_it(
     store = flightlog.open(tmp_path / "store", settings(FlushMode.ASYNC), disk=disk)
     disk.fail("sync", "commitlog/", errno.EIO, skip=1)  # the one before makes the segment
     acknowledged.put(store, acknowledged.message())
-    wait_until(lambda: store._log.poison)
+    wait_until(lambda: inside.log(store).poison)
     refuses_and_recovers(store, disk, acknowledged, assert_clean)
 
 
@@ -282,15 +283,15 @@ def test_a_failed_sync_that_is_noted_while_an_interrupt_is_judged(
     store = flightlog.open(path, settings(FlushMode.ASYNC))
     store.put(Message("t", b"before"))
     failure = SyncFailedError(path, "Input/output error")
-    failing = threading.Thread(target=store._log._poison.judge, args=(failure, None))
-    interrupted = threading.Thread(target=store._log._poison.judge, args=(KeyboardInterrupt(), None))
+    failing = threading.Thread(target=inside.log(store)._poison.judge, args=(failure, None))
+    interrupted = threading.Thread(target=inside.log(store)._poison.judge, args=(KeyboardInterrupt(), None))
     interrupted.start()
     assert is_judging.wait(60)
     failing.start()
     interrupted.join(60)
     is_judged.set()
     failing.join(60)
-    assert store._log.poison is failure
+    assert inside.log(store).poison is failure
     with pytest.raises(StorePoisonedError):
         store.put(Message("t", b"after"))
     store.close()

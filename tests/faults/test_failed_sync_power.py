@@ -17,7 +17,9 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.errors import SyncFailedError
+from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -50,8 +52,7 @@ def fail(store: MessageStore, disk: PowerDisk, part: str, round_: Callable[[], N
     disk.fails_syncs_of = part
     with pytest.raises(SyncFailedError):
         round_()
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     disk.fails_syncs_of = ""
 
 
@@ -60,10 +61,10 @@ def test_queue_entries_are_written_again(count: int, disk: PowerDisk, assert_cle
     """The sum of the queues' ends must not betray it: another queue is longer by as much than the page says."""
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many([Message("t", b"0"), Message("t", b"0", queue_id=LATER_QUEUE)])
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     store.put_many([Message("t", b"1")] * count)
     assert len(bodies(store)) == 1 + count
-    fail(store, disk, "consumequeue", store._maintenance.flush_queues)
+    fail(store, disk, "consumequeue", inside.maintenance(store).flush_queues)
 
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many([Message("t", b"1", queue_id=LATER_QUEUE)] * count)
@@ -71,8 +72,7 @@ def test_queue_entries_are_written_again(count: int, disk: PowerDisk, assert_cle
     assert len(bodies(store, LATER_QUEUE)) == 1 + count
     for path in sorted((disk.root / "consumequeue" / "t" / str(LATER_QUEUE)).iterdir()):
         disk.write_back(random.Random(1), whole=path)
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     disk.cut(random.Random(1), chance=0)
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
         assert bodies(store) == bodies(store, LATER_QUEUE)[: 1 + count] == [b"0"] + [b"1"] * count
@@ -96,8 +96,7 @@ def test_records_are_written_again(count: int, times: int, disk: PowerDisk, asse
         assert bodies(store) == put
     store.put(Message("t", b"last"))
     store.flush()
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     disk.cut(random.Random(count), chance=0)
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
         assert bodies(store) == [*put, b"last"]
@@ -111,15 +110,14 @@ def test_keys_are_put_again(rounds: int, disk: PowerDisk, assert_clean: AssertCl
 
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many(keys(0))
-    store._maintenance.catch_up()
-    store._maintenance.flush_index()
+    inside.maintenance(store).catch_up()
+    inside.maintenance(store).flush_index()
     for number in range(rounds):
         store.put_many(keys(100 * (number + 1)))
-        store._maintenance.catch_up()
-        fail(store, disk, "/index/", store._maintenance.flush_index)
+        inside.maintenance(store).catch_up()
+        fail(store, disk, "/index/", inside.maintenance(store).flush_index)
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     disk.cut(random.Random(rounds), chance=0)
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
         for number in range(rounds + 1):
@@ -133,9 +131,8 @@ def test_queues_synced_together_are_there_after_a_cut(queues: int, disk: PowerDi
     """Files and every folder that is new: one by one, or from 64 on all at once."""
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many([Message(f"t{i % 7}", b"%d" % i, queue_id=i) for i in range(queues)])
-    store._maintenance.flush_queues()
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    inside.maintenance(store).flush_queues()
+    kill(store)
     disk.cut(random.Random(queues), chance=0)
     assert len(list((disk.root / "consumequeue").glob("*/*/*"))) == queues
     with flightlog.open(disk.root, SETTINGS, disk=disk) as store:

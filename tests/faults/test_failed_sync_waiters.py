@@ -26,6 +26,7 @@ import flightlog
 from flightlog import FlushMode, PutResult, PutStatus, StoreSettings
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean
@@ -89,7 +90,9 @@ def test_every_waiter_gets_the_error(
             for _ in range(THREADS - 1)
         ]
         calls.append(pool.submit(store.flush))
-        wait_until(lambda: store._log.queue_offsets["orders", 0] == BEFORE + 1 + THREADS + 3 * (THREADS - 1) + FUTURES)
+        wait_until(
+            lambda: inside.log(store).queue_offsets["orders", 0] == BEFORE + 1 + THREADS + 3 * (THREADS - 1) + FUTURES
+        )
         assert store.put(replace(next(offered), wait_store_ok=False)).status is PutStatus.PUT_OK
         assert not any(call.done() for call in calls) and not any(future.done() for future in futures)
         assert acknowledged.check(store) == BEFORE, "a message is visible before its sync"
@@ -97,9 +100,11 @@ def test_every_waiter_gets_the_error(
         errors = [call.exception(60) for call in calls]
         outcomes = [future.exception(60) for future in futures]
     assert {type(error) for error in outcomes} == {StorePoisonedError}
-    assert all(isinstance(error, StorePoisonedError) and error.__cause__ is store._log.poison for error in outcomes)
+    assert all(
+        isinstance(error, StorePoisonedError) and error.__cause__ is inside.log(store).poison for error in outcomes
+    )
     assert len(set(map(id, outcomes))) == len(outcomes), "each raises an error of its own"
-    assert isinstance(store._log.poison, SyncFailedError) and "Input/output error" in str(outcomes[0])
+    assert isinstance(inside.log(store).poison, SyncFailedError) and "Input/output error" in str(outcomes[0])
     kinds = [type(error) for error in errors]
     assert kinds.count(SyncFailedError) == (1 if who_leads == "put" else 0), "only in the thread whose sync it was"
     assert set(kinds) - {SyncFailedError} == {StorePoisonedError}
@@ -200,7 +205,7 @@ def test_a_queue_that_fails_poisons_futures_too(
     under_way = store.put_async(first)
     assert disk.held.acquire(timeout=60)
     waiting = store.put_async(acknowledged.message())
-    store._maintenance.poison(DiskError("a queue could not be written"))
+    inside.maintenance(store).poison(DiskError("a queue could not be written"))
     disk.release()
     acknowledged.note([under_way.result(60)], (first,))
     with pytest.raises(StorePoisonedError, match="a queue could not be written"):

@@ -14,6 +14,7 @@ import flightlog
 from flightlog import FlushMode, StoreSettings
 from flightlog.store.errors import DiskFullError
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean
@@ -97,7 +98,7 @@ def test_a_batch_is_stored_up_to_the_message_that_had_no_room(
         assert acknowledged.check(store) == len(results)
         if mode is FlushMode.SYNC:
             last = results[-1]
-            assert store._log.flushed >= last.physical_offset + last.size, "acknowledged before it was synced"
+            assert inside.log(store).flushed >= last.physical_offset + last.size, "acknowledged before it was synced"
         disk.heal()
         acknowledged.put(store, *messages[len(results) :])
         assert acknowledged.check(store) == 500
@@ -265,7 +266,7 @@ def test_no_room_to_keep_a_torn_tail(
     path = tmp_path / "store"
     store = flightlog.open(path, settings())
     acknowledged.put(store, acknowledged.message(), acknowledged.message())
-    end = store._log.end
+    end = inside.log(store).end
     leave_as_killed(store)
     with open(path / "commitlog" / f"{0:020d}", "r+b") as file:
         file.seek(end)
@@ -303,7 +304,7 @@ def test_columns_are_stored_up_to_the_row_that_had_no_room(
             stored.append(len(caught.value.results) if found is None else len(found))
             assert [message.body for message in store.read("t")] == bodies[: stored[-1]]
             if mode is FlushMode.SYNC:
-                assert store._log.flushed == store._log.end
+                assert inside.log(store).flushed == inside.log(store).end
             disk.heal()
             assert store.append_columns("t", {"body": bodies[stored[-1] :]}).queue_offsets[0] == stored[-1]
             assert [message.body for message in store.read("t")] == bodies

@@ -11,6 +11,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.store.errors import DiskFullError
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 
 if TYPE_CHECKING:
@@ -36,8 +37,7 @@ def test_a_topic_made_again_after_half_a_deletion_stays(
         store.create_topic("goes", 7)
     disk.heal()
     store.create_topic("goes", 7)
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     with flightlog.open(tmp_path, SETTINGS) as store:
         made = store.topic("goes")
         assert made is not None and made.queue_count == 7

@@ -14,6 +14,7 @@ import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import DiskError, TooManyFilesError
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -70,12 +71,12 @@ def test_no_descriptor_for_any_one_file(
                 if not refused(lambda message=message: store.put(message)):  # type: ignore[misc]
                     known[i % 2].append(message.body)
                 for work in (
-                    store._maintenance.dispatch,
-                    store._maintenance.flush_queues,
-                    store._maintenance.flush_index,
+                    inside.maintenance(store).dispatch,
+                    inside.maintenance(store).flush_queues,
+                    inside.maintenance(store).flush_index,
                 ):
                     refused(work)
-                assert store._log.poison is None
+                assert inside.log(store).poison is None
             disk.heal()
             assert bodies(store) == known
             store.put(Message("t", b"last"))
@@ -104,12 +105,12 @@ def test_messages_wait_in_the_log_for_descriptors(
     with flightlog.open(path, settings(mode), disk=disk) as store:
         store.put(Message("t", b"before"))
         assert bodies(store)[0] == [b"before"]
-        store._table.files.forget_all()
+        inside.queue_table(store).files.forget_all()
         disk.fail("open", "consumequeue/", errno.EMFILE)
         disk.fail("create", "consumequeue/", errno.ENFILE)
         store.put(Message("t", b"waits"))
         with pytest.raises(TooManyFilesError):
-            store._maintenance.dispatch()
+            inside.maintenance(store).dispatch()
         with pytest.raises(TooManyFilesError):
             store.put(Message("t", b"refused"))
         with pytest.raises(DiskError):
@@ -128,8 +129,8 @@ def test_many_queues_synced_at_once_or_poisoned(tmp_path: Path, disk: FaultyDisk
     disk.fail("sync_all", "", errno.EIO)
     disk.fail("sync", "consumequeue/", errno.EIO)  # where the file system would not tell
     with pytest.raises(DiskError, match="the sync failed"):
-        store._maintenance.flush_queues()
-    store._maintenance.poison(InterruptedError("as the flush service does"))
+        inside.maintenance(store).flush_queues()
+    inside.maintenance(store).poison(InterruptedError("as the flush service does"))
     store.close()
     disk.heal()
     with flightlog.open(path, disk=disk) as store:

@@ -15,6 +15,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
 from flightlog.store.errors import SegmentRemovedError, StorePoisonedError
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -89,8 +90,8 @@ def test_the_service_finds_it_in_its_own_round(
     store.flush()
     remove(tmp_path / "store" / "commitlog" / f"{0:020d}")
     store.put(Message("t", b"after"))
-    wait_until(lambda: store._log.poison)
-    assert isinstance(store._log.poison, SegmentRemovedError)
+    wait_until(lambda: inside.log(store).poison)
+    assert isinstance(inside.log(store).poison, SegmentRemovedError)
     store.close()
 
 

@@ -24,8 +24,10 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.errors import StoreClosedError
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.openings import HeldClock
 
 if TYPE_CHECKING:
@@ -69,8 +71,7 @@ def test_no_state_file_rewritten_in_place_and_torn(chance: float, tmp_path: Path
         except Died:
             pass
         disk.kill()
-        store._maintenance.poison(InterruptedError("killed"))
-        store.close()
+        kill(store)
         disk.cut(random.Random(operations), chance=chance)
         both = [path for name in ("topics.json", "topics.json.bak") if (path := disk.root / "config" / name).exists()]
         table, *_ = [json.loads(path.read_bytes())["topicConfigTable"] for path in both]
@@ -96,8 +97,8 @@ def test_no_unmapping_while_somebody_holds_the_bytes(tmp_path: Path, in_child: I
         put = [b"%03d" % number + bytes(700) for number in range(60)]
         store.put_many([Message("t", body) for body in put])
         store.flush()
-        store._maintenance.flush_index()
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_index()
+        inside.maintenance(store).flush_queues()
         view = flightlog.open_read_only(tmp_path)
         reading = view.read("t")
         first = next(reading)
@@ -106,7 +107,7 @@ def test_no_unmapping_while_somebody_holds_the_bytes(tmp_path: Path, in_child: I
         held = memoryview(piece)
         digest = hashlib.sha256(held).digest()
         body_at = int(rows["body_position"][0])
-        appended = store._log._active.append_mapping()
+        appended = inside.active_segment(store).append_mapping()
         view.close()
         report = store.clean_up(0)
         assert len(report.segments) > 3 and not segment.path.exists()
@@ -154,8 +155,8 @@ def test_no_unmapping_under_a_reader_that_goes_on(tmp_path: Path, in_child: InCh
                 started.wait()
             if number % 30 == 29:
                 store.flush()
-                store._maintenance.flush_queues()
-                store._maintenance.flush_index()
+                inside.maintenance(store).flush_queues()
+                inside.maintenance(store).flush_index()
                 store.clean_up(0)
         assert store.queues()["t", 0][0] > 200, "hardly anything was removed"
         closes.set()

@@ -21,8 +21,10 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
 from flightlog.store.state.checkpoint import read_checkpoint
 from flightlog.store.state.progress import progress_path, read_progress
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.openings import HeldClock
 
 if TYPE_CHECKING:
@@ -112,7 +114,7 @@ def test_no_second_fsync_after_a_failed_one(disk: FaultyDisk, tmp_path: Path, as
         lambda: store.put_many([Message("t", b"x")]),
         lambda: store.put_async(Message("t", b"x")).result(),
         store.flush,
-        store._maintenance.flush_queues,
+        inside.maintenance(store).flush_queues,
     ):
         with pytest.raises(StorePoisonedError):
             ask()
@@ -144,7 +146,7 @@ def test_no_read_of_unflushed_data_under_sync_flush(
     try:
         assert disk.held.acquire(timeout=240)  # its sync hangs: the record is appended, and not durable
         place = first.physical_offset + first.size
-        assert store._log.end > place
+        assert inside.log(store).end > place
         with flightlog.open_read_only(path) as view:
             for reading in (store, view):
                 assert bodies(reading) == [b"durable"]
@@ -199,20 +201,19 @@ def flush_queues_and_cut(disk: PowerDisk, died: type[BaseException], clock: Held
         clock.at_ms += 10_000
         results.append(store.put(Message("t", b"%d" % number + bytes(300), queue_id=number % 2)))
         if number == 11:
-            store._maintenance.flush_queues()
+            inside.maintenance(store).flush_queues()
     store.flush()
     assert store.queues() == {("t", 0): (0, 15), ("t", 1): (0, 15)}
     disk.die_after = operations
     has_died = False
     try:
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
     except died:
         has_died = True
     disk.kill()
     for early in (disk.root / "checkpoint", progress_path(disk.root)):
         disk.write_back(random.Random(1), whole=early)
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     disk.cut(random.Random(operations), chance=0)
     covered = min(2 * entries_on_disk(disk.root, queue_id) for queue_id in (0, 1))
     checkpoint, progress = read_checkpoint(RealDisk(), disk.root), read_progress(RealDisk(), disk.root)

@@ -18,7 +18,9 @@ import pytest
 import flightlog
 from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.index.key.index_file import key_hash
+from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.openings import HeldClock
 
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def make(tmp_path: Path, leave_as_killed: Leave) -> Callable[[str], Path]:
         store = flightlog.open(tmp_path / "store", SETTINGS)
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT)])
         assert len(bodies(store)) == COUNT
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         if state == "closed":
             store.close()
         else:
@@ -160,14 +162,13 @@ def test_no_index_file_lost_on_a_kill(tmp_path: Path, assert_clean: AssertClean)
         disk: PowerDisk = PowerDisk(tmp_path / f"store-{loses_power}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT)])
-        store._maintenance.catch_up()
-        store._maintenance.flush_index()
-        store._maintenance.flush_queues()
+        inside.maintenance(store).catch_up()
+        inside.maintenance(store).flush_index()
+        inside.maintenance(store).flush_queues()
         store.put_many([Message("t", b"%d" % i, keys=f"k{i}") for i in range(COUNT, COUNT + 5)])
         store.flush()
         newest = index_files(disk.root)[-1]
-        store._maintenance.poison(InterruptedError("killed"))
-        store.close()
+        kill(store)
         if loses_power:
             disk.cut(random.Random(1), chance=0)
         with flightlog.open(disk.root, SETTINGS, disk=disk) as store:
@@ -207,7 +208,7 @@ def test_no_endless_creation_of_index_files(
         assert [find(store, f"k{i}") for i in range(keys)] == [[b"many"]] * keys
         store.put(Message("t", b"%d" % life, keys=f"life-{life}"))
         assert find(store, f"life-{life}") == [b"%d" % life]
-        store._maintenance.flush_index()
+        inside.maintenance(store).flush_index()
         leave_as_killed(store)
         assert len(index_files(tmp_path)) == -(-(keys + life + 1) // (entries - 1))
     flightlog.open(tmp_path, settings, clock=clock).close()

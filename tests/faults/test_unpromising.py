@@ -20,7 +20,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, FileSystemWarning
 from flightlog.store.state.progress import read_progress
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import mounts
+from flightlog.tests.support import inside, mounts
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import Acknowledged, AssertClean, InChild
@@ -85,7 +85,7 @@ def test_the_log_is_the_same_byte_for_byte(
         with flightlog.open(path, settings, disk=disk, clock=StillClock()) as store:
             use_everything(store)
             with flightlog.open_read_only(path) as view:
-                assert view.end_physical_offset == store._log.visible
+                assert view.end_physical_offset == inside.log(store).visible
         assert_clean(path)
         logs.append({file.name: file.read_bytes() for file in (path / "commitlog").iterdir()})
     assert logs[0] == logs[1] and len(logs[0]) > 4
@@ -167,7 +167,7 @@ def test_a_disk_that_runs_full_in_an_append(
     cow.heal()
     acknowledged.put(store, *(acknowledged.message(size=size) for size in (10, 500, 3000)))
     assert acknowledged.check(store) == 8
-    end = store._log.end
+    end = inside.log(store).end
     store.close()
     assert not (path / "commitlog" / f"{0:020d}").read_bytes()[end:].strip(b"\0"), "left behind the log's end"
     assert assert_clean(path).records == 8
@@ -183,13 +183,13 @@ def test_a_progress_page_that_has_no_room_is_brought_up_later(
         acknowledged.put(store, *(acknowledged.message() for _ in range(3)))
         store.flush()
         known = read_progress(RealDisk(), path)
-        assert known is not None and known.appended < store._log.end and known.flushed <= known.appended
+        assert known is not None and known.appended < inside.log(store).end and known.flushed <= known.appended
         assert acknowledged.check(store) == 4
         cow.heal()
         acknowledged.put(store, acknowledged.message())
         store.flush()
         known = read_progress(RealDisk(), path)
-        assert known is not None and known.appended == known.flushed == store._log.end
+        assert known is not None and known.appended == known.flushed == inside.log(store).end
     assert assert_clean(path).records == 5
 
 
@@ -201,14 +201,14 @@ def test_appends_that_belong_together_and_have_no_room(
     for skip in (0, 1, 3, 5):
         store = flightlog.open(path, SETTINGS, disk=cow)
         store.put(Message("t", b"before"))
-        before = store._log.end
+        before = inside.log(store).end
         cow.fail("write", "commitlog/", errno.ENOSPC, skip=skip)
         with pytest.raises(DiskFullError):
             store.append_atomically(parts)
         cow.heal()
         store.close()
         with flightlog.open(path, disk=cow) as again:
-            assert again._log.end in (before, again.recovery_report.end)
+            assert inside.log(again).end in (before, again.recovery_report.end)
             assert {message.body for message in again.read("t")} == {b"before"}
         assert_clean(path)
     with flightlog.open(path, disk=cow) as store:

@@ -22,6 +22,7 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import GeometryMismatchError
 from flightlog.store.format.java_hash import java_hash
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 FILE_SIZE = 65_536
 KEY = ("T113_1", 1)
@@ -129,7 +130,7 @@ def test_a_store_that_has_extensions_goes_on_with_them(path: Path) -> None:
         old = store.queues()[KEY][1]
         store.put_many([flightlog.Message(KEY[0], b"new", tags=f"t{i % 3}", queue_id=KEY[1]) for i in range(50)])
         assert store.queues()[KEY][1] == old + 50
-        queue = store._table.get(KEY)
+        queue = inside.queue_table(store).get(KEY)
         assert queue is not None
         units = queue.units(0, queue.end)
         assert (units["tags_code"] == ADDRESS_BASE + 20 * np.arange(queue.end)).all()

@@ -14,7 +14,7 @@ import pytest
 import flightlog
 from flightlog import GetStatus, MessageStore, StoreSettings
 from flightlog.tests.interop.harness import Geometry, OpenResult, RocketMq
-from flightlog.tests.support import mounts
+from flightlog.tests.support import inside, mounts
 
 pytestmark = [pytest.mark.ci, pytest.mark.xdist_group("interop-retention")]
 
@@ -64,7 +64,7 @@ def assert_equal(store: MessageStore, theirs: OpenResult, path: Path, their_path
         if first:
             result = store.get(*key, 0)
             assert (result.status, result.next_queue_offset) == (GetStatus.OFFSET_TOO_SMALL, first)
-    assert store._log.reader.min_offset == theirs.summary["minPhyOffset"] > 0
+    assert inside.log(store).reader.min_offset == theirs.summary["minPhyOffset"] > 0
     assert store.verify().is_clean
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.tests.support import machine_messages
+from flightlog.tests.support import inside, machine_messages
 from flightlog.tests.support.machine_life import Life
 
 OPERATIONS = (0, 1, 2, 4, 6, 8, 10, 13, 16)
@@ -64,6 +64,6 @@ def test_a_round_of_retention_that_failed_may_have_removed_segments(life: Life) 
     life.disk.fails_syncs_of = "flightlog/progress"
     life.clean_up(1, after_rounds=False)
     assert life.is_poisoned
-    assert life.it._log.reader.min_offset > life.model.start == 0
+    assert inside.log(life.it).reader.min_offset > life.model.start == 0
     life.ask(random.Random(0))
     life.end(machine_messages.Opening())

@@ -16,6 +16,7 @@ from flightlog.schedule.delay_level import FULL_DISK_RETRY_MS, RETRY_MS
 from flightlog.store.errors import StorePoisonedError
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Bodies, ByHand
@@ -56,22 +57,22 @@ def test_what_was_not_written_down_is_written_later(
         store.put(Message("t", b"0", delay_level=1))
         clock.advance(1000)
         run()
-        store._delay_service.save()
+        inside.delay_service(store).save()
         store.put(Message("t", b"1", delay_level=1))
         clock.advance(1000)
         run()
         fault = disk.fail(operation, "config" if operation == "sync_folder" else FILE, error)
         with caplog.at_level(logging.WARNING, "flightlog.schedule"):
-            store._delay_service.save()
-            store._delay_service.save()
+            inside.delay_service(store).save()
+            inside.delay_service(store).save()
         assert fault.hits == 2 and caplog.text.count("was not written") == 1, "told once, tried each time"
         store.put(Message("t", b"2", delay_level=1))
         clock.advance(1000)
         run()
         assert bodies(store) == [b"0", b"1", b"2"]
         disk.heal()
-        store._delay_service.save()
-        assert not store._levels.is_unsaved  # type: ignore[union-attr]
+        inside.delay_service(store).save()
+        assert not inside.delay_levels(store).is_unsaved
     with flightlog.open(path, settings(), disk=disk, clock=clock) as store:
         by_hand(store)()
         assert bodies(store) == [b"0", b"1", b"2"]
@@ -176,7 +177,7 @@ def test_a_queue_that_cannot_be_read_is_tried_again(
         run = by_hand(store)
         store.put(Message("t", b"0", delay_level=1))
         clock.advance(1000)
-        store._dispatcher.catch_up()
+        inside.dispatcher(store).catch_up()
         disk.fail("read", "SCHEDULE_TOPIC_XXXX", errno.EIO)
         with caplog.at_level(logging.WARNING, "flightlog.schedule"):
             run()

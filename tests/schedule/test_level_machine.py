@@ -16,8 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
+from flightlog.testing import kill
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 
 LEVELS_MS = 1000, 5000, 3_600_000
 
@@ -48,7 +50,7 @@ class DelayMachine(RuleBasedStateMachine):
             prepare_ahead_size=0, accept_future_store_time=True,
         )  # fmt: skip
         self.store = flightlog.open(self.disk.root, settings, disk=self.disk, clock=self.clock)
-        self.store._delay_service.stop()
+        inside.delay_service(self.store).stop()
         # The thread may have delivered something before it was stopped.
         found = [m.body for m in self.store.read("t")]
         self.seen = min(self.seen, len(found))
@@ -82,13 +84,13 @@ class DelayMachine(RuleBasedStateMachine):
 
     @rule()
     def deliver(self) -> None:
-        while self.store._delay_service.deadlines.run_due() == 0:
+        while inside.delay_service(self.store).deadlines.run_due() == 0:
             pass
         self.judge()
 
     @rule()
     def save(self) -> None:
-        self.store._delay_service.save()
+        inside.delay_service(self.store).save()
         self.lasting.update(self.due_ms)  # it makes the log durable first, if it has anything to say
         if not self.unsaved:
             self.store.flush()
@@ -120,8 +122,7 @@ class DelayMachine(RuleBasedStateMachine):
     def die(self) -> None:
         self.may_repeat |= self.unsaved
         self.unsaved.clear()
-        self.store._maintenance.poison(InterruptedError("killed"))
-        self.store.close()
+        kill(self.store)
 
     @invariant()
     def twice_comes_only_what_may(self) -> None:
@@ -134,7 +135,7 @@ class DelayMachine(RuleBasedStateMachine):
         try:
             # Now and once more where the clock was set back: store times never run backwards.
             self.clock.at_ms = max([self.clock.at_ms, *self.due_ms.values()])
-            while (wait_s := self.store._delay_service.deadlines.run_due()) is not None:
+            while (wait_s := inside.delay_service(self.store).deadlines.run_due()) is not None:
                 self.clock.advance(max(int(wait_s * 1000), 1))
             self.judge()
             self.twice_comes_only_what_may()

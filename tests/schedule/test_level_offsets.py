@@ -17,7 +17,7 @@ from flightlog.schedule.delay_offsets import DelayOffsets
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError
 from flightlog.testing.clock import ManualClock
-from flightlog.tests.support import killed_copy
+from flightlog.tests.support import inside, killed_copy
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Bodies, RunAll, Until
@@ -76,7 +76,7 @@ def test_it_is_written_while_the_store_is_open(tmp_path: Path, clock: ManualCloc
     with flightlog.open(tmp_path, settings) as store:
         store.put(Message("t", b"x", delay_level=1))
         until(lambda: offsets(tmp_path, clock) == {1: 1})
-        assert store._log.flushed >= store._log.visible, "what it calls done is durable"
+        assert inside.log(store).flushed >= inside.log(store).visible, "what it calls done is durable"
 
 
 @pytest.mark.parametrize(("saved", "count"), [(-5, 3), (0, 3), (2, 1), (3, 0), (99, 0)])
@@ -136,8 +136,8 @@ def test_delivery_can_be_left_to_somebody_else(tmp_path: Path, clock: ManualCloc
     settings = StoreSettings.small(delay_levels="0s", deliver_delayed=False)
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         store.put(Message("t", b"x", delay_level=1))
-        assert store._delay_service.deadlines.run_due() is None
-        assert store._delay_service.thread._thread is None
+        assert inside.delay_service(store).deadlines.run_due() is None
+        assert inside.delay_service(store).thread._thread is None
         assert bodies(store) == [] and store.statistics().delays == ()
     assert not (tmp_path / "config" / "delayOffset.json").exists()
     with flightlog.open_read_only(tmp_path) as view:
@@ -151,7 +151,7 @@ def test_a_killed_store_delivers_again_what_it_had_not_written_down(
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4))
         clock.advance(1000)
         run_all(store)
-        store._delay_service.save()
+        inside.delay_service(store).save()
         store.put_many(Message("t", b"%d" % i, delay_level=1, uniq_key=f"U{i}") for i in range(4, 6))
         clock.advance(1000)
         run_all(store)

@@ -20,6 +20,7 @@ from flightlog.schedule.delay_level import PAUSE_MS
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.store.format.host import Host
 from flightlog.testing.clock import ManualClock
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Bodies, ByHand, RunAll, Until
@@ -221,11 +222,13 @@ def test_what_is_delivered_is_as_durable_as_a_put(
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         store.put_many(Message("t", b"%d" % i, delay_level=1) for i in range(300))
         clock.advance(1000)
-        syncs = store._log.sync_count
+        syncs = inside.log(store).sync_count
         run_all(store)
         assert len(bodies(store)) == 300
-        assert store._log.sync_count - syncs == (1 if mode is flightlog.FlushMode.SYNC else 0), "one for all of them"
-        assert (store._log.flushed == store._log.end) is (mode is flightlog.FlushMode.SYNC)
+        assert inside.log(store).sync_count - syncs == (1 if mode is flightlog.FlushMode.SYNC else 0), (
+            "one for all of them"
+        )
+        assert (inside.log(store).flushed == inside.log(store).end) is (mode is flightlog.FlushMode.SYNC)
     assert_clean(tmp_path)
 
 
@@ -237,7 +240,7 @@ def test_one_that_is_not_readable_yet_is_not_forgotten(
     )
     with flightlog.open(tmp_path, settings, clock=clock) as store:
         run = by_hand(store)
-        store._service.stop()  # nobody syncs for a put that does not wait
+        inside.flush_service(store).stop()  # nobody syncs for a put that does not wait
         store.put(Message("t", b"x", wait_store_ok=False, delay_level=1))
         assert run() == pytest.approx(0.01)
         store.flush()
@@ -346,7 +349,7 @@ def test_statistics_tell_what_waits_and_how_late_it_is(
         states = store.statistics().delays
         assert [(s.level, s.delay_ms, s.pending) for s in states] == [(1, 1000, 0), (2, 5000, 3), (3, 10_000, 0)]
         assert [s.lag_ms for s in states] == [0, 0, 0], "nobody has looked at it yet"
-        store._delay_service.deadlines.run_due()
+        inside.delay_service(store).deadlines.run_due()
         assert store.statistics().delays[1].delivered == 3
 
 

@@ -13,6 +13,7 @@ from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from flightlog.schedule.parking import park
 from flightlog.store.errors import InvalidMessageError, PropertiesTooLargeError, TopicPermissionError
 from flightlog.store.format.properties import decode_properties
+from flightlog.tests.support import inside
 
 AssertClean = Callable[[Path], None]
 
@@ -88,7 +89,7 @@ def test_parked_messages_are_in_no_queue_of_their_topic(tmp_path: Path, kernel: 
         }
         turns = [m.properties["REAL_QID"] for m in parked[1:]]
         assert turns == ["0", "1"], "queues take turns, the parked ones too"
-        units = store._table.get((SCHEDULE_TOPIC, 1)).units(0, 1)  # type: ignore[union-attr]
+        units = inside.queue_table(store).get((SCHEDULE_TOPIC, 1)).units(0, 1)  # type: ignore[union-attr]
         assert int(units["tags_code"][0]) == parked[1].store_timestamp_ms + 5000
         with pytest.raises(InvalidMessageError, match="no meaning inside a batch"):
             store.put_batch([Message("batches", b"", delay_level=1)])

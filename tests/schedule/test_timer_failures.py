@@ -13,6 +13,7 @@ from flightlog.schedule.timer_checkpoint import read_timer_checkpoint
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def test_units_of_records_that_a_log_lost_are_cut(opened: Opened, clock: SetCloc
     timed = opened()
     places = []
     for number in range(10):
-        places.append(timed.store._log.end)
+        places.append(inside.log(timed.store).end)
         timed.put("orders", number, clock.at_ms + 60_000)
     timed.run()
     timed.timers.save(clock.at_ms)
@@ -155,7 +156,7 @@ def test_a_log_that_lost_its_tail_is_delivered_again_from_the_moment_it_knows(
         clock.at_ms += 1000
         timed.run()
         timed.timers.save(clock.at_ms)
-        ends.append(timed.store._log.end)
+        ends.append(inside.log(timed.store).end)
     timed.close()
     root = tmp_path / "store"
     checkpoint = read_timer_checkpoint(RealDisk(), root)

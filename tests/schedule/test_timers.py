@@ -19,6 +19,7 @@ from flightlog.store.errors import StorePoisonedError
 from flightlog.store.timer_errors import TimersCongestedError, TimerTooFarError, TimerTooLateError
 from flightlog.testing.clock import ManualClock
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.schedule.conftest import Until
@@ -77,7 +78,7 @@ def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_c
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put(Message("t", b"1"))
         assert store.statistics().timers is None
-        assert not store._delay_service.thread._was_started, "and no thread"
+        assert not inside.delay_service(store).thread._was_started, "and no thread"
     assert not {"timerwheel", "timerlog"} & {path.name for path in tmp_path.iterdir()}
     assert_clean(tmp_path)
 
@@ -95,7 +96,7 @@ def test_a_timer_that_was_just_put_is_told_before_the_thread_has_come_to_it(
     tmp_path: Path, clock: ManualClock, assert_clean: Callable[[Path], None], until: Until
 ) -> None:
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
-        store._delay_service.stop()
+        inside.delay_service(store).stop()
         store.put(timer(1, clock.at_ms + 1000))
         assert store.statistics().timers == store_timers.TimerState(1, 1, 0, 0, 0)
     assert_clean(tmp_path)
@@ -131,7 +132,7 @@ def test_what_is_refused(tmp_path: Path, clock: ManualClock, until: Until) -> No
             store.cancel_timer("t", "1", clock.at_ms)
         for number in range(2):
             store.put(timer(number, clock.at_ms + 5000))
-        until(lambda: store._timers._count_at((clock.at_ms + 4999) // 1000) == 2)
+        until(lambda: inside.timers(store)._count_at((clock.at_ms + 4999) // 1000) == 2)
         with pytest.raises(TimersCongestedError):
             store.put(timer(2, clock.at_ms + 5000))
         store.put(timer(3, clock.at_ms))
@@ -156,7 +157,7 @@ def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clo
         disk.fail("*", "timerlog", errno.ENOSPC)
         store.put(timer(1, clock.at_ms + 1000))
         clock.advance(1000)
-        until(lambda: store._timers._failure != "")
+        until(lambda: inside.timers(store)._failure != "")
         disk.heal()
         clock.advance(2000)
         until(lambda: numbers(store) == [1])
@@ -165,7 +166,7 @@ def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clo
         clock.advance(1000)
         until(lambda: numbers(store) == [1, 2])
         clock.advance(2000)
-        until(lambda: store._log.poison is not None)
+        until(lambda: inside.log(store).poison is not None)
         with pytest.raises(StorePoisonedError):
             store.put(timer(3, clock.at_ms + 1000))
         disk.heal()
@@ -177,15 +178,15 @@ def test_nothing_is_done_until_the_next_timer(tmp_path: Path, clock: ManualClock
     deliver_at_ms = clock.at_ms + 600_000
     with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
         store.put(timer(1, deliver_at_ms))
-        store._delay_service.stop()
+        inside.delay_service(store).stop()
         for _ in range(3):
-            store._delay_service.deadlines.run_due()
+            inside.delay_service(store).deadlines.run_due()
             clock.advance(1000)
-        assert not store._timers.is_unsaved
+        assert not inside.timers(store).is_unsaved
         names = "timerwheel", "config/timercheck", f"timerlog/{0:020d}"
         before = [(tmp_path / name).stat().st_mtime_ns for name in names]
         for _ in range(100):
-            assert store._timers.run(clock.at_ms) == deliver_at_ms
+            assert inside.timers(store).run(clock.at_ms) == deliver_at_ms
             clock.advance(5000)
         assert [(tmp_path / name).stat().st_mtime_ns for name in names] == before
 

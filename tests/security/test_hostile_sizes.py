@@ -33,6 +33,7 @@ from flightlog.store.format.compression import MAX_DECOMPRESSED_SIZE, compress
 from flightlog.store.format.frame import MAGIC_V1
 from flightlog.store.format.inner_batch import MAX_COUNT, encode_inner, unwrapped
 from flightlog.store.settings import MAX_RECORD_SIZE
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.security.conftest import Make, PutRecord, UseEverything
@@ -328,7 +329,7 @@ def test_nobody_goes_through_very_many_queues(count: int, make_store: Make, frug
                 producer.send(Message("t", b"x"))
             with store.subscribe("huge2", "g") as member:
                 store.create_topic("huge2", count)
-                store._coordinator._groups["g"].group.rebalance()  # type: ignore[union-attr]
+                inside.coordinator(store)._groups["g"].group.rebalance()
                 assert member.queues == [], "a topic that comes to have too many later is left out, and this is logged"
             store.update_topic("huge", 2)
             producer = Producer(store)

@@ -23,7 +23,7 @@ from flightlog.store.errors import (
     TopicNotFoundError,
     TopicPermissionError,
 )
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.store.conftest import ManualClock
@@ -51,7 +51,7 @@ def open_store(path: Path, clock: ManualClock, *, fast_path: bool, **changes: An
     # Nothing is delivered: deliveries come when they come, and two stores are compared byte by byte.
     store = flightlog.open(path, settings(deliver_delayed=False, **changes), clock=clock)
     if not fast_path:
-        store._log.blockers[NO_FAST_PATH] = True
+        inside.log(store).blockers[NO_FAST_PATH] = True
     return store
 
 
@@ -158,10 +158,13 @@ def test_the_same_records_and_answers(
             if dice.random() < 0.05:
                 many = [some_message(dice, odd / 20) for _ in range(dice.randrange(60))]
                 assert answer(fast_path.put_many, many) == answer(long.put_many, many)
-        assert fast_path._log.queue_offsets == long._log.queue_offsets
-        assert (fast_path._log.end, fast_path._log.appended_records) == (long._log.end, long._log.appended_records)
-        assert fast_path._log.last_store_timestamp_ms == long._log.last_store_timestamp_ms
-        assert long._log.fast_path.taken == 0
+        assert fast_path._log.queue_offsets == inside.log(long).queue_offsets
+        assert (fast_path._log.end, fast_path._log.appended_records) == (
+            inside.log(long).end,
+            inside.log(long).appended_records,
+        )
+        assert fast_path._log.last_store_timestamp_ms == inside.log(long).last_store_timestamp_ms
+        assert inside.log(long).fast_path.taken == 0
         assert fast_path._log.fast_path.taken > 200
     assert log_bytes(tmp_path / "fast_path") == log_bytes(tmp_path / "long")
     assert_clean(tmp_path / "fast_path")
@@ -189,7 +192,7 @@ def test_each_odd_value_alone(name: str, tmp_path: Path, clock: ManualClock, ass
 
 def test_ordinary_puts_take_the_fast_path(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
     with open_store(tmp_path, clock, fast_path=True, allocate_step_size=SEGMENT_SIZE) as store:
-        fast_path = store._log.fast_path
+        fast_path = inside.log(store).fast_path
         store.put(Message("orders", b"the first one makes the topic"))
         assert fast_path.taken == 0
         for number in range(20):
@@ -221,7 +224,7 @@ def test_a_queue_handle(
         for number, part in enumerate(parts):
             body = f"body {number}".encode()
             assert queue.append(body, **part) == by_put.put(Message("orders", body, queue_id=1, **part))
-        assert by_handle._log.fast_path.taken == by_put._log.fast_path.taken == 6
+        assert inside.log(by_handle).fast_path.taken == inside.log(by_put).fast_path.taken == 6
         assert answer(queue.append, "text") == answer(by_put.put, Message("orders", "text", queue_id=1))  # type: ignore[arg-type]
         for topic, queue_id in (("", 0), ("a/b", 0), (5, 0), ("orders", -1), ("orders", None), ("orders", 1 << 31)):
             with pytest.raises((InvalidArgumentError, InvalidMessageError)):
@@ -239,7 +242,7 @@ def test_a_handle_that_may_not_be_used(why: str, tmp_path: Path, clock: ManualCl
     store = open_store(tmp_path, clock, fast_path=True)
     for _ in range(3):
         store.put(Message("orders", b"before"))
-    assert store._log.fast_path.taken == 2
+    assert inside.log(store).fast_path.taken == 2
     if why == "closed":
         store.close()
         with pytest.raises(StoreClosedError):
@@ -268,7 +271,7 @@ def test_a_closed_store_has_no_file_open(tmp_path: Path, clock: ManualClock, ass
 
 def test_blockers_keep_puts_off_the_fast_path(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
     with open_store(tmp_path, clock, fast_path=True) as store:
-        log, message = store._log, Message("orders", b"body")
+        log, message = inside.log(store), Message("orders", b"body")
         for _ in range(3):
             store.put(message)
         log.blockers["a"], log.blockers["b"] = 1, 2
@@ -297,7 +300,7 @@ def test_topics_that_change(tmp_path: Path, clock: ManualClock, assert_clean: As
         store.create_topic("orders", 2)
         for _ in range(3):
             store.put(Message("orders", b"body", queue_id=1))
-        assert store._log.fast_path.taken == 2
+        assert inside.log(store).fast_path.taken == 2
         with pytest.raises(QueueNotFoundError):
             store.put(Message("orders", b"body", queue_id=2))
         store.update_topic("orders", perm=flightlog.TopicPermission.READ)
@@ -306,7 +309,7 @@ def test_topics_that_change(tmp_path: Path, clock: ManualClock, assert_clean: As
         store.update_topic("orders", perm=flightlog.TopicPermission.READ | flightlog.TopicPermission.WRITE)
         assert store.put(Message("orders", b"body", queue_id=1)).queue_offset == 3
         assert store.put(Message("orders", b"body", queue_id=1)).queue_offset == 4
-        assert store._log.fast_path.taken == 3
+        assert inside.log(store).fast_path.taken == 3
         store.delete_topic("orders")
         with pytest.raises(TopicNotFoundError):
             store.put(Message("orders", b"body", queue_id=1))

@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 AssertClean = Callable[[Path], None]
 
@@ -48,13 +48,13 @@ def test_a_clock_that_raises_changes_nothing(tmp_path: Path, assert_clean: Asser
     with flightlog.open(tmp_path, settings(), clock=clock) as store:
         for _ in range(3):
             store.put(Message("orders", b"body"))
-        end = store._log.end
+        end = inside.log(store).end
         clock.is_broken = True
         with pytest.raises(RuntimeError, match="no time"):
             store.put(Message("orders", b"body"))
         with pytest.raises(RuntimeError, match="no time"):
             store.put_many([Message("orders", b"body")] * 3)
-        assert store._log.end == end
+        assert inside.log(store).end == end
         clock.is_broken = False
         assert store.put(Message("orders", b"body")).queue_offset == 3
     assert_clean(tmp_path)
@@ -111,7 +111,7 @@ def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
         gc.set_threshold(3)
         try:
             for number in range(600):
-                if store._log.end % SEGMENT_SIZE > SEGMENT_SIZE - 4096:
+                if inside.log(store).end % SEGMENT_SIZE > SEGMENT_SIZE - 4096:
                     with busy:  # the slow path holds a lock, which no finalizer may ask for
                         results += [store.put(Message("orders", bytes(4000))) for _ in range(2)]
                 Trash()
@@ -149,9 +149,9 @@ def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> Non
                     elif kind < 0.9:
                         results[me] += store.put_many([Message("orders", body, queue_id=i % 3) for i in range(5)])
                     elif kind < 0.95:
-                        store._log.blockers[f"thread {me}"] = True
+                        inside.log(store).blockers[f"thread {me}"] = True
                         results[me].append(store.put(Message(f"topic-{me}", body)))
-                        del store._log.blockers[f"thread {me}"]
+                        del inside.log(store).blockers[f"thread {me}"]
                     else:
                         columns = store.append_columns("orders", {"body": [body] * 3})
                         assert len(columns) == 3
@@ -171,7 +171,7 @@ def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> Non
         for result in (result for mine in results for result in mine):
             (found,) = store.get(result.topic, result.queue_id, result.queue_offset, 1).messages
             assert (found.physical_offset, found.size) == (result.physical_offset, result.size)
-        assert store._log.fast_path.taken > 0
+        assert inside.log(store).fast_path.taken > 0
     assert_clean(tmp_path)
 
 
@@ -180,8 +180,8 @@ def test_a_put_wakes_the_service(tmp_path: Path, assert_clean: AssertClean, kern
     with flightlog.open(tmp_path, settings(flush_interval_ms=1, allocate_step_size=SEGMENT_SIZE)) as store:
         store.put(Message("orders", b"body"))
         for _ in range(50):
-            process.wait_until(lambda: store._dispatcher.position == store._log.visible)
+            process.wait_until(lambda: inside.dispatcher(store).position == inside.log(store).visible)
             store.put(Message("orders", b"body"))
-        process.wait_until(lambda: store._dispatcher.position == store._log.visible)
-        assert store._log.fast_path.taken == 50
+        process.wait_until(lambda: inside.dispatcher(store).position == inside.log(store).visible)
+        assert inside.log(store).fast_path.taken == 50
     assert_clean(tmp_path)

@@ -17,6 +17,7 @@ from flightlog.store import native
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
 from flightlog.store.segments.segment import PART_SIZE
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     AssertClean = Callable[[Path], None]
@@ -73,8 +74,8 @@ def test_many_bytes_are_synced_by_themselves(
         synced_for(SHORT)
         first = "0" * 20
         assert synced_for(SHORT) == [(first, None)]
-        before = store._log.end
-        assert synced_for(LONG) == [(first, pages(before, store._log.end))]
+        before = inside.log(store).end
+        assert synced_for(LONG) == [(first, pages(before, inside.log(store).end))]
         assert synced_for(SHORT) == [(first, None)]
     assert_clean(path)
 
@@ -85,14 +86,14 @@ def test_of_each_segment_what_is_new(kernel: str, tmp_path: Path, assert_clean: 
     with flightlog.open(path, settings, disk=disk) as store:
         store.put(SHORT)
         store.flush()
-        start = store._log.flushed
-        while store._log.end < SEGMENT_SIZE + PART_SIZE:
+        start = inside.log(store).flushed
+        while inside.log(store).end < SEGMENT_SIZE + PART_SIZE:
             store.put(LONG)
         disk.syncs.clear()
         store.flush()
         assert disk.syncs == [
             ("0" * 20, pages(start, SEGMENT_SIZE)),
-            (f"{SEGMENT_SIZE:020d}", (0, store._log.end - SEGMENT_SIZE)),
+            (f"{SEGMENT_SIZE:020d}", (0, inside.log(store).end - SEGMENT_SIZE)),
         ]
     assert_clean(path)
 

@@ -29,9 +29,10 @@ from flightlog.store.disk.file_system import Unpromising
 from flightlog.store.errors import DiskError, FlightlogError
 from flightlog.store.segments import segment
 from flightlog.store.state import progress
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Inode
-from flightlog.tests.support import account, cutting
+from flightlog.tests.support import account, cutting, inside
 from flightlog.tests.support.account import Account, Mark
 from flightlog.tests.support.memory_disk import MemoryDisk, Tree
 from flightlog.tests.support.numbered_puts import NumberedPuts
@@ -173,11 +174,11 @@ class History:
                 self._store = flightlog.open(self.root, settings, disk=self._disk, clock=self.clock)
             except FlightlogError as e:
                 self._forgive(e)
-        self._store._service.stop()
-        if self._store._log.preparation.is_wanted:
+        inside.flush_service(self._store).stop()
+        if inside.log(self._store).preparation.is_wanted:
             prepare_inline(self._store)
         try:
-            found = self.read_all(self._store, self.account.offered, self._store._log.reader.min_offset)
+            found = self.read_all(self._store, self.account.offered, inside.log(self._store).reader.min_offset)
         except FlightlogError as e:
             self._forgive(e)
             self._end(self._kill)
@@ -194,13 +195,13 @@ class History:
         self._say("close")
         store, self._store = self._store, None
         assert store is not None
-        self.fast_path_puts += store._log.fast_path.taken
+        self.fast_path_puts += inside.log(store).fast_path.taken
         try:
             store.close()
         except FlightlogError as e:
             self._forgive(e)
         else:
-            if store._log.poison is None:
+            if inside.log(store).poison is None:
                 self.account.is_durable()
         self.recorder.note("closed")
 
@@ -209,9 +210,8 @@ class History:
         store, self._store = self._store, None
         if store is not None:
             self._say("kill")
-            self.fast_path_puts += store._log.fast_path.taken
-            store._maintenance.poison(InterruptedError("killed"))
-            store.close()
+            self.fast_path_puts += inside.log(store).fast_path.taken
+            kill(store)
 
     def _cut(self) -> None:
         """The power fails at some moment of this session."""
@@ -233,7 +233,7 @@ class History:
             *((24, self._puts.put), (14, self._puts.put_many), (5, self._puts.put_async), (4, self._puts.put_batch)),
             *((4, self._puts.append_columns), (5, self._flush), (6, self._dispatch), (7, self._flush_queues)),
             *((6, self._flush_index), (3, self._configure), (2, self._delete_topic), (3, self._ask), (1, self._verify)),
-            *((14 if len(self._open_store._log.reader.segments) > SEGMENTS_MAX else 2, self._clean_up),),
+            *((14 if len(inside.log(self._open_store).reader.segments) > SEGMENTS_MAX else 2, self._clean_up),),
             *((5, self._fail_soon), (3, lambda: self._end(self._close)), (1, lambda: self._end(self._kill))),
             *((2, lambda: self._end(self._cut)),),
         )
@@ -247,7 +247,7 @@ class History:
             step()
         except FlightlogError as e:
             self._forgive(e)
-        if self._store is None or self._store._log.poison is not None:
+        if self._store is None or inside.log(self._store).poison is not None:
             self._end(self._dice.choice((self._kill, self._kill, self._cut)))
         self.recorder.note("acknowledged", self.told[-1])
 
@@ -281,31 +281,31 @@ class History:
 
     def _dispatch(self) -> None:
         self._say("round of the dispatcher")
-        self._open_store._service._does(self._open_store._maintenance.dispatch)
+        inside.flush_service(self._open_store)._does(inside.maintenance(self._open_store).dispatch)
 
     def _flush_queues(self) -> None:
         self._say("round of the queues")
-        if self._open_store._service._does(self._open_store._maintenance.flush_queues):
+        if inside.flush_service(self._open_store)._does(inside.maintenance(self._open_store).flush_queues):
             self._note_flushed()
 
     def _flush_index(self) -> None:
         self._say("round of the key index")
-        if self._open_store._service._does(self._open_store._maintenance.flush_index):
+        if inside.flush_service(self._open_store)._does(inside.maintenance(self._open_store).flush_index):
             self._note_flushed()
 
     def _note_flushed(self) -> None:
         """A round says nothing of its own; what the store calls durable must be so."""
-        flushed, account = self._open_store._log.flushed, self.account
+        flushed, account = inside.log(self._open_store).flushed, self.account
         account.sure_count = sum(place.physical_offset < flushed for place in account.acknowledged)
 
     def _clean_up(self) -> None:
         store, account = self._open_store, self.account
         self._say("clean up")
-        account.removable_below = store._log.reader.segments[-1].base if store._log.reader.segments else 0
+        account.removable_below = inside.log(store).reader.segments[-1].base if inside.log(store).reader.segments else 0
         try:
             store.clean_up(retention_hours=0)
         finally:
-            account.removable_below = max(store._log.reader.min_offset, 0)
+            account.removable_below = max(inside.log(store).reader.min_offset, 0)
 
     def _configure(self) -> None:
         store, account = self._open_store, self.account

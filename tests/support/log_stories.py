@@ -16,6 +16,7 @@ import flightlog
 from flightlog import FlushMode
 from flightlog.store.errors import CorruptLogError, DiskFullError, StorePoisonedError, SyncFailedError
 from flightlog.store.segments.segment import segment_name
+from flightlog.tests.support import inside
 from flightlog.tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -295,7 +296,7 @@ def readers_beside_a_put(new: NewStage) -> None:
 
         def look(operation: str, path: Path, stage: Stage = stage, store: flightlog.MessageStore = store) -> None:
             is_new = operation == "map" and path.parent.name == "commitlog"
-            if is_new or (operation == "sync" and path == stage.segment() and store._log.end):
+            if is_new or (operation == "sync" and path == stage.segment() and inside.log(store).end):
                 looks.add(operation)
                 known = {body for _, body in stage.must.values()} | stage.unsynced_bodies
                 with flightlog.open_read_only(stage.root) as view:
@@ -353,7 +354,7 @@ def a_put_that_waits_for_anothers_sync(new: NewStage) -> None:
     leader.start()
     assert is_under_way.wait(LATER_S)
     follower.start()
-    while follower.is_alive() and not store._log._group_commit.waiting:
+    while follower.is_alive() and not inside.log(store)._group_commit.waiting:
         follower.join(0.001)
     may_fail.set()
     for thread in (leader, follower):

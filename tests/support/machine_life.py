@@ -15,7 +15,7 @@ from flightlog.store.errors import (
     TopicNotFoundError,
 )
 from flightlog.testing.power_disk import Died
-from flightlog.tests.support import machine_model
+from flightlog.tests.support import inside, machine_model
 from flightlog.tests.support.machine_messages import CLEAN_BATCH_COUNT, Opening
 from flightlog.tests.support.machine_model import Route
 from flightlog.tests.support.machine_puts import PuttingLife
@@ -152,7 +152,7 @@ class Life(PuttingLife):
         self.is_view_stale = False
         end = self.view.end_physical_offset
         if self.is_open and not self.is_poisoned:
-            visible = self.model.end if self.settings.flush_mode is FlushMode.ASYNC else self.it._log.flushed
+            visible = self.model.end if self.settings.flush_mode is FlushMode.ASYNC else inside.log(self.it).flushed
             self.model.same("end of the view", end, visible)
         elif not self.is_open:
             sure = self.sure if self.settings.flush_mode is FlushMode.ASYNC else self.synced
@@ -197,6 +197,6 @@ class Life(PuttingLife):
         """Of what a life that went wrong has left open."""
         self.close_view()
         if self.store is not None:
-            self.store._maintenance.poison(InterruptedError("the life ended"))
+            inside.maintenance(self.store).poison(InterruptedError("the life ended"))
             self.store.close()
             self.store = None

@@ -10,7 +10,7 @@ import flightlog
 from flightlog import FlushMode, Message, PutResult, PutStatus
 from flightlog.store.errors import DiskFullError, InvalidMessageError, StorePoisonedError, SyncFailedError
 from flightlog.testing.power_disk import Died
-from flightlog.tests.support import machine_messages, machine_model, process
+from flightlog.tests.support import inside, machine_messages, machine_model, process
 from flightlog.tests.support.machine_messages import Row
 from flightlog.tests.support.machine_store import StoreLife
 from flightlog.tests.support.model import Record
@@ -202,16 +202,16 @@ class PuttingLife(StoreLife):
         if self.settings.flush_mode is not FlushMode.SYNC:
             return
         if not any(message.waits_for_sync for message in messages):
-            log, service = self.it._log, self.it._service
+            log, service = inside.log(self.it), inside.flush_service(self.it)
             process.wait_until(lambda: log.poison is not None or (not service._is_hurried and log.flushed == log.end))
-        if self.it._log.poison is None:
+        if inside.log(self.it).poison is None:
             self.synced = self.model.end
 
     def _see_roll(self) -> None:
         """A put for which there is no room may have ended its segment all the same."""
         if self.disk.full_after is not None and not self.is_poisoned and not self.disk.is_dead:
-            end, model = self.it._log.end, self.model
-            if self.it._log.poison is None and end != model.end:
+            end, model = inside.log(self.it).end, self.model
+            if inside.log(self.it).poison is None and end != model.end:
                 assert end == model.end + model.room(), f"the log ends at {end}, the model's at {model.end}"
                 model.end = end
             model.topics = {

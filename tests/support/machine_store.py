@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING
 import flightlog
 from flightlog import StoreSettings
 from flightlog.store.errors import DiskFullError, StoreClosedError, StorePoisonedError, SyncFailedError
+from flightlog.testing import kill
 from flightlog.testing.power_disk import Died
-from flightlog.tests.support import machine_messages, machine_model
+from flightlog.tests.support import inside, machine_messages, machine_model
 from flightlog.tests.support.machine_disk import MachineDisk
 from flightlog.tests.support.machine_messages import DEFAULT_QUEUES, Geometry, Opening
 from flightlog.tests.support.machine_model import MachineModel
@@ -119,8 +120,8 @@ class StoreLife:
                 raise
         if self.disk.is_dead:
             self.end_process()
-        elif self.store is not None and self.store._log.poison is not None:
-            assert self.is_poisoned or self.disk.fails_syncs_of, f"poisoned by {self.store._log.poison!r}"
+        elif self.store is not None and inside.log(self.store).poison is not None:
+            assert self.is_poisoned or self.disk.fails_syncs_of, f"poisoned by {inside.log(self.store).poison!r}"
             self.is_poisoned = True
 
     # -- rounds
@@ -140,9 +141,9 @@ class StoreLife:
             self.it.flush()
             return
         try:
-            getattr(self.it._maintenance, which)()
+            getattr(inside.maintenance(self.it), which)()
         except SyncFailedError as e:
-            self.it._maintenance.poison(e)
+            inside.maintenance(self.it).poison(e)
             raise
 
     # -- asking
@@ -154,7 +155,7 @@ class StoreLife:
             if self.is_well:
                 self.questions.ask(self.it, self.model.end)
             else:
-                start = self.it._log.reader.min_offset
+                start = inside.log(self.it).reader.min_offset
                 if self.doubted_start is None:
                     self.model.same("where the log begins", start, self.model.start)
                 else:  # a round of retention failed, and some of its segments may be gone
@@ -217,8 +218,7 @@ class StoreLife:
         """Leave the files as a killed process does."""
         store, self.store, self.reading = self.store, None, None
         if store is not None:
-            store._maintenance.poison(InterruptedError("killed"))
-            store.close()
+            kill(store)
         self.is_poisoned = self.was_closed = False
         self.disk.fails_syncs_of, self.disk.full_after = "", None
         self.disk.kill()
@@ -249,7 +249,7 @@ class StoreLife:
         """What of the last session is there."""
         store, model = self.it, self.model
         end = store.recovery_report.end
-        start = store._log.reader.min_offset
+        start = inside.log(store).reader.min_offset
         if self.doubted_start is not None:
             assert start <= self.doubted_start and start % model.segment_size == 0
             model.advance(start)

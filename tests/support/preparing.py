@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flightlog.tests.support import inside
+
 if TYPE_CHECKING:
     from flightlog import MessageStore
 
 
 def prepare_inline(store: MessageStore) -> None:
     """From now on, at once and in the same thread, whenever an append would wake the other one."""
-    store._preparing.stop()
-    store._log.preparation.wake = store._log.prepare
+    inside.prepare_service(store).stop()
+    inside.log(store).preparation.wake = inside.log(store).prepare

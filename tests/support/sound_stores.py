@@ -16,6 +16,7 @@ from pathlib import Path
 import flightlog
 from flightlog import Message, MessageStore, StoreSettings
 from flightlog.store.format.compression import CompressionType
+from flightlog.tests.support import inside
 
 KEYS = ("Aa", "BB", "k1", "k2", "k3")
 TOPICS = ("orders", "payments", "täg")
@@ -67,7 +68,7 @@ def make(folder: Path) -> None:
         fill(store, 90)
     with flightlog.open(folder / "live", SETTINGS) as store:
         fill(store, 60)
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         store.put_many([message(number) for number in range(60, 75)])
         store.flush()
         store.queues()

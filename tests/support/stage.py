@@ -25,6 +25,7 @@ from flightlog.store.disk.disk import MappedPart, RealFile
 from flightlog.store.segments.segment import segment_name
 from flightlog.store.state.progress import progress_path
 from flightlog.testing.power_disk import Died, PowerDisk, PowerFile
+from flightlog.tests.support import inside
 from flightlog.tests.support.openings import HeldClock
 
 NEVER_MS = 3_600_000
@@ -138,9 +139,9 @@ class Stage:
     def open(self, mode: FlushMode = FlushMode.SYNC, **changes: Any) -> MessageStore:
         self._is_sync = mode is FlushMode.SYNC
         store = flightlog.open(self.root, _settings(mode, changes), disk=self.disk, clock=self.clock)
-        if store._log.preparation.is_wanted:
-            store._preparing.stop()  # appends do it themselves: one order of operations in every run
-            store._log.preparation.wake = store._log.prepare
+        if inside.log(store).preparation.is_wanted:
+            inside.prepare_service(store).stop()  # appends do it themselves: one order of operations in every run
+            inside.log(store).preparation.wake = inside.log(store).prepare
         self._open.append(store)
         return store
 
@@ -183,8 +184,8 @@ class Stage:
 
     def die(self, store: MessageStore) -> None:
         """Let go of an open store as the death of its process would: nothing is flushed, nothing is noted."""
-        store._service.stop()
-        store._maintenance._was_ended = True
+        inside.flush_service(store).stop()
+        inside.maintenance(store)._was_ended = True
         store.close()
 
     def cut(self, *, keeps_all: bool = False) -> None:

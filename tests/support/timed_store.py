@@ -16,6 +16,8 @@ from flightlog import Message, StoreSettings
 from flightlog.engine.delay.store_timer_host import StoreTimerHost
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.disk.disk import Disk, RealDisk
+from flightlog.testing import kill
+from flightlog.tests.support import inside
 
 START_MS = 1_700_000_000_000
 NEVER_MS = 3_600_000
@@ -59,11 +61,11 @@ class TimedStore:
     def __post_init__(self) -> None:
         self.store = store = flightlog.open(self.root, SETTINGS, disk=self.disk, clock=self.clock)
         self.around = StoreTimerHost(
-            store._log,
-            store._table,
+            inside.log(store),
+            inside.queue_table(store),
             store.recovery_report.last_writer,
-            store._maintenance.catch_up,
-            store._putter.deliver,
+            inside.maintenance(store).catch_up,
+            inside.putter(store).deliver,
         )
         self.timers = TimerWheelStore(self.disk, self.root, self.around, **self.options)
         try:
@@ -96,5 +98,4 @@ class TimedStore:
     def kill(self) -> None:
         """Let go as a process that dies."""
         self.timers.close()
-        self.store._maintenance.poison(InterruptedError("killed"))
-        self.store.close()
+        kill(self.store)

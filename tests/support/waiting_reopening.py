@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import flightlog
 from flightlog.testing import ManualClock
-from flightlog.tests.support import waiting_account, waiting_histories
+from flightlog.tests.support import inside, waiting_account, waiting_histories
 from flightlog.tests.support.account import Found, Mark
 from flightlog.tests.support.memory_disk import MemoryDisk
 from flightlog.tests.support.reopening import Reopening
@@ -31,7 +31,7 @@ class WaitingReopening(Reopening):
         self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random
     ) -> None:
         assert isinstance(mark, waiting_account.WaitingMark) and isinstance(found, waiting_account.WaitingFound)
-        clock: Any = store._clock
+        clock: Any = inside.clock(store)
         begin, settled = store.recovery_report.end, {each.number for each in found.delivered}
         seen = len(found.delivered)
         for _ in range(ROUNDS_MAX):
@@ -57,5 +57,7 @@ class WaitingReopening(Reopening):
             assert report.is_clean, f"verify after a close: {[*map(str, report.findings)][:3]}"
 
     def _read(self, store: Any, mark: Mark) -> Any:
-        minimum = store.min_physical_offset if hasattr(store, "min_physical_offset") else store._log.reader.min_offset
+        minimum = (
+            store.min_physical_offset if hasattr(store, "min_physical_offset") else inside.log(store).reader.min_offset
+        )
         return waiting_account.read_all(store, mark.offered, minimum)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import flightlog
 from flightlog import FlushMode, Message
 from flightlog.store.errors import InvalidMessageError, StoreClosedError
+from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.messages import MessageMaker
 from flightlog.tests.support.model import Model
 from flightlog.tests.support.openings import HeldClock, Openings
@@ -78,7 +80,7 @@ class Walk:
         if self._view is not None:
             self._view.close()
         if self._store is not None:
-            self._store._maintenance.poison(InterruptedError("the life ended"))
+            inside.maintenance(self._store).poison(InterruptedError("the life ended"))
             self._store.close()
 
     def _step(self) -> None:
@@ -182,11 +184,11 @@ class Walk:
 
     def _dispatch_round(self) -> None:
         self._say("round of the dispatcher")
-        self._open_store._maintenance.dispatch()
+        inside.maintenance(self._open_store).dispatch()
 
     def _flush_queues_round(self) -> None:
         self._say("round of the queues")
-        self._open_store._maintenance.flush_queues()
+        inside.maintenance(self._open_store).flush_queues()
         self._synced = self._model.end
 
     # -- asking
@@ -262,8 +264,7 @@ class Walk:
         """Leave the files as a killed writer or a power cut would, and open them again."""
         store, self._store, self._reading = self._store, None, None
         if store is not None:
-            store._maintenance.poison(InterruptedError("killed"))
-            store.close()
+            kill(store)
         self._leave_files()
         if self._dice.random() < 0.3:
             self._look()
