@@ -54,6 +54,7 @@ SHORT_LIVED_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Spark's drivers take half as much CPU where no query runs long enough to be compiled for speed."""
 SEED, INTEROP_SEED = "FLIGHTLOG_SEED", "FLIGHTLOG_INTEROP_SEED"
 """Environment variables that hold the seeds of a run, so that all its processes have the same; set, they repeat it."""
+os.environ.setdefault(INTEROP_SEED, str(random.SystemRandom().randrange(1 << 31)))  # before modules are made from it
 
 hypothesis.settings.register_profile("new", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("repeats", deadline=None, print_blob=True, derandomize=True, database=None)
@@ -91,7 +92,6 @@ def pytest_configure(config: pytest.Config) -> None:
     if not wants_new:
         _draw_no_constants_of_the_code()
     os.environ.setdefault(SEED, str(random.SystemRandom().randrange(1, 1 << 31)) if wants_new else "0")
-    os.environ.setdefault(INTEROP_SEED, str(random.SystemRandom().randrange(1 << 31)))
 
 
 def _draw_no_constants_of_the_code() -> None:
