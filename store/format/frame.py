@@ -44,6 +44,29 @@ MAGIC_V2: Final = 0xDAA320AB - (1 << 32)
 MAGIC_BLANK: Final = 0xCBD43194 - (1 << 32)
 """Magic of the filler at the end of a segment: its four bytes of size come first, as in a record."""
 
+SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+HEAD: Final = struct.Struct(">5i2qiq")
+"""A record up to its born host."""
+BORN_HOST_AT: Final = HEAD.size
+"""Byte of a record where its born host starts."""
+STORE_TIME: Final = struct.Struct(">q")
+"""Between the hosts."""
+AFTER_STORE_HOST: Final = struct.Struct(">iqi")
+"""Reconsume times, prepared transaction offset, body size."""
+TOPIC_SIZE: Final = {MAGIC_V1: struct.Struct(">B"), MAGIC_V2: struct.Struct(">h")}
+PROPERTIES_SIZE: Final = struct.Struct(">h")
+
+FIXED_V1_V4_SIZE: Final = 91
+"""Bytes of a V1 record with two IPv4 hosts besides body, topic and properties."""
+FIXED_SIZE: Final = {MAGIC_V1: FIXED_V1_V4_SIZE, MAGIC_V2: FIXED_V1_V4_SIZE + 1}
+"""The same by magic."""
+TOPIC_MAX_SIZE: Final = {MAGIC_V1: 127, MAGIC_V2: 32_767}
+"""Bytes that writers give a topic, by magic."""
+PROPERTIES_MAX_SIZE: Final = 32_767
+
+assert BORN_HOST_AT == 48
+assert BORN_HOST_AT + STORE_TIME.size + AFTER_STORE_HOST.size + 2 * 8 + 1 + 2 == FIXED_V1_V4_SIZE
+
 FRAME_DTYPE: Final = np.dtype(
     [
         ("position", "<i8"),  # of the record's first byte, in the buffer handed in

@@ -44,7 +44,12 @@ from . import property_names as props
 from . import sys_flag as flags
 from .compression import CompressionType, compress
 from .crc_property import CRC_PROPERTY, CRC_PROPERTY_SIZE
+from .frame import BORN_HOST_AT as BORN_HOST_AT
+from .frame import FIXED_V1_V4_SIZE as FIXED_V1_V4_SIZE
+from .frame import HEAD as HEAD
 from .frame import MAGIC_BLANK, MAGIC_V1, MAGIC_V2
+from .frame import PROPERTIES_MAX_SIZE as PROPERTIES_MAX_SIZE
+from .frame import TOPIC_MAX_SIZE as TOPIC_SIZES
 from .host import HOST_V4_SIZE, HOST_V6_SIZE, encode_host
 from .light_queues import light_offsets_max_size, wanted_light_queues
 from .properties import encode_inner_base, encode_properties
@@ -53,26 +58,18 @@ BLANK = struct.Struct(">ii")
 BLANK_SIZE = BLANK.size
 assert BLANK_SIZE == 8
 
-HEAD = struct.Struct(">5i2qiq")
-"""A record up to its born host: see the table above."""
-BORN_HOST_AT = HEAD.size
-"""Byte of a record where its born host starts."""
-assert BORN_HOST_AT == 48
 STORE_TIMESTAMP = struct.Struct(">q")
 STORE_TIMESTAMP_BELOW = BORN_HOST_AT + HOST_V6_SIZE + STORE_TIMESTAMP.size
 """Position in a record below which its store timestamp lies, whatever its hosts are."""
-FIXED_V1_V4_SIZE = 91
-"""Bytes of a V1 record with two IPv4 hosts besides body, topic and properties."""
 HOST_V6_EXTRA_SIZE = HOST_V6_SIZE - HOST_V4_SIZE
 
-TOPIC_MAX_SIZE_V1 = 127
+TOPIC_MAX_SIZE_V1 = TOPIC_SIZES[MAGIC_V1]
 TOPIC_MAX_SIZE = 127
 RETRY_TOPIC_MAX_SIZE = 255
 RETRY_TOPIC_PREFIX = "%RETRY%"
 FOLDER_NAME_MAX_SIZE = 255
 """Bytes of a name on Linux's file systems; RocketMQ's readers take longer topics, its queues cannot exist."""
 assert RETRY_TOPIC_MAX_SIZE <= FOLDER_NAME_MAX_SIZE
-PROPERTIES_MAX_SIZE = 32_767
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1

@@ -39,6 +39,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from .. import native
@@ -50,7 +51,7 @@ from ..format.crc_property import put_crc_property
 from ..format.host import encode_host
 from ..format.light_queues import LIGHT_QUEUE_ID, encode_light_offsets, light_offsets_max_size
 from ..format.properties import FAST_PATH_NEVER_TAKES, encode_inner_base
-from ..format.record import BLANK_SIZE, PreparedRecord, encode_blank
+from ..format.record import BLANK_SIZE, PreparedRecord, encode_blank, prepare
 from ..format.sys_flag import has_queue_entry
 from ..message import Message
 from ..meters import Latest
@@ -132,11 +133,12 @@ class CommitLog:
             FAST_PATH_NEVER_TAKES,
             settings.max_message_size,
             None if type(clock) is SystemClock else clock.now_ms,
-            self._append_lock,
             progress.mapping,
             APPENDED,
             VISIBLE if self._sees_unflushed else -1,
+            self._append_lock,
             progress.publisher(*((APPENDED, VISIBLE) if self._sees_unflushed else (APPENDED,))),
+            partial(prepare, settings=settings, segment_size=files.segment_size),
         )
         self.fast_path.end = start.end
         self.fast_path.last_store_timestamp_ms = start.last_store_timestamp_ms

@@ -8,6 +8,10 @@ environment turns the kernel off.
 Arguments are positional. Integers that do not fit their field raise OverflowError, what is no integer or no buffer
 TypeError, and buffers that are not C-contiguous, or read-only where they are written to, BufferError. Any other wrong
 value raises ValueError. Whatever is raised, nothing was written. None of these functions makes anything durable.
+
+The reference is to be read first:
+
+    pure -> nothing
 """
 
 from __future__ import annotations
@@ -216,13 +220,13 @@ One sync for all who wait, see group_commit_protocol.py.
 """
 
 FastPath: MakeFastPath
-"""(blockers, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock,
-append_lock, page, appended, visible, publish) -> FastPathProtocol
+"""(blockers, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock, page,
+appended, visible, append_lock, publish, prepare) -> FastPathProtocol
 
 The ordinary put in one call, see fast_path_protocol.py. The dicts are shared with the commit log. `status` and
 `store_host` stand in every result; `special_names` of properties are not the fast path's; `clock` answers ms, None: the
-machine's. The kernel publishes the end into two words of the buffer `page`, the reference through `publish`; a
-`visible` of -1: into one.
+machine's. The kernel publishes the end into two words of the buffer `page`; a `visible` of -1: into one. The last three
+are the reference's: it publishes through `publish`, and `prepare` makes a message the record that the slow path would.
 """
 
 list_rows: ListRows
@@ -335,8 +339,8 @@ def use(name: str) -> None:
 use(available()[0])
 
 if TYPE_CHECKING:
-    from .pure_fields import MessageFields, RecordFields
-    from .pure_put import OrdinaryPut
+    from .pure.fields import MessageFields, RecordFields
+    from .pure.put import OrdinaryPut
 else:
     OrdinaryPut = import_module(MODULES[NAME], __name__).OrdinaryPut
     """The base of a class of stores that take messages, the same for both once it is chosen. It has `put`, which asks

@@ -5,8 +5,8 @@ from typing_extensions import Buffer
 
 from .fast_path_protocol import FastPathProtocol
 from .group_commit_protocol import GroupCommitProtocol
-from .pure_fields import MessageFields as MessageFields
-from .pure_fields import RecordFields as RecordFields
+from .pure.fields import MessageFields as MessageFields
+from .pure.fields import RecordFields as RecordFields
 
 _Message = TypeVar("_Message")
 

@@ -1,4 +1,4 @@
-/* Python arguments in C: integers and buffers, and the errors for anything else. pure_arguments.py does the same. */
+/* Python arguments in C: integers and buffers, and the errors for anything else. pure/arguments.py does the same. */
 #ifndef FLIGHTLOG_ARGUMENTS_H
 #define FLIGHTLOG_ARGUMENTS_H
 

@@ -1,5 +1,5 @@
 /*
- * The fast path: an ordinary put in one call. See pure_fast_path.py, its reference, and native/__init__.py, which says
+ * The fast path: an ordinary put in one call. See pure/fast_path.py, its reference, and native/__init__.py, which says
  * what is ordinary.
  *
  * The GIL is its lock. From the last look at the blockers to the commit point no Python code runs: all that could run

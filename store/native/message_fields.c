@@ -36,7 +36,7 @@ static PyType_Slot slots[] = {
     {Py_tp_traverse, traverse},
     {Py_tp_clear, clear},
     {Py_tp_members, members},
-    {Py_tp_doc, "The fields of a message to put; pure_fields.py does the same in Python."},
+    {Py_tp_doc, "The fields of a message to put; pure/fields.py does the same in Python."},
     {0, NULL},
 };
 

@@ -1,5 +1,5 @@
 /*
- * The kernel as a Python module: arguments in, one of walk.h / encode.h / crc32.h, result out. pure.py is its
+ * The kernel as a Python module: arguments in, one of walk.h / encode.h / crc32.h, result out. pure/ is its
  * reference.
  *
  * Only the limited API of CPython 3.11 is used, so one build serves 3.11 and everything later. Mistakes are reported in
@@ -236,7 +236,7 @@ static PyModuleDef_Slot slots[] = {{Py_mod_exec, prepare}, {0, NULL}};
 static struct PyModuleDef definition = {
     .m_base = PyModuleDef_HEAD_INIT,
     .m_name = "_kernel",
-    .m_doc = "The C kernel of flightlog; pure.py does the same in Python.",
+    .m_doc = "The C kernel of flightlog; pure/ does the same in Python.",
     .m_size = 0,
     .m_methods = methods,
     .m_slots = slots,

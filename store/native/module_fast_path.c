@@ -62,16 +62,16 @@ static void fast_path_dealloc(struct fast_path *self) {
 
 static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
     PyObject *blockers, *offsets, *message_type, *result_type, *status, *store_host, *special_names, *clock, *page;
-    PyObject *lock, *publish;
+    PyObject *lock, *publish, *prepare; /* the reference's */
     long long max_body_size;
     Py_ssize_t appended, visible;
     if (names != NULL && PyDict_Size(names) != 0) {
         PyErr_SetString(PyExc_TypeError, "FastPath() takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOOnnO", &PyDict_Type, &blockers, &PyDict_Type, &offsets,
+    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOnnOOO", &PyDict_Type, &blockers, &PyDict_Type, &offsets,
                           &PyType_Type, &message_type, &PyType_Type, &result_type, &status, &store_host,
-                          &special_names, &max_body_size, &clock, &lock, &page, &appended, &visible, &publish)) {
+                          &special_names, &max_body_size, &clock, &page, &appended, &visible, &lock, &publish, &prepare)) {
         return NULL;
     }
     if (!PyAnySet_Check(special_names) || !PyType_IsSubtype((PyTypeObject *)result_type, &PyTuple_Type)) {
@@ -213,7 +213,7 @@ static PyType_Slot fast_path_slots[] = {
     {Py_tp_clear, fast_path_clear},
     {Py_tp_methods, fast_path_methods},
     {Py_tp_members, fast_path_members},
-    {Py_tp_doc, "The ordinary put in one call; pure_fast_path.py does the same in Python."},
+    {Py_tp_doc, "The ordinary put in one call; pure/fast_path.py does the same in Python."},
     {0, NULL},
 };
 

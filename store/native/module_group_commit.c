@@ -1,6 +1,6 @@
 /*
  * The group commit as a type of Python: who leads, who waits, and who wakes whom. See group_commit_protocol.py for what
- * it does, and pure_group_commit.py, its reference.
+ * it does, and pure/group_commit.py, its reference.
  *
  * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no ring can be lost.
  */
@@ -291,7 +291,7 @@ static PyType_Slot group_commit_slots[] = {
     {Py_tp_dealloc, group_commit_dealloc},
     {Py_tp_methods, group_commit_methods},
     {Py_tp_members, group_commit_members},
-    {Py_tp_doc, "Who syncs and who waits for it; pure_group_commit.py does the same in Python."},
+    {Py_tp_doc, "Who syncs and who waits for it; pure/group_commit.py does the same in Python."},
     {0, NULL},
 };
 

@@ -1,4 +1,4 @@
-/* `put` of a store as a method of its own type: an ordinary put runs no Python frame. See pure_put.py, its reference. */
+/* `put` of a store as a method of its own type: an ordinary put runs no Python frame. See pure/put.py, its reference. */
 #include "module_put.h"
 
 #include <stddef.h>
@@ -11,7 +11,7 @@ struct put_calls {
     PyObject *fast_path; /* NULL or None: every put takes the slow path */
 };
 
-/* Says what a caller is promised; the same text stands in pure_put.py. */
+/* Says what a caller is promised; the same text stands in pure/put.py. */
 static const char put_doc[] =
     "put($self, message)\n--\n\n"
     "Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).\n"
@@ -90,7 +90,7 @@ static PyType_Slot put_calls_slots[] = {
     {Py_tp_clear, put_calls_clear},
     {Py_tp_methods, put_calls_methods},
     {Py_tp_members, put_calls_members},
-    {Py_tp_doc, "What a store that takes messages is made from; pure_put.py does the same in Python."},
+    {Py_tp_doc, "What a store that takes messages is made from; pure/put.py does the same in Python."},
     {0, NULL},
 };
 

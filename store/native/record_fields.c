@@ -334,7 +334,7 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, dealloc},
     {Py_tp_members, members},
     {Py_tp_getset, computed},
-    {Py_tp_doc, "The fields of a record; pure_fields.py does the same in Python."},
+    {Py_tp_doc, "The fields of a record; pure/fields.py does the same in Python."},
     {0, NULL},
 };
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from flightlog.store.format.light_queues import light_places
 from flightlog.store.format.properties import decode_properties
 from flightlog.store.format.record import is_safe_topic
 from flightlog.store.message import tags_code
-from flightlog.store.native import pure_listing
 from flightlog.store.state.deleted_topics import DeletedTopics
 
 HOST = bytes(8)
@@ -118,14 +116,12 @@ def test_every_kind_mixed(records: list[Record], deleted_below: int) -> None:
     rules = DispatchRules(SCHEDULE_TOPIC, LEVELS.delivery_time_ms, deleted)
     wanted = expected(records, rows, deleted)
     before = native.NAME
-    for kernel, few in [(name, few) for name in native.available() for few in ([0, 99] if name == "pure" else [0])]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pure_listing, "FEW_ROWS", few)
-            native.use(kernel)
-            try:
-                found = queue_entries(raw, rows, rules)
-            finally:
-                native.use(before)
+    for kernel in native.available():
+        native.use(kernel)
+        try:
+            found = queue_entries(raw, rows, rules)
+        finally:
+            native.use(before)
         as_lists = {
             key: list(zip(each.indexes.tolist(), each.store_timestamps_ms.tolist(), each.units.tolist(), strict=True))
             for key, each in found.items()

@@ -16,7 +16,6 @@ from flightlog.index.key.index_geometry import find_index_geometry
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import IndexFileGoneError
-from flightlog.store.native import pure_links
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import plain_index
 
@@ -124,11 +123,9 @@ def test_a_folder_without_entries_knows_no_record(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("kernel")
-@pytest.mark.parametrize("few_keys", [0, 1000])
-def test_records_without_a_store_time(few_keys: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_without_a_store_time(tmp_path: Path) -> None:
     """A file that begins at time 0 has no beginning to count from: as RocketMQ, each entry says 0 until the next
     one."""
-    monkeypatch.setattr(pure_links, "FEW_KEYS", few_keys)  # of the reference alone
     keys = [plain_index.Key(i, 100 * i, 0 if i < 4 else BEGIN_MS + 5000 * i) for i in range(40)]
     index = KeyIndex(RealDisk(), tmp_path, GEOMETRY, plain_index.StillClock())
     index.load()

@@ -17,9 +17,7 @@ from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.java_hash import java_hash
 from flightlog.store.format.properties import decode_properties
 from flightlog.store.format.property_names import split_keys
-from flightlog.store.native import pure_listing
-from flightlog.store.native.pure_hashes import hash_key, hash_text, hash_texts
-from flightlog.store.native.pure_listing import index_keys
+from flightlog.store.native.pure import listing
 
 HOST = bytes.fromhex("0a000001 0000d431")
 STORED_MS = 1_700_000_000_123
@@ -89,26 +87,16 @@ def as_list(keys: KeyEntries) -> list[tuple[int, int, int]]:
     )
 
 
-def check(records: list[Record], monkeypatch: pytest.MonkeyPatch) -> None:
+def check(records: list[Record]) -> None:
     raw, rows = log_of(records)
     before = native.NAME
-    for kernel, few in (("c", 0), ("pure", 0), ("pure", 1_000_000)):
-        if kernel not in native.available():
-            continue
-        with monkeypatch.context() as patch:
-            patch.setattr(pure_listing, "FEW_ROWS", few)
-            native.use(kernel)
-            try:
-                assert as_list(key_entries(raw, rows)) == expected(rows, records)
-                assert as_list(key_entries(memoryview(raw), rows)) == expected(rows, records)
-            finally:
-                native.use(before)
-
-
-@pytest.fixture(scope="module")
-def patcher() -> Any:
-    with pytest.MonkeyPatch.context() as patch:
-        yield patch
+    for kernel in native.available():
+        native.use(kernel)
+        try:
+            assert as_list(key_entries(raw, rows)) == expected(rows, records)
+            assert as_list(key_entries(memoryview(raw), rows)) == expected(rows, records)
+        finally:
+            native.use(before)
 
 
 @given(records=st.lists(RECORD, min_size=1, max_size=8))
@@ -116,8 +104,8 @@ def patcher() -> Any:
 @example(records=[(b"t", 0, b"KEYS\x01a\x02KEYS\x01\x02"), (b"t", 0, b"KEYS\x01a\x02KEYS\x01b\x02")])
 @example(records=[(b"t", 4, b"MYKEYS\x01a\x02"), (b"t", 8, b"KEYS\x01b"), (b"t", 12, b"KEYS\x01c\x02")])
 @example(records=[(b"t", 0, b"KEYS"), (b"t", 0, b"\x01a\x02"), (b"t", 0, b"KEYS\x01"), (b"t", 0, b"a")])
-def test_keys_are_those_of_the_rules(records: list[Record], patcher: pytest.MonkeyPatch) -> None:
-    check(records, patcher)
+def test_keys_are_those_of_the_rules(records: list[Record]) -> None:
+    check(records)
 
 
 def test_order_and_types() -> None:
@@ -149,30 +137,23 @@ def test_few_and_many(count: int) -> None:
     assert as_list(key_entries(raw, rows)) == expected(rows, records)
 
 
-def test_long_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_texts() -> None:
     """Properties of 32,767 bytes, a topic of 255, and thousands of keys in one record."""
-    check([(b"T" * 255, 0, b"KEYS\x01" + b"k" * 32_761 + b"\x02")] * 3, monkeypatch)
-    check([(b"t", 0, b"KEYS\x01" + b"k " * 16_380), (b"t", 0, b"KEYS\x01" + "ä".encode() * 16_000)], monkeypatch)
+    check([(b"T" * 255, 0, b"KEYS\x01" + b"k" * 32_761 + b"\x02")] * 3)
+    check([(b"t", 0, b"KEYS\x01" + b"k " * 16_380), (b"t", 0, b"KEYS\x01" + "ä".encode() * 16_000)])
 
 
-def test_records_without_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_without_a_topic() -> None:
     """Only a hostile file has them; they shift nothing."""
-    check([(b"", 0, b"KEYS\x01a\x02"), (b"t", 0, b"KEYS\x01b\x02"), (b"", 0, b"KEYS\x01c\x02")], monkeypatch)
+    check([(b"", 0, b"KEYS\x01a\x02"), (b"t", 0, b"KEYS\x01b\x02"), (b"", 0, b"KEYS\x01c\x02")])
 
 
 @given(topic=TEXT, texts=st.lists(TEXT, min_size=1, max_size=10))
 def test_hashes_are_javas(topic: str, texts: list[str]) -> None:
-    raws = [text.encode() for text in texts]
-    assert [hash_text(raw) for raw in raws] == [java_hash(text) % 2**32 for text in texts]
-    assert [hash_key(topic.encode(), raw) for raw in raws] == [key_hash(topic, text) for text in texts]
-    stops = np.cumsum([len(raw) for raw in raws])
-    starts = stops - [len(raw) for raw in raws]
-    hashes, lengths = hash_texts(np.frombuffer(b"".join(raws), np.uint8), starts, stops)
-    assert hashes.tolist() == [java_hash(text) % 2**32 for text in texts]
-    assert lengths.tolist() == [len(text.encode("utf-16-le")) // 2 for text in texts]
+    assert [listing.key_hash(topic.encode(), text) for text in texts] == [key_hash(topic, text) for text in texts]
 
 
 def test_known_hashes() -> None:
     for text, expected_hash in (("中文", 646_394), ("\U0001f600", 1_772_899), ("polygenelubricants", -(2**31))):
-        assert hash_text(text.encode()) == expected_hash % 2**32
-    assert index_keys(b"KEYS\x01a b\x02UNIQ_KEY\x01c") == [b"c", b"a", b"b"]
+        assert java_hash(text) == expected_hash
+    assert listing.index_keys({"KEYS": "a b", "UNIQ_KEY": "c"}) == ["c", "a", "b"]

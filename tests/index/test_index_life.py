@@ -16,7 +16,6 @@ from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
 from flightlog.store.disk.disk import Disk, RealDisk
 from flightlog.store.errors import DiskFullError, SyncFailedError
-from flightlog.store.native import pure_links
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support import plain_index
@@ -26,16 +25,13 @@ SMALL = IndexGeometry(5, 20)
 BEGIN_MS = 1_700_000_000_000
 
 
-@pytest.fixture(params=["c", "many", "few"])
-def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """By the kernel, and by its reference, which does short puts in plain Python and longer ones by numpy: here all of
-    them by one of the two."""
-    name = "c" if request.param == "c" else "pure"
-    if name not in native.available():
+@pytest.fixture(params=["c", "pure"])
+def either_way(request: pytest.FixtureRequest) -> Iterator[None]:
+    """By the kernel, and by its reference."""
+    if request.param not in native.available():
         pytest.skip("the C kernel is not built here")
-    monkeypatch.setattr(pure_links, "FEW_KEYS", 0 if request.param == "many" else 1000)
     before = native.NAME
-    native.use(name)
+    native.use(request.param)
     yield
     native.use(before)
 
@@ -274,7 +270,7 @@ def test_a_sync_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("either_way", ["c", "few"], indirect=True)
+@pytest.mark.parametrize("either_way", ["c", "pure"], indirect=True)
 @pytest.mark.usefixtures("either_way")
 def test_interrupted_anywhere(tmp_path: Path) -> None:
     """After a KeyboardInterrupt at any point of a put that fills one file and begins the next, the same put is done

@@ -17,7 +17,6 @@ from flightlog.index.key.index_file import IndexGeometry, IndexState
 from flightlog.index.key.key_index import KeyIndex
 from flightlog.store import native
 from flightlog.store.disk.disk import Disk
-from flightlog.store.native import pure_links
 from flightlog.testing.power_disk import PowerDisk
 from flightlog.tests.support import plain_index
 
@@ -206,7 +205,6 @@ class Life:
     slots=st.integers(1, 9),
     entries=st.integers(2, 40),
     kernel=st.sampled_from(native.available()),
-    few=st.sampled_from([0, 3, 64]),
     steps=st.lists(st.sampled_from(STEPS), min_size=4, max_size=25),
     seed=st.integers(0, 2**32),
 )
@@ -214,7 +212,6 @@ def test_as_a_plain_writer(
     slots: int,
     entries: int,
     kernel: str,
-    few: int,
     steps: list[str],
     seed: int,
     tmp_path_factory: pytest.TempPathFactory,
@@ -222,7 +219,6 @@ def test_as_a_plain_writer(
     folder = tmp_path_factory.mktemp("index")
     disk = PowerDisk(folder, keeps_notes=False)  # whose syncs take no time
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pure_links, "FEW_KEYS", few)
         patch.setattr(native, "link_keys", import_module(native.MODULES[kernel], native.__name__).link_keys)
         patch.setattr(native, "set_heads", import_module(native.MODULES[kernel], native.__name__).set_heads)
         life = Life(disk, folder, slots, entries, random.Random(seed))

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from flightlog.store import native
-from flightlog.store.native import pure_group_commit
+from flightlog.store.native.pure import group_commit as pure_group_commit
 from flightlog.tests.support import process
 
 LATER_S = 240

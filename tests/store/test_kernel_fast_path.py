@@ -11,6 +11,7 @@ import sys
 import threading
 import weakref
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pytest
@@ -47,7 +48,8 @@ class Stage:
 
         self.fast_path = native.FastPath(
             *(self.blockers, self.offsets, Message, PutResult, PutStatus.PUT_OK, HOST, FAST_PATH_NEVER_TAKES),
-            *(MAX_BODY_SIZE, clock, threading.Lock(), self.page, APPENDED, visible, publish),
+            *(MAX_BODY_SIZE, clock, self.page, APPENDED, visible),
+            *(threading.Lock(), publish, partial(prepare, settings=SETTINGS, segment_size=1 << 30)),
         )
         self.fast_path.end = BASE
         self.fast_path.open(self.segment, BASE, allocated)

@@ -15,11 +15,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from flightlog.index.queue.queue_unit import UNIT_DTYPE
 from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.java_hash import java_hash
 from flightlog.store.format.listing import QUEUE_DTYPE, UNIT_SIZE
-from flightlog.store.native import pure, pure_links, pure_listing
+from flightlog.store.native import pure
 
 HOST = bytes.fromhex("0a000001 0000d431")
 INT64_MAX = (1 << 63) - 1
@@ -62,18 +63,15 @@ RECORD = st.tuples(
 )
 
 
-@pytest.fixture(params=["c", "one by one", "by the gross"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A kernel; the reference has two ways to do what it does."""
+@pytest.fixture(params=["c", "pure"])
+def way(request: pytest.FixtureRequest) -> Any:
+    """The kernel, or its reference."""
     if request.param == "c":
         if "c" not in native.available():
             pytest.skip("the C kernel is not built here")
         from flightlog.store.native import _kernel
 
         return _kernel
-    few = 0 if request.param == "by the gross" else 1 << 40
-    monkeypatch.setattr(pure_listing, "FEW_ROWS", few)
-    monkeypatch.setattr(pure_links, "FEW_KEYS", few)
     return pure
 
 
@@ -127,10 +125,8 @@ def listed(kernel: Any, raw: bytes, rows: Any, room: int) -> tuple[Any, ...]:
 def test_every_way_lists_the_same(records: list[Any], room: int) -> None:
     raw, rows = log_of(records)
     expected = None
-    for few, kernel in ((0, pure), (1 << 40, pure), *((0, native_kernel()) for _ in native.available()[1:])):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pure_listing, "FEW_ROWS", few)
-            found = listed(kernel, raw, rows, room)
+    for kernel in (pure, *(native_kernel() for _ in native.available()[1:])):
+        found = listed(kernel, raw, rows, room)
         assert expected in (None, found)
         expected = found
 
@@ -162,7 +158,7 @@ def test_many_queues_of_many_topics(way: Any) -> None:
         assert here == [i for i in range(3000) if (topics[i], ids[i]) == (topics[first_row], queue_id)]
         assert (first_offset, is_run) == (here[0], int(here == list(range(here[0], here[0] + count))))
         stop += count
-    units = out["units"].view(pure_listing.UNIT_DTYPE)
+    units = out["units"].view(UNIT_DTYPE)
     assert (units["physical_offset"] == rows["physical_offset"][numbers]).all()
     assert (units["size"] == rows["size"][numbers]).all()
 
@@ -197,12 +193,10 @@ def test_every_way_links_the_same(data: st.DataObject, slot_count: int, first: i
         else np.arange(slot_count, dtype=np.int32)
     )
     expected = None
-    for few, kernel in ((0, pure), (1 << 40, pure), *((0, native_kernel()) for _ in native.available()[1:])):
+    for kernel in (pure, *(native_kernel() for _ in native.available()[1:])):
         slots, stamps = before.copy(), np.zeros(slot_count // 1024 + 2, np.int32)
         entries, in_slot = np.zeros(20 * count, np.uint8), np.zeros(count, np.int32)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(pure_links, "FEW_KEYS", few)
-            empty = kernel.link_keys(first, begin_ms, slots, *columns, entries, in_slot)
+        empty = kernel.link_keys(first, begin_ms, slots, *columns, entries, in_slot)
         assert (slots == before).all()
         kernel.set_heads(first, 10, in_slot, slots, stamps)
         found = (empty, entries.tobytes(), in_slot.tobytes(), slots.tobytes(), stamps.tobytes())

@@ -98,5 +98,5 @@ def test_a_fast_path_takes_messages_of_its_own_base_alone() -> None:
     with pytest.raises(TypeError, match="MessageFields"):
         native.FastPath(
             *({}, {}, Strange, PutResult, PutStatus.PUT_OK, encode_host("127.0.0.1", 10911), FAST_PATH_NEVER_TAKES),
-            *(500, None, threading.Lock(), bytearray(64), 4, -1, lambda end: None),
+            *(500, None, bytearray(64), 4, -1, threading.Lock(), lambda end: None, None),
         )

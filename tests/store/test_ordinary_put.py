@@ -9,16 +9,18 @@ import sys
 import threading
 import weakref
 from collections import deque
+from functools import partial
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from flightlog import Message, PutResult, PutStatus
+from flightlog import Message, PutResult, PutStatus, StoreSettings
 from flightlog.store import native
 from flightlog.store.format.host import encode_host
 from flightlog.store.format.properties import FAST_PATH_NEVER_TAKES
+from flightlog.store.format.record import prepare
 
 HOST = encode_host("127.0.0.1", 10911)
 BASE = 1 << 40
@@ -27,7 +29,8 @@ BASE = 1 << 40
 def make_fast_path(segment: bytearray, page: bytearray) -> Any:
     fast_path = native.FastPath(
         *({}, {}, Message, PutResult, PutStatus.PUT_OK, HOST, FAST_PATH_NEVER_TAKES),
-        *(500, None, threading.Lock(), page, 4, -1, lambda end: None),
+        *(500, None, page, 4, -1, threading.Lock(), lambda end: None),
+        partial(prepare, settings=StoreSettings(max_message_size=500), segment_size=1 << 30),
     )
     fast_path.end = BASE
     fast_path.open(segment, BASE, len(segment))

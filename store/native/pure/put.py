@@ -1,11 +1,11 @@
-"""`put` of a store in Python; see `OrdinaryPut` in native/__init__.py."""
+"""`put` of a store; see `OrdinaryPut` in native/__init__.py."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .fast_path_protocol import FastPathProtocol
+    from ..fast_path_protocol import FastPathProtocol
 
 
 class OrdinaryPut:

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING
 
-from .pure_arguments import integer, writable
+from .arguments import integer, writable
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

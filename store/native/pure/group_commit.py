@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from .pure_arguments import integer
+from .arguments import integer
 
 RING_LOST_S = 0.05
 LATE_S = 0.001

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from ..format import property_names as props
-from ..format.property_names import split_keys
-from .pure_frame import BORN_HOST_V6, HOST_V6_EXTRA, HOSTS_AT
-from .pure_messages import decode_properties, record_fields, set_field
+from ...format import property_names as props
+from ...format.frame import BORN_HOST_AT
+from ...format.property_names import split_keys
+from .messages import decode_properties, record_fields, set_field
+from .walk import host_places
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..format.host import Host
+    from ...format.host import Host
 
 NAMES: Final = (
     *("size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"),
@@ -57,8 +58,8 @@ class RecordFields:
             elif name == "properties":
                 set_field(self, name, decode_properties(self.properties_raw))
             elif name == "born_host":
-                size = 8 + (HOST_V6_EXTRA if self.sys_flag & BORN_HOST_V6 else 0)
-                set_field(self, name, self._decode_host(self._rest[HOSTS_AT : HOSTS_AT + size]))
+                born_host = self._rest[BORN_HOST_AT : host_places(self.sys_flag)[0]]
+                set_field(self, name, self._decode_host(born_host))
             elif name == "store_host":
                 set_field(self, name, self._decode_host(self.store_host_raw))
             else:
