@@ -163,7 +163,7 @@ docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict
 
 bench: $(VENV)/.all
-	$(PY) -m flightlog.tools.bench
+	$(PY) -m flightlog bench
 
 # ARGS="--help" tells what each takes.
 readers delay messaging: $(VENV)/.all

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog.tools.bench.cases.opening import build, open_cold, settings_of
+from benches.opening import build, open_cold, settings_of
 from flightlog.tools.bench.machine.machine import this_machine
 from flightlog.tools.bench.machine.page_cache import forget
-from flightlog.tools.bench.versus.pedantic import PedanticBenchmark
+from flightlog.tools.bench.pedantic import PedanticBenchmark
 
 MESSAGES, QUEUES = 200_000, 200
 SETTINGS = settings_of(64 << 20)

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from flightlog.tools.bench.cases.plan import BODY_SIZES
-from flightlog.tools.bench.loads.load import Load
+from flightlog.tools.bench.case import Case
 from flightlog.tools.bench.machine.machine import this_machine
-from flightlog.tools.bench.versus.load_plan import append_loads, flush_loads
-from flightlog.tools.bench.versus.pedantic import run_load_pedantic
-from flightlog.tools.bench.versus.versus import THREADS
+from flightlog.tools.bench.pedantic import run_pedantic
+from flightlog.tools.bench.plan import BODY_SIZES, Peers, append_cases, flush_cases
+from flightlog.tools.bench.run import THREADS
 
-LOADS = list(dict.fromkeys(append_loads(BODY_SIZES, (), None) + flush_loads(BODY_SIZES, THREADS, (), None)))
+ALL = append_cases(BODY_SIZES, Peers(), None) + flush_cases(BODY_SIZES, THREADS, Peers(), None)
+CASES = list(dict.fromkeys(ALL))
 
 
-@pytest.mark.parametrize("load", LOADS, ids=str)
-def test_write(benchmark: BenchmarkFixture, load: Load, tmp_path: Path) -> None:
-    if load.sync and this_machine(tmp_path).is_in_memory:
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_write(benchmark: BenchmarkFixture, case: Case, tmp_path: Path) -> None:
+    if case.needs_disk and this_machine(tmp_path).is_in_memory:
         pytest.skip("a sync in memory syncs nothing: name a disk's folder with --basetemp")
-    run_load_pedantic(benchmark, load, tmp_path)
+    run_pedantic(benchmark, case, tmp_path)

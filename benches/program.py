@@ -2,82 +2,97 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from benches.delay.command import RATES, DelayOptions
-from benches.delay.command import run as run_delay
-from benches.messaging.command import PARTS, MessagingOptions
-from benches.messaging.command import run as run_messaging
-from benches.readers.command import ReadersOptions
-from benches.readers.command import run as run_readers
-from benches.targets.command import TargetsOptions
-from benches.targets.command import run as run_targets
-from benches.targets.plan import GROUPS
-from flightlog.tools.commands.bench import AsJson, Csv, Folder, Quick, Rounds
+from benches import delay as delays
+from benches import readers as reading
+from benches.loads import LoadOptions, run_loads
+from benches.messaging.parts import DRAWS as MESSAGING_DRAWS
+from benches.messaging.parts import message_parts
+from benches.targets.command import TargetsOptions, run_targets
+from benches.targets.figures import GROUPS
+from flightlog.store.errors import UsageError
+from flightlog.tools.bench.run import check_numbers
+from flightlog.tools.commands.bench import AsJson, Folder, Quick, Rounds, Save
 from flightlog.tools.program import run_program
 
 bench = typer.Typer(help="Measure what flightlog promises to itself.", pretty_exceptions_enable=False)
+Plot = Annotated[Path | None, typer.Option(help="Draw the figures into this file (.png, .svg, .pdf).")]
+Only = Annotated[list[str] | None, typer.Option(help="Names of parts; an unknown one lists them.")]
 
 
 @bench.command()
 def readers(
     readers: Annotated[int, typer.Option(help="How many read at once.")] = 16,
-    quick: Quick = False,
-    rounds: Rounds = None,
     messages: Annotated[int | None, typer.Option(help="In the backlog.", show_default="200,000")] = None,
     seconds: Annotated[float | None, typer.Option(help="Of each part of a round.", show_default="1")] = None,
     body_size: Annotated[int, typer.Option("--body-size", help="Bytes.")] = 1024,
+    quick: Quick = False,
+    rounds: Rounds = None,
     folder: Folder = None,
     as_json: AsJson = False,
+    save: Save = None,
 ) -> None:
     """Many readers of a backlog, as threads and as processes, beside a writer at half its speed.
 
     Shown is the slowest reader beside its solo share: what one reads alone, divided by the readers that share a core.
     Threads share the writer's interpreter, and so one core; processes share the machine's cores, and run at nice 10.
     """
-    raise typer.Exit(run_readers(ReadersOptions(readers, body_size, messages, seconds, rounds, quick, folder, as_json)))
+    count, part_s = messages or (4_000 if quick else 200_000), _seconds(seconds, 0.3 if quick else 1.0)
+    check_numbers({"--readers": readers, "--messages": messages, "--body-size": body_size})
+    options = LoadOptions(quick=quick, rounds=rounds or (1 if quick else 5), folder=folder, as_json=as_json, save=save)
+    note = (
+        "its share: what one reads alone, divided by the readers that share a core; threads of one process share its "
+        "interpreter, and so one core. of its share, of its pace: 1 is all of it"
+    )
+    room = reading.room_needed(body_size, count, part_s)
+    parts = {"readers": reading.cases(readers, body_size, count, part_s)}
+    raise typer.Exit(run_loads(parts, options, {}, room=room, notes=[note]))
 
 
 @bench.command()
 def delay(
     rate: Annotated[
         list[int] | None,
-        typer.Option(help="Messages that fall due a second; may be repeated.", show_default=" ".join(map(str, RATES))),
+        typer.Option(
+            help="Messages that fall due a second; may be repeated.", show_default=" ".join(map(str, delays.RATES))
+        ),
     ] = None,
     seconds: Annotated[float | None, typer.Option(help="For how long they do.", show_default="10; quick 0.5")] = None,
     pending: Annotated[
         int | None,
         typer.Option(help="Also the time and memory of so many timers that wait. Ten million: 15 minutes, 4 GB."),
     ] = None,
+    only: Only = None,
     quick: Quick = False,
     folder: Folder = None,
     as_json: AsJson = False,
-    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
-    csv: Csv = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw the lateness into this file (.png, .svg, .pdf).")] = None,
+    save: Save = None,
+    plot: Plot = None,
 ) -> None:
     """How late messages with a delay level and timers come, and what a store costs that waits."""
-    options = DelayOptions(rate or RATES, seconds, pending, quick, folder, as_json, save, csv, plot)
-    raise typer.Exit(run_delay(options))
+    options = LoadOptions(only=only or (), quick=quick, folder=folder, as_json=as_json, save=save, plot=plot)
+    idle_s = 0.5 if quick else 5.0
+    parts = delays.cases(rate or delays.RATES, _seconds(seconds, 0.5 if quick else 10.0), idle_s, pending)
+    raise typer.Exit(run_loads(parts, options, delays.DRAWS))
 
 
 @bench.command()
 def messaging(
-    only: Annotated[list[str] | None, typer.Option(help="Parts: " + ", ".join(PARTS) + ".")] = None,
+    only: Only = None,
     quick: Quick = False,
     folder: Folder = None,
     as_json: AsJson = False,
-    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
-    csv: Csv = None,
-    plot: Annotated[
-        Path | None, typer.Option(help="Draw latencies, throughput and the burst's backlog into this file.")
-    ] = None,
+    save: Save = None,
+    plot: Plot = None,
 ) -> None:
     """From put to listener: latency, throughput, a burst, a rebalance, and pulls that wait; beside a SQLite queue."""
-    raise typer.Exit(run_messaging(MessagingOptions(only or (), quick, folder, as_json, save, csv, plot)))
+    options = LoadOptions(only=only or (), quick=quick, folder=folder, as_json=as_json, save=save, plot=plot)
+    raise typer.Exit(run_loads(message_parts(quick=quick), options, MESSAGING_DRAWS))
 
 
 @bench.command()
@@ -98,12 +113,18 @@ def targets(
     ] = False,
     folder: Folder = None,
     as_json: AsJson = False,
-    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
+    save: Save = None,
 ) -> None:
-    """Every figure that this store has to come to, each held against its target."""
+    """Every figure that this store has to come to, each held against its target. Those of `scan` on request alone."""
     raise typer.Exit(
         run_targets(TargetsOptions(only or (), rocketmq, size, sync_size, rounds, quick, full, folder, as_json, save))
     )
+
+
+def _seconds(given: float | None, usual: float) -> float:
+    if given is not None and not 0 < given < math.inf:
+        raise UsageError(f"--seconds {given:g}: expected a number above 0")
+    return usual if given is None else given
 
 
 def main() -> int:

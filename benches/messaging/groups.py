@@ -1,28 +1,30 @@
-"""What a rebalance costs, by strategy: a member joins a group at work, and leaves it again."""
+"""What a rebalance costs, by strategy: a member joins a group at work, or leaves it."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from benches.messaging.flow import GROUP, LIMIT_S, QUEUES, TOPIC, body_of, new_store, number_of, pace
-from benches.messaging.part import Part
+from benches.loads import await_all, body_of, load, number_of, pace
+from benches.messaging.flow import GROUP, QUEUES, TOPIC, new_store
 from flightlog.consume.allocate.allocate import AllocationStrategy, Averagely, AveragelyByCircle
 from flightlog.consume.allocate.consistent_hash import ConsistentHash
 from flightlog.consume.consumer import Consumer
 from flightlog.consume.deliver.received import ReceivedMessage
-from flightlog.store.errors import UsageError
 from flightlog.store.message import Message
+from flightlog.tools.bench.case import Case, Sample
+from flightlog.tools.bench.drive import in_threads
 
 STRATEGIES: Sequence[AllocationStrategy] = (Averagely(), AveragelyByCircle(), ConsistentHash())
+JOIN, LEAVE = CHANGES = ("one joins", "one leaves")
 MEMBERS, RATE, WORK_S = 4, 1_000, 0.001
-"""Members before one joins; messages a second; how long the listener takes for one."""
+"""Members without the one that joins or leaves; messages a second; how long the listener takes for one."""
+REBALANCE = f"A rebalance: {QUEUES} queues, {MEMBERS} members and one that joins or leaves, {RATE:,} a second"
 
 
 @dataclass
@@ -36,12 +38,12 @@ class Life:
     def owners(self) -> dict[int, str]:
         return {queue.queue_id: each.subscription.name for each in self.members for queue in each.queues}
 
-    def repeats_between(self, begin_s: float, end_s: float) -> int:
+    def repeats_since(self, begin_s: float) -> int:
         """Messages that came then, and had come before."""
         seen: set[int] = set()
         repeats = 0
         for at_s, _, _, number in sorted(self.came):
-            repeats += number in seen and begin_s <= at_s < end_s
+            repeats += number in seen and begin_s <= at_s
             seen.add(number)
         return repeats
 
@@ -57,28 +59,27 @@ class Life:
         return found
 
 
-def rebalance(folder: Path, seconds: float) -> Part:
-    """Each strategy in turn; `seconds` between the changes."""
-    rows = [row for one in STRATEGIES for row in _one(folder / one.name, one, seconds)]
-    title = f"A rebalance: {QUEUES} queues, {MEMBERS} members and one that joins and leaves, {RATE:,} a second"
-    return Part("rebalance", title, rows)
+def rebalance_cases(seconds: float) -> list[Case]:
+    """Each strategy in turn; so long before the change, and behind it."""
+    return [
+        load(f"{one.name}, {change}", REBALANCE, partial(rebalance, one, change, seconds))
+        for one in STRATEGIES
+        for change in CHANGES
+    ]
 
 
-def _one(folder: Path, strategy: AllocationStrategy, seconds: float) -> list[dict[str, Any]]:
-    life, count = Life(), max(int(RATE * 3 * seconds), QUEUES)
-    rows: list[dict[str, Any]] = []
+def rebalance(strategy: AllocationStrategy, change: str, seconds: float, folder: Path) -> Sample:
+    life, count = Life(), max(int(RATE * 2 * seconds), QUEUES)
     with new_store(folder) as store:
-        store.create_topic(TOPIC, QUEUES)
 
-        def member(name: str) -> Consumer:
+        def join(name: str) -> None:
             def listen(message: ReceivedMessage) -> None:
-                number = number_of(message.body)
-                life.came.append((time.perf_counter(), name, message.queue_id, number))
+                life.came.append((time.perf_counter(), name, message.queue_id, number_of(message.body)))
                 time.sleep(WORK_S)
 
             made = Consumer(store, TOPIC, GROUP, listen, threads=2, member=name, strategy=strategy)
             life.members.append(made)
-            return made.start()
+            made.start()
 
         def produce() -> None:
             numbers = iter(range(count))
@@ -89,38 +90,25 @@ def _one(folder: Path, strategy: AllocationStrategy, seconds: float) -> list[dic
 
             pace(count, RATE, put)
 
-        for number in range(MEMBERS):
-            member(f"member-{number}")
-        producer = threading.Thread(target=produce)
-        producer.start()
-        changes = [("join", seconds), ("leave", 2 * seconds)]
-        began_s = time.perf_counter()
-        told: list[tuple[str, float, float, set[int]]] = []
-        for what, at_s in changes:
-            time.sleep(max(0.0, began_s + at_s - time.perf_counter()))
+        def alter() -> tuple[float, float, set[int]]:
+            time.sleep(seconds)
             before, change_s = life.owners(), time.perf_counter()
-            if what == "join":
-                member(f"member-{MEMBERS}")
+            if change == JOIN:
+                join(f"member-{MEMBERS}")
             else:
                 life.members[-1].close()
             took_s, after = time.perf_counter() - change_s, life.owners()
-            told.append((what, change_s, took_s, {queue for queue in after if after[queue] != before.get(queue)}))
-        producer.join()
-        _await_everything(life, count)
+            return change_s, took_s, {queue for queue in after if after[queue] != before.get(queue)}
+
+        for number in range(MEMBERS + (change == LEAVE)):
+            join(f"member-{number}")
+        [_, (change_s, took_s, moved)] = in_threads([produce, alter])  # type: ignore[misc]
+        await_all(
+            lambda: len({number for _, _, _, number in life.came}) == count, lambda: "some messages have not come"
+        )
         for each in life.members:
             each.close()
-    ends_s = [told[1][1], float("inf")]
-    for (what, change_s, took_s, moved), end_s in zip(told, ends_s, strict=True):
-        pauses_ms = np.array(life.pauses_s(moved, change_s) or [0.0]) * 1e3
-        rows.append({"strategy": strategy.name, "change": what, "queues moved": len(moved), "call ms": took_s * 1e3})
-        rows[-1] |= {"pause p50 ms": float(np.median(pauses_ms)), "pause max ms": float(pauses_ms.max())}
-        rows[-1] |= {"came again": life.repeats_between(change_s, end_s), "messages": count}
-    return rows
-
-
-def _await_everything(life: Life, count: int) -> None:
-    deadline_s = time.monotonic() + LIMIT_S
-    while (missing := count - len({number for _, _, _, number in life.came})) > 0:
-        if time.monotonic() > deadline_s:
-            raise UsageError(f"{missing:,} of {count:,} messages have not come after {LIMIT_S:g} s: try it when idle")
-        time.sleep(0.02)
+    pauses_ms = np.array(life.pauses_s(moved, change_s) or [0.0]) * 1e3
+    figures = {"queues moved": len(moved), "call ms": took_s * 1e3, "pause p50 ms": float(np.median(pauses_ms))}
+    figures |= {"pause max ms": float(pauses_ms.max()), "came again": life.repeats_since(change_s), "messages": count}
+    return Sample(count, 2 * seconds, 2 * seconds, figures=figures)

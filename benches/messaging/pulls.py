@@ -8,16 +8,15 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-import numpy as np
-
-from benches.messaging.flow import LIMIT_S, number_of, pace, stamped
-from benches.messaging.part import Part
+from benches.loads import LIMIT_S, await_all, number_of, pace, stamped
+from benches.messaging.flow import sample_of
 from flightlog.engine.message_store import open_store
 from flightlog.engine.services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S
 from flightlog.store.errors import StoreClosedError
 from flightlog.store.get_result import GetResult
 from flightlog.store.message import Message
 from flightlog.store.settings import StoreSettings
+from flightlog.tools.bench.case import Sample
 
 PULLS, QUEUES_A_TOPIC = 10_000, 10
 WOKEN = 500
@@ -70,7 +69,7 @@ class Pullers:
         return Message(topic, stamped(), queue_id=queue_id)
 
 
-def pulls(folder: Path, count: int, seconds: float) -> Part:
+def pulls(count: int, seconds: float, folder: Path) -> Sample:
     """Pulls that wait in as many queues: the process's CPU while none ends, and while each ends after DEFAULT_WAIT_S
     and is made anew; then one after the other is woken; then all of one queue at once."""
     settling_s = min(1.0, seconds)
@@ -84,17 +83,10 @@ def pulls(folder: Path, count: int, seconds: float) -> Part:
         renewing, renewals = pullers.cpu_share(seconds)
         dice, wakes = random.Random(SEED), max(int(WAKES_A_SECOND * seconds), 10)
         pace(wakes, WAKES_A_SECOND, lambda: pullers.put(dice.randrange(min(WOKEN, count))))
-        deadline_s = time.monotonic() + LIMIT_S
-        while len(pullers.latencies_ns) < wakes:
-            if time.monotonic() > deadline_s:
-                raise AssertionError(f"{wakes - len(pullers.latencies_ns)} of {wakes} messages woke nobody")
-            time.sleep(0.01)
-    ms = np.array(pullers.latencies_ns) / 1e6
-    p50, p99, most = np.percentile(ms, (50, 99, 100)).tolist()
-    row = {"pulls that wait": count, "CPU %": 100 * waiting}
-    row |= {"CPU % renewed": 100 * renewing, "renewals a second": renewals}
-    row |= {"wake-up p50 ms": p50, "p99 ms": p99, "max ms": most, "all of one queue ms": _all_at_once(folder, count)}
-    return Part("pulls", "Pulls that wait", [row], {"wake-up": np.sort(ms).tolist()})
+        await_all(lambda: len(pullers.latencies_ns) >= wakes, lambda: f"of {wakes} messages some woke no pull")
+    figures = {"pulls that wait": count, "% CPU": 100 * waiting, "% CPU renewed": 100 * renewing}
+    figures |= {"renewals a second": renewals, "all of one queue ms": _all_at_once(folder, count)}
+    return sample_of(pullers.latencies_ns, seconds, **figures)
 
 
 def _all_at_once(folder: Path, count: int) -> float:

@@ -1,6 +1,6 @@
 """`make targets`: every figure that this store has to come to, in one run, each held against its target.
 
-Ratios are taken within one round, in which everybody has a turn. RocketMQ runs at its defaults, warmed by a million
+Ratios are taken within one round, in which every case has a turn. RocketMQ runs at its defaults, warmed by a million
 puts, on the same messages and as full; the better of its modes counts. Every writer begins in a fresh store with a few
 messages in it and at rest, and is done when everything is in queue and key index. Peers, which take from microseconds
 to milliseconds a message, run for a fixed time in place of a fixed size: they get the emptier stores.
@@ -8,53 +8,42 @@ to milliseconds a message, run for a fixed time in place of a fixed size: they g
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from benches.readers import command as readers
+from benches import readers
+from benches.loads import choose
+from benches.targets.figures import AS_PLANNED, BY_SIZE, BY_SYNC_SIZE, GROUPS, KB, ON_REQUEST, Contest, contests
 from benches.targets.lines import Line, show
 from benches.targets.measures import THREADS_MORE, Measures, Sizes
-from benches.targets.plan import (
-    BY_SIZE,
-    BY_SYNC_SIZE,
-    CASE_SUBJECTS,
-    GROUPS,
-    KB,
-    CaseFigure,
-    Contest,
-    WriterFigure,
-    writer_contests,
-)
 from flightlog.store import native
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench import rocketmq
-from flightlog.tools.bench.cases.workloads import record_size
+from flightlog.tools.bench import report
+from flightlog.tools.bench.case import PURE, Case
 from flightlog.tools.bench.machine.machine import Machine, this_machine
-from flightlog.tools.bench.machine.scratch import check_room, scratch_folder
-from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, WARM_COUNT, RocketmqProcess, check_jars
-from flightlog.tools.bench.telling import saving
-from flightlog.tools.bench.writers import PURE, peers_at_hand
-from flightlog.tools.output import Output
+from flightlog.tools.bench.machine.scratch import check_folder, check_room, scratch_folder
+from flightlog.tools.bench.messages import record_size
+from flightlog.tools.bench.report import say
+from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, Rocketmq, check_jars
+from flightlog.tools.bench.writers import peers_at_hand
 from flightlog.tools.progress_bar import CLEAR_LINE, ProgressBar
 from flightlog.tools.words import seconds_text, size_text
 
 MB = 1_000_000
 ROUNDS = 5
-USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS)
-FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS)
-QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, readers=4)
+USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUNDS, 1024)
+FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS, 1024)
+QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, 4, readers=4)
 OWN_RATE, PURE_RATE, ROCKETMQ_RATE = 400e6, 100e6, 200e6
 """Bytes a second, about, for the estimate of how long it takes; with syncs:"""
 SYNC_RATE, ROCKETMQ_SYNC_RATE = 20e6, 1.5e6
 FILL_RATE = 40e6
 """Bytes a second of many threads at once that wait for their syncs."""
 COPIES_MAX = 4
-"""So many stores of the size of a run may lie on the disk at once."""
+"""So many stores of the size of a run may be on the disk at once."""
 NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
 """Groups that need a disk."""
 
@@ -64,7 +53,7 @@ class TargetsOptions:
     """What the command line says."""
 
     only: Sequence[str] = ()
-    """Groups; none: all."""
+    """Groups; none: all but those on request."""
     rocketmq: Path | None = None
     """Its jars."""
     size_mb: float | None = None
@@ -77,13 +66,14 @@ class TargetsOptions:
     save: Path | None = None
 
 
-def run(options: TargetsOptions) -> int:
+def run_targets(options: TargetsOptions) -> int:
     """Measure and print. Raises UsageError for wrong options, before anything is written."""
-    groups, sizes = _groups(options), _sizes(options)
+    groups = choose(options.only or [name for name in GROUPS if name not in ON_REQUEST], GROUPS)
+    sizes = sizes_of(options)
     if options.rocketmq is not None:
         check_jars(options.rocketmq)
-    saving.check_folder(options.folder)
-    saving.check_files({"--save": options.save})
+    check_folder(options.folder)
+    report.check_files({"--save": options.save})
     with scratch_folder(options.folder) as folder:
         machine = this_machine(folder)
         if machine.is_in_memory and set(groups) & set(NOT_IN_MEMORY):
@@ -94,28 +84,14 @@ def run(options: TargetsOptions) -> int:
         if "c" not in native.available():
             raise UsageError("the targets are those of the C kernel, which is not there; install with a C compiler")
         lines, measures = _measure(options, groups, sizes, machine, folder)
-    found: dict[str, Any] = saving.as_object(measures.outcomes, machine)
-    found = {"machine": found["machine"], "sizes": asdict(sizes), "lines": [line.as_object() for line in lines]} | {
-        "outcomes": found["outcomes"]
-    }
-    if options.save:
-        saving.save_json(options.save, found)
-    if options.as_json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(lines, Output())
+    found = report.as_object(measures.outcomes, machine)
+    found |= {"sizes": asdict(sizes), "lines": [line.as_object() for line in lines]}
+    report.tell(found, lambda output: show(lines, output), as_json=options.as_json, save=options.save)
     return 0
 
 
-def _groups(options: TargetsOptions) -> list[str]:
-    words = [word for text in options.only for word in text.split(",")]
-    for word in words:
-        if word not in GROUPS:
-            raise UsageError(f"--only {word}: no such group; there are {', '.join(GROUPS)}")
-    return [group for group in GROUPS if not words or group in words]
-
-
-def _sizes(options: TargetsOptions) -> Sizes:
+def sizes_of(options: TargetsOptions) -> Sizes:
+    """Raises UsageError for what is not above 0."""
     sizes = QUICK if options.quick else FULL if options.full else USUAL
     numbers = {"--size": options.size_mb, "--sync-size": options.sync_size_mb, "--rounds": options.rounds}
     for name, value in numbers.items():
@@ -128,126 +104,92 @@ def _sizes(options: TargetsOptions) -> Sizes:
     return replace(sizes, rounds=options.rounds or sizes.rounds)
 
 
+def contests_of(
+    sizes: Sizes, groups: Sequence[str], rocketmq: Path | None
+) -> tuple[list[Contest], list[Line], Rocketmq]:
+    """What is measured, and a line for each figure that needs what is not there."""
+    theirs = Rocketmq((rocketmq or Path()).resolve())
+    record = record_size(KB)
+    counts = sizes.sync_fill_size // record, sizes.messages, sizes.recovery_size // record
+    found, missing = contests(peers_at_hand(), theirs, groups, *counts), list[Line]()
+    if rocketmq is None:
+        figures = [figure for contest in found for figure in contest.figures if figure.needs_rocketmq]
+        note = "needs --rocketmq FOLDER_OF_JARS"
+        missing = [Line(figure.group, figure.text, figure.target, note=note) for figure in figures]
+        found = [Contest(c.fill, tuple(f for f in c.figures if not f.needs_rocketmq)) for c in found]
+    if not peers_at_hand() and "peers" in groups:
+        missing.append(Line("peers", "peers", 1, note="none is installed; pip install 'flightlog[peers]'"))
+    return [contest for contest in found if contest.figures], missing, theirs
+
+
 def _measure(
     options: TargetsOptions, groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path
 ) -> tuple[list[Line], Measures]:
-    contests = writer_contests(peers_at_hand(), groups, sizes.sync_fill_size // record_size(KB))
-    cases = {name: [f for f in figures if f.group in groups] for name, figures in CASE_SUBJECTS.items()}
-    missing: list[Line] = []
-    if options.rocketmq is None:
-        contests, cases, missing = _without_rocketmq(contests, cases)
-    plans = [contest for contest in contests if contest.figures]
-    if not peers_at_hand() and "peers" in groups:
-        missing.append(Line("peers", "peers", 1, note="none is installed; pip install 'flightlog[peers]'"))
-    _announce(plans, cases, groups, sizes, machine, folder)
-    lines: list[Line] = []
+    plans, lines, rocketmq = contests_of(sizes, groups, options.rocketmq)
+    _announce(plans, groups, sizes, machine, folder)
+    bar = ProgressBar("measuring", _runs(plans, groups, sizes))
+
+    def done() -> None:
+        bar.done += 1
+
+    measures = Measures(folder, sizes, done)
+    works: list[Callable[[], list[Line]]] = [lambda plan=plan: measures.contest(plan) for plan in plans]  # type: ignore[misc]
+    named = {"paced": measures.paced, "device": measures.device, "readers": measures.readers}
+    named |= {"query": measures.query, "scan": measures.scan}
+    works += [work for group, work in named.items() if group in groups]
     with ExitStack() as running:
-        process = None
-        if options.rocketmq is not None and _asks_rocketmq(plans, cases):
+        if any(figure.needs_rocketmq for plan in plans for figure in plan.figures):
             with ProgressBar("warming RocketMQ up"):
-                warm_count = QUICK_WARM_COUNT if options.quick else WARM_COUNT
-                process = running.enter_context(RocketmqProcess(options.rocketmq.resolve(), folder, warm_count))
-        bar = ProgressBar("measuring")
-
-        def done() -> None:
-            bar.done += 1
-
-        measures = Measures(folder, process, sizes, done)
-        bar = ProgressBar("measuring", measures.runs(plans, cases, groups))
+                running.enter_context(rocketmq.running(folder, QUICK_WARM_COUNT if options.quick else WARM_COUNT))
         with bar:
-            for plan in plans:
-                lines += _told(measures.writers(plan))
-            for group, measure in (
-                ("paced", measures.paced),
-                ("device", measures.device),
-                ("readers", measures.readers),
-                ("query", measures.query),
-            ):
-                if group in groups:
-                    lines += _told(measure())
-            for subject, figures in cases.items():
-                if figures:
-                    lines += _told(measures.cases(subject, figures))
-    return sorted([*lines, *missing], key=lambda line: GROUPS.index(line.group)), measures
+            for work in works:
+                found = work()
+                for line in found:  # at once: whatever ends a long run early is not to take its figures along
+                    say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
+                lines += found
+    return sorted(lines, key=lambda line: GROUPS.index(line.group)), measures
 
 
-def _told(lines: list[Line]) -> list[Line]:
-    """Tell them at once: the whole run takes long, and whatever ends it early is not to take them along."""
-    for line in lines:
-        _say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
-    return lines
+def _runs(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes) -> int:
+    """How often `done` is called."""
+    in_rounds = sum(len(plan.cases()) for plan in plans)
+    in_rounds += 2 * ("paced" in groups) + ("query" in groups) + 2 * ("readers" in groups)
+    return sizes.rounds * in_rounds + 2 * sizes.device_steps * ("device" in groups)
 
 
-def _without_rocketmq(
-    contests: Sequence[Contest], cases: dict[str, list[CaseFigure]]
-) -> tuple[list[Contest], dict[str, list[CaseFigure]], list[Line]]:
-    """What is left, and a line for each that is not."""
-    figures: list[WriterFigure | CaseFigure] = [f for contest in contests for f in contest.figures]
-    figures += [f for each in cases.values() for f in each]
-    note = "needs --rocketmq FOLDER_OF_JARS"
-    missing = [Line(f.group, f.text, f.target, note=note) for f in figures if f.needs_rocketmq]
-    left = [Contest(c.fill, tuple(f for f in c.figures if not f.needs_rocketmq)) for c in contests]
-    return left, {name: [f for f in each if not f.needs_rocketmq] for name, each in cases.items()}, missing
-
-
-def _asks_rocketmq(plans: Sequence[Contest], cases: dict[str, list[CaseFigure]]) -> bool:
-    return any(f.needs_rocketmq for plan in plans for f in plan.figures) or any(
-        f.needs_rocketmq for each in cases.values() for f in each
-    )
-
-
-def _announce(
-    plans: Sequence[Contest],
-    cases: dict[str, list[CaseFigure]],
-    groups: Sequence[str],
-    sizes: Sizes,
-    machine: Machine,
-    folder: Path,
-) -> None:
+def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path) -> None:
     """Say how long it takes and how much is written. Raises UsageError where the disk has no room for it."""
-    seconds, size = 0.0, 0.0
-    for plan in plans:
-        for load in plan.loads():
-            if plan.fill not in (BY_SIZE, BY_SYNC_SIZE):
-                seconds += sizes.peer_s + 0.3
-                size += sizes.peer_s * OWN_RATE / 10
-                continue
-            is_theirs = rocketmq.is_rocketmq(load)
-            written = float(sizes.size)
-            rate = ROCKETMQ_RATE if is_theirs else PURE_RATE if load.writer == PURE else OWN_RATE
-            if load.sync:
-                more = THREADS_MORE if load.threads > 1 else 1
-                written = float(sizes.sync_size * more)
-                rate = (ROCKETMQ_SYNC_RATE * more**2 if is_theirs else SYNC_RATE) * more
-            if plan.fill == BY_SIZE:
-                written *= 2  # as much comes before the clock starts
-            seconds += written / rate * (KB / load.body_size) ** 0.7 + (rocketmq.ROUND_OVERHEAD_S if is_theirs else 0.5)
-            filled = load.filled * record_size(load.body_size)
-            seconds, size = seconds + filled / FILL_RATE, size + written + filled
-    for subject, figures in cases.items():
-        for figure in figures:
-            of_one = sizes.recovery_size if subject == "recover" else sizes.size
-            seconds += of_one / PURE_RATE + 1
-            size += of_one * (3 if figure.needs_rocketmq else 1)
-    seconds += sizes.size / PURE_RATE * (("paced" in groups) + ("query" in groups))
-    seconds, size = seconds * sizes.rounds, size * sizes.rounds
-    if "readers" in groups:
-        seconds += len(readers.KINDS) * readers.PARTS * 2 * sizes.reader_s * sizes.rounds
-        size += sizes.rounds * readers.room_needed(KB, sizes.size // KB, sizes.reader_s)
-    if "device" in groups:
-        seconds += 2 * sizes.device_steps * sizes.device_step_size / SYNC_RATE
-        size += 2 * sizes.device_steps * sizes.device_step_size
-    _say(str(machine))
-    for warning in machine.warnings:
-        _say(f"warning: {warning}")
-    time = seconds_text(seconds)
-    _say(f"{', '.join(groups)}; {sizes.rounds} rounds")
-    _say(f"about {time}, writing about {size_text(int(size))} below {folder.parent}")
+    each = [_cost(plan.fill, case, sizes) for plan in plans for case in plan.cases()]
+    seconds = sum(seconds for seconds, _ in each) + sizes.size / PURE_RATE * (("paced" in groups) + ("query" in groups))
+    seconds, size = seconds * sizes.rounds, sum(size for _, size in each) * sizes.rounds
     room = COPIES_MAX * max(sizes.size, sizes.recovery_size) + (2 << 30)
     if "readers" in groups:
-        room = max(room, readers.room_needed(KB, sizes.size // KB, sizes.reader_s))
+        seconds += 2 * len(readers.KINDS) * readers.PARTS * sizes.reader_s * sizes.rounds
+        needed = readers.room_needed(KB, sizes.messages, sizes.reader_s)
+        size, room = size + len(readers.KINDS) * sizes.rounds * needed, max(room, needed)
+    if "device" in groups:
+        written = 2 * sizes.device_steps * sizes.device_step_size
+        seconds, size = seconds + written / SYNC_RATE, size + written
+    say(str(machine))
+    for warning in machine.warnings:
+        say(f"warning: {warning}")
+    say(f"{', '.join(groups)}; {sizes.rounds} rounds")
+    say(f"about {seconds_text(seconds)}, writing about {size_text(int(size))} below {folder.parent}")
     check_room(folder, room)
 
 
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _cost(fill: str, case: Case, sizes: Sizes) -> tuple[float, float]:
+    """Seconds of a round, and bytes that it writes, about."""
+    if fill == AS_PLANNED:
+        return case.size / PURE_RATE + 1, case.size
+    if fill not in (BY_SIZE, BY_SYNC_SIZE):
+        return sizes.peer_s + 0.3, sizes.peer_s * OWN_RATE / 10
+    written = float(2 * sizes.size)  # as much comes before the clock starts
+    rate = ROCKETMQ_RATE if case.is_rocketmq else PURE_RATE if case.who == PURE else OWN_RATE
+    if case.sync:
+        more = THREADS_MORE if case.threads > 1 else 1
+        written = float(sizes.sync_size * more)
+        rate = (ROCKETMQ_SYNC_RATE * more**2 if case.is_rocketmq else SYNC_RATE) * more
+    filled = case.filled * record_size(case.body_size)
+    seconds = written / rate * (KB / case.body_size) ** 0.7 + filled / FILL_RATE
+    return seconds + (ROUND_OVERHEAD_S if case.is_rocketmq else 0.5), written + filled

@@ -65,7 +65,7 @@ def show(lines: Sequence[Line], output: Output) -> None:
         Column("spread", True),
         Column("met"),
     ]
-    output.table("Bars; medians of rounds, ratios within one round", columns, [_row(line) for line in lines])
+    output.table("Targets; medians of rounds, ratios within one round", columns, [_row(line) for line in lines])
     output.line()
     for line in lines:
         if line.note and line.values:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
+from benches.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog import StoreSettings
 from flightlog.testing import kill
 from flightlog.tests.support import inside
-from flightlog.tools.bench.cases.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog.tools.bench.machine.page_cache import cached_size, forget
 
 if TYPE_CHECKING:

@@ -4,53 +4,52 @@ reads, asks and recovers the files that this store's cases are measured with."""
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from benches.targets.command import TargetsOptions
-from benches.targets.command import run as run_targets
+from benches.targets.command import TargetsOptions, run_targets
 from flightlog.tests.interop import harness
 from flightlog.tests.interop.harness import RocketMq
-from flightlog.tools.bench.cases.plan import make_cases
-from flightlog.tools.bench.cases.rocketmq_cases import RIVALS, rocketmq_cases
-from flightlog.tools.bench.cases.runner import Result
-from flightlog.tools.bench.loads.load import Load
-from flightlog.tools.bench.rocketmq import MAPPED, POOL, RocketmqEndedError, RocketmqProcess, check_jars
-from flightlog.tools.bench.telling.report import find_rival
-from flightlog.tools.bench.versus.contest import Contest
+from flightlog.tools.bench.case import MAPPED, Outcome
+from flightlog.tools.bench.plan import SUBJECTS, subject_cases
+from flightlog.tools.bench.reads.reads import QUERY
+from flightlog.tools.bench.report import rival_of
+from flightlog.tools.bench.rocketmq import RIVALS, Rocketmq, RocketmqEndedError, check_jars
+from flightlog.tools.bench.runner import run
 
-LOADS = (
-    Load(MAPPED, False, 100),
-    Load(MAPPED, False, 100, batch=8),
-    Load(MAPPED, False, 100, rate=2_000),
-    Load(MAPPED, True, 100),
-    Load(MAPPED, True, 100, threads=4),
-    Load(MAPPED, True, 100, filled=1_000),
-    Load(POOL, False, 100),
+FIELDS: tuple[dict[str, Any], ...] = (
+    {},
+    {"batch": 8},
+    {"rate": 2_000},
+    {"sync": True},
+    {"sync": True, "threads": 4},
+    {"sync": True, "filled": 1_000},
+    {"pool": True},
 )
 CALLS = 40
 
 
 @pytest.mark.ci
-def test_every_load_is_put(rocketmq: RocketMq, tmp_path: Path) -> None:
+def test_every_case_is_put(rocketmq: RocketMq, tmp_path: Path) -> None:
     jars = harness.JAVA_FOLDER / "target" / "dependency"
     check_jars(jars)
-    with RocketmqProcess(jars, tmp_path, warm_count=1_000) as process:
-        contest = Contest(tmp_path, process)
-        for load in LOADS:
-            found = contest.run(load, CALLS, stamps=True)
-            assert found.count == CALLS * load.batch, load
-            assert 0 < found.put_s <= found.drained_s, load
-            assert found.latencies_ns.shape == (CALLS,) and (found.latencies_ns > 0).all(), load
+    theirs = Rocketmq(jars)
+    with theirs.running(tmp_path, 1_000):
+        for fields in FIELDS:
+            case = theirs.put_case(body_size=100, calls=CALLS, **fields)
+            found = run(case, tmp_path, stamps=True)
+            assert found.count == CALLS * case.batch, case
+            assert 0 < found.put_s <= found.drained_s, case
+            assert found.latencies_ns.shape == (CALLS,) and (found.latencies_ns > 0).all(), case
         (tmp_path / "in-the-way").touch()
         with pytest.raises(RocketmqEndedError, match="in-the-way"):
-            process.run(tmp_path / "in-the-way", LOADS[0], 1, 1, 1, stamps=False)
+            theirs.put(tmp_path / "in-the-way", theirs.put_case(body_size=100), stamps=False)
 
 
 @pytest.mark.ci
-def test_a_bar_is_held_against_it(rocketmq: RocketMq, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_target_is_held_against_it(rocketmq: RocketMq, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     jars = harness.JAVA_FOLDER / "target" / "dependency"
     options = TargetsOptions(only=("recovery",), rocketmq=jars, rounds=1, quick=True, folder=tmp_path, as_json=True)
     assert run_targets(options) == 0
@@ -61,16 +60,18 @@ def test_a_bar_is_held_against_it(rocketmq: RocketMq, tmp_path: Path, capsys: py
 
 @pytest.mark.ci
 def test_the_same_files_are_read_asked_and_recovered(rocketmq: RocketMq, tmp_path: Path) -> None:
-    with RocketmqProcess(harness.JAVA_FOLDER / "target" / "dependency", tmp_path, warm_count=1_000) as process:
-        results = []
-        for case in rocketmq_cases(process, RIVALS, 100, CALLS):
-            measured = case.measure(tmp_path)
-            assert measured.seconds > 0, case
-            assert (measured.latencies_ns is None) == (case.name != RIVALS["query"]), case
-            assert measured.latencies_ns is None or (measured.latencies_ns > 0).all()
-            results.append(Result(case, [measured.seconds]))
+    theirs = Rocketmq(harness.JAVA_FOLDER / "target" / "dependency")
+    found = [case for subject in SUBJECTS for case in subject_cases(subject, [100], theirs, messages=CALLS)]
+    outcomes = []
+    with theirs.running(tmp_path, 1_000):
+        for case in (case for case in found if case.who == MAPPED):
+            sample = run(case, tmp_path)
+            assert sample.drained_s > 0, case
+            assert len(sample.latencies_ns) == (CALLS if case.task == QUERY else 0), case
+            assert (sample.latencies_ns > 0).all()
+            outcomes.append(Outcome(case, [sample]))
         assert not (tmp_path / "copy").exists(), "it never writes to what is kept"
-        own = [case for case in make_cases(body_sizes=[100], kernels=["pure"]) if case.name in RIVALS]
-        for case in own:
-            rival = find_rival(Result(replace(case, rival=RIVALS[case.name]), [1.0]), results)
-            assert rival is not None and rival.case.name == RIVALS[case.name]
+    assert {outcome.case.task for outcome in outcomes} == set(RIVALS.values())
+    for case in (case for case in found if case.kernel == "pure" and case.task in RIVALS):
+        rival = rival_of(Outcome(case), outcomes)
+        assert rival is not None and rival.case.task == RIVALS[case.task]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
+import math
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,12 +14,24 @@ import numpy as np
 import pytest
 
 from flightlog.store import native
-from flightlog.tools.bench.cases.case import Case
-from flightlog.tools.bench.cases.plan import BODY_SIZES, MEMORY_CASES, SYNC_PUT, make_cases
-from flightlog.tools.bench.cases.references import FALLOCATED, MEMCPY, ZEROED
-from flightlog.tools.bench.cases.runner import Result
+from flightlog.tools.bench.case import (
+    MEMCPY,
+    OWN,
+    PLAIN,
+    PLAIN_COLD,
+    PURE,
+    PUT,
+    RAW_LOOP,
+    REFERENCES,
+    Case,
+    Outcome,
+    Sample,
+)
 from flightlog.tools.bench.machine.machine import MOUNTS, file_system, this_machine
-from flightlog.tools.bench.telling.report import COLUMNS, find_reference
+from flightlog.tools.bench.plan import BODY_SIZES, SUBJECTS, subject_cases, whole_cases
+from flightlog.tools.bench.report import as_object, reference_of, show
+from flightlog.tools.bench.runner import measure, prepared, run
+from flightlog.tools.output import Output
 
 if TYPE_CHECKING:
     from flightlog.tests.tools.conftest import Finished
@@ -29,38 +39,49 @@ if TYPE_CHECKING:
     Cli = Callable[..., Finished]
 
 MESSAGES = 40
-CASES = make_cases(body_sizes=BODY_SIZES[:1])
-FILE_SUBJECTS = [case for name in ("read", "verify") for case in make_cases(body_sizes=BODY_SIZES[:1], subject=name)]
+CASES = [case for subject in SUBJECTS for case in subject_cases(subject, BODY_SIZES[:1], None, messages=MESSAGES)]
 
 
-@pytest.mark.parametrize("case", list(dict.fromkeys([*CASES, *FILE_SUBJECTS])), ids=str)
+@pytest.mark.parametrize("case", list(dict.fromkeys(CASES)), ids=str)
 def test_a_case_runs_and_leaves_what_can_be_used_again(case: Case, tmp_path: Path) -> None:
-    small = dataclasses.replace(case, count=MESSAGES)
     before = native.NAME
     for _ in range(2):
-        assert small.measure(tmp_path).seconds > 0
+        assert run(case, tmp_path).drained_s > 0
     assert before == native.NAME, "the kernel that was at work is at work again"
     assert {path.name.split("-")[0] for path in tmp_path.iterdir()} <= {"read", "killed", "sealed"}
 
 
-def test_every_workload_has_a_limit_of_its_own_size() -> None:
-    results = [Result(case, [1.0]) for case in make_cases()]
+def test_a_case_has_its_kernel(tmp_path: Path) -> None:
+    [case] = [case for case in CASES if (case.who, case.task) == (PURE, "read")]
+    with prepared(case, tmp_path):
+        assert native.NAME == "pure"
+
+
+def test_every_task_has_a_limit_of_its_own_size() -> None:
+    outcomes = [Outcome(case, [Sample(case.count, 1.0, 1.0)]) for case in whole_cases()]
+    for subject in SUBJECTS:
+        outcomes += [Outcome(case, [Sample(case.count, 1.0, 1.0)]) for case in subject_cases(subject, BODY_SIZES, None)]
     kernels = native.available()
-    for result in results:
-        reference = find_reference(result, results)
-        assert (reference is None) == (result.case.kernel is None)
+    for outcome in outcomes:
+        reference = reference_of(outcome, outcomes)
+        assert (reference is None) == (outcome.case.who in REFERENCES), outcome.case
         if reference is not None:
-            assert reference.case.body_size == result.case.body_size
-            assert reference.case.count == result.case.count, "the same bytes"
-    found = {(result.case.name, result.case.kernel, result.case.body_size) for result in results}
-    expected: set[tuple[str, str | None]] = {(name, kernel) for name in (*MEMORY_CASES, SYNC_PUT) for kernel in kernels}
-    expected |= {(name, None) for name in (MEMCPY, FALLOCATED, ZEROED)}
-    assert found == {(name, kernel, body_size) for name, kernel in expected for body_size in BODY_SIZES}
+            assert reference.case.body_size == outcome.case.body_size
+            assert reference.case.who == (PLAIN_COLD if outcome.case.task == "read, cold" else outcome.case.against)
+    found = {(o.case.task, o.case.who, o.case.body_size) for o in outcomes if o.case.who in (OWN, PURE)}
+    own = [who for who, kernel in ((OWN, "c"), (PURE, "pure")) if kernel in kernels]
+    tasks = [PUT, *(task for tasks in SUBJECTS.values() for task in tasks)]
+    assert found == {(task, who, size) for task in tasks for who in own for size in BODY_SIZES}
+    assert {(o.case.who, o.case.sync) for o in outcomes if o.case.who in (MEMCPY, RAW_LOOP, PLAIN)} == {
+        *((MEMCPY, False), (RAW_LOOP, True), (PLAIN, False)),
+    }
 
 
-def test_the_ratio_is_message_for_message() -> None:
-    case, other = CASES[0], dataclasses.replace(CASES[1], count=2 * CASES[0].count)
-    assert Result(other, [4.0, 1.0, 8.0]).part_of(Result(case, [1.0])) == pytest.approx(0.5)
+def test_the_ratio_is_message_for_message_within_each_round() -> None:
+    case = CASES[0]
+    own = Outcome(case, [Sample(20, 4.0, 4.0), Sample(20, 1.0, 1.0), Sample(20, 8.0, 8.0)])
+    other = Outcome(case, [Sample(10, 1.0, 1.0), Sample(10, 1.0, 1.0), Sample(10, 2.0, 2.0)])
+    assert own.part_of(other) == pytest.approx(0.5)
 
 
 @pytest.mark.ci
@@ -73,70 +94,78 @@ def test_a_run_in_memory_has_no_sync_figures(cli: Cli, in_memory: Path) -> None:
     assert "no sync figures" in finished.err and "writing" in finished.err
     found = json.loads(finished.out)
     assert found["machine"]["file_system"] == "tmpfs"
-    assert {result["name"] for result in found["results"]} == {MEMCPY, *MEMORY_CASES}
-    for result in found["results"]:
-        assert result["messages_per_s"] == pytest.approx(result["messages"] / result["median_s"])
-        assert (result["part_of_reference"] is None) == (result["name"] == MEMCPY)
+    outcomes = found["outcomes"]
+    assert {row["task"] for row in outcomes} >= {PUT, "read", "query", "recover"} and not any(
+        r["sync"] for r in outcomes
+    )
+    for row in outcomes:
+        assert row["messages_per_s"] == pytest.approx(1 / row["per_message_s"])
+        assert (row["part_of_reference"] is None) == (row["who"] in REFERENCES)
     assert not list(in_memory.iterdir()), "nothing is left behind"
 
 
-def test_the_table(tmp_path: Path) -> None:
-    program = f"""
-import dataclasses
-from pathlib import Path
-from flightlog.tools.bench.cases.plan import make_cases
-from flightlog.tools.bench.telling.report import show
-from flightlog.tools.bench.cases.runner import measure
-from flightlog.tools.output import Output
-
-cases = [dataclasses.replace(case, count={MESSAGES}) for case in make_cases(body_sizes=[100])]
-show(measure(cases, 1, Path({str(tmp_path)!r}), lambda done: None), Output())
-"""
-    out = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True).stdout
-    rows = [line for line in out.splitlines() if line.startswith(SYNC_PUT)]
-    assert [line.split()[2] for line in rows[:-1]] == ["C" if name == "c" else name for name in native.available()]
-    assert all(line.endswith(" %") for line in rows[:-1])
-    assert rows[-1].startswith(f"{SYNC_PUT}: one thread")
+def test_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cases = [case for case in CASES if case.task in (PUT, "query")]
+    outcomes = measure(list(dict.fromkeys(cases)), 1, tmp_path, lambda: None)
+    show(outcomes, Output())
+    out = capsys.readouterr().out
+    rows = [line for line in out.splitlines() if " query " in line]
+    assert [row.split("  ")[0] for row in rows] == [who for who in (OWN, PURE) if who in {o.case.who for o in outcomes}]
+    assert all(row.endswith(" %") for row in rows)
+    assert "query: a message by its key" in out and "device B/B" not in out.splitlines()[2]
 
 
-def test_wrong_calls(cli: Cli, tmp_path: Path) -> None:
-    calls: tuple[tuple[object, ...], ...] = (
-        ("--rounds", "0"),
-        ("--folder", tmp_path / "missing"),
-        ("--messages", "0", "read"),
-        ("--csv", "/no/folder/query.csv", "query"),
-        ("--versus", "sqlite3", "query"),
-        ("--versus", "rocketmq", "recover"),
-        ("--versus", f"rocketmq={tmp_path}", "recover"),
-    )
-    for option, value, *subject in calls:
-        finished = cli("bench", *subject, option, value)
-        assert (finished.code, finished.out) == (2, "")
-        [line] = finished.err.splitlines()
-        assert line.startswith(f"flightlog: {option}")
+@pytest.mark.parametrize(
+    ("subject", "option", "value"),
+    [
+        ((), "--rounds", "0"),
+        ((), "--folder", "/no/folder"),
+        (("read",), "--messages", "0"),
+        (("query",), "--save", "/no/folder/query.json"),
+        (("query",), "--plot", "/no/folder/query.png"),
+        (("query",), "--versus", "sqlite3"),
+        (("recover",), "--versus", "rocketmq"),
+        (("recover",), "--versus", "rocketmq=/proc"),
+    ],
+)
+def test_wrong_calls(cli: Cli, subject: tuple[str, ...], option: str, value: str) -> None:
+    finished = cli("bench", *subject, option, value)
+    assert (finished.code, finished.out) == (2, "")
+    [line] = finished.err.splitlines()
+    assert line.startswith(f"flightlog: {option}")
 
 
-def test_a_subject_is_kept_in_files(cli: Cli, tmp_path: Path) -> None:
-    kept, table = tmp_path / "query.json", tmp_path / "query.csv"
+def test_a_subject_is_kept_and_drawn_and_compared(cli: Cli, tmp_path: Path) -> None:
+    kept, drawn = tmp_path / "query.json", tmp_path / "query.svg"
     small = ("--quick", "--rounds", "1", "--messages", "40", "--folder", tmp_path)
-    finished = cli("bench", "query", *small, "--save", kept, "--csv", table)
+    finished = cli("bench", "query", *small, "--save", kept, "--plot", drawn)
     assert finished.code == 0, finished.err
-    found = json.loads(kept.read_text())["results"]
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS
-    assert [row["name"] for row in rows] == [row["name"] for row in found]
-    assert {row["name"] for row in rows if row["p99_us"]} == {"query"}
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["query.csv", "query.json"]
+    found = json.loads(kept.read_text())["outcomes"]
+    assert {row["task"] for row in found if row["p99_ns"]} == {"query"}
+    assert "Time of one call" in drawn.read_text()
+    again = cli("bench", "query", *small, "--compare", kept)
+    assert again.code == 0 and "Beside the earlier run" in again.out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["query.json", "query.svg"]
 
 
 def test_calls_that_are_timed_one_by_one_have_percentiles(tmp_path: Path) -> None:
-    [case] = [case for case in CASES if (case.name, case.kernel) == ("query", "pure")]
-    measured = dataclasses.replace(case, count=MESSAGES).measure(tmp_path)
-    assert measured.latencies_ns is not None and measured.latencies_ns.shape == (MESSAGES,)
-    assert 0 < measured.latencies_ns.sum() / 1e9 <= measured.seconds
-    result = Result(case, [1.0, 1.0], [np.array([1000, 3000]), np.array([5000, 7000])])
-    assert result.latency_us(50) == pytest.approx((2 + 6) / 2)
+    [case] = [case for case in CASES if (case.task, case.kernel) == ("query", "pure")]
+    sample = run(case, tmp_path)
+    assert sample.latencies_ns.shape == (MESSAGES,)
+    assert 0 < sample.latencies_ns.sum() / 1e9 <= sample.drained_s
+    latencies = [np.array([1000, 3000]), np.array([5000, 7000])]
+    outcome = Outcome(case, [Sample(2, 1.0, 1.0, each) for each in latencies])
+    assert outcome.latency_ns(50) == pytest.approx((2000 + 6000) / 2)
+
+
+def test_what_was_measured_besides_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case = dataclasses.replace(CASES[0], task="a task")
+    outcome = Outcome(case, [Sample(1, 1.0, 1.0, figures={"ms": value}) for value in (1.0, 5.0, 2.0)])
+    assert outcome.figure("ms") == 2.0 and math.isnan(outcome.figure("other"))
+    assert as_object([outcome], this_machine(tmp_path))["outcomes"][0]["figures"] == {"ms": 2.0}
+    show([outcome], Output())
+    heads, row = capsys.readouterr().out.splitlines()[2:4]
+    assert heads.endswith("ms") and row.endswith(" 2")
 
 
 def test_the_machine_is_named(tmp_path: Path) -> None:

@@ -7,8 +7,7 @@ import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,23 @@ import pytest
 
 import flightlog
 from flightlog.store.errors import UsageError
+from flightlog.tools.bench.case import OWN
 from flightlog.tools.bench.machine.process_tree import Usage, usage_below
-from flightlog.tools.bench.scan.scan import ScanLine, ScanOptions, _plan, run, show
-from flightlog.tools.bench.scan.scan_plan import BODY_SIZES, PARQUET, SCANS, SELECTIONS, SHARES
-from flightlog.tools.bench.scan.scan_spark import DifferentAnswersError, Scanner, ScanRound
-from flightlog.tools.bench.scan.scan_stores import ScanStore, share_topic, write_plain, write_shares
+from flightlog.tools.bench.report import show
+from flightlog.tools.bench.runner import measure
+from flightlog.tools.bench.scan.queries import (
+    CPU,
+    NOT_PUSHED,
+    PARQUET,
+    READ_PART,
+    SCANS,
+    SELECTIONS,
+    DifferentAnswersError,
+    Scanner,
+    ScanQuery,
+)
+from flightlog.tools.bench.scan.stores import SHARES, ScanStore, share_topic, write_plain, write_shares
+from flightlog.tools.bench.scan_run import BODY_SIZES, ScanOptions, make_plan, run
 from flightlog.tools.output import Output
 
 if TYPE_CHECKING:
@@ -31,22 +42,24 @@ if TYPE_CHECKING:
 MIB = 1 << 20
 
 
-def test_every_query_has_a_bar_at_every_size() -> None:
-    for query in SCANS:
-        assert query.rival == PARQUET
-        assert [query.target(body_size) > 0 for body_size in BODY_SIZES] == [True] * len(BODY_SIZES)
-    assert [query.target(1024) for query in SELECTIONS] == [0.2, 0.35, 0.5, 0.2, 0.35, 0.5, 0.5]
+def test_every_query_has_a_rival_and_its_own_way_to_leave_things_out() -> None:
+    assert {query.rival for query in SCANS} == {PARQUET} and not any(query.narrowing for query in SCANS)
+    assert {query.rival for query in SELECTIONS} == {NOT_PUSHED}
+    assert [next(iter(query.narrowing.items())) for query in SELECTIONS] == [
+        *(("subscribe", share_topic(share)) for share in SHARES),
+        *[("pushDownPredicate", "true")] * (len(SHARES) + 1),
+    ]
 
 
 def test_a_plan_names_its_stores_and_grows_with_them() -> None:
-    plan = _plan(ScanOptions())
+    plan = make_plan(ScanOptions())
     assert [(is_mixed, size) for is_mixed, size, _ in plan.stores] == [*((False, s) for s in BODY_SIZES), (True, 1024)]
     assert (plan.size, plan.rounds) == (1 << 30, 5)
-    assert _plan(ScanOptions(size_mib=2048)).seconds > 1.7 * plan.seconds
-    assert [names(each) for each in _plan(ScanOptions(only=["sum,count"], body_sizes=[100])).stores] == [
+    assert make_plan(ScanOptions(size_mib=2048)).seconds > 1.7 * plan.seconds
+    assert [names(each) for each in make_plan(ScanOptions(only=["sum,count"], body_sizes=[100])).stores] == [
         ["sum", "count"]
     ]
-    assert [names(each) for each in _plan(ScanOptions(only=["pushed 10 %,window"])).stores] == [
+    assert [names(each) for each in make_plan(ScanOptions(only=["pushed 10 %,window"])).stores] == [
         ["pushed 10 %", "window"]
     ]
 
@@ -113,11 +126,6 @@ def test_a_daemon_that_has_gone_took_its_counts_along() -> None:
     assert math.isnan((after - before).read_size) and math.isnan((after - before).cpu_s)
     assert Usage(1.5, 14, frozenset({7, 8})) - before == Usage(0.5, 4)
     assert math.isnan((Usage(1.5, 9, frozenset({7})) - before).read_size)
-    found = line(0, [1.0, 3.0], [1.0, 1.0])
-    found.ours[0] = ScanRound(1.0, after - before)
-    assert (found.read_part, found.cpu_ratio) == (1.0, 6.0)
-    found.ours[1] = found.ours[0]
-    assert found.as_object()["read_part"] is None
 
 
 def test_a_daemon_that_was_there_before_and_is_found_now_brings_counts_of_long_ago() -> None:
@@ -127,34 +135,38 @@ def test_a_daemon_that_was_there_before_and_is_found_now_brings_counts_of_long_a
     assert usage_below(os.getpid()).at_s > 0
 
 
-def line(query: int, ours_s: list[float], rival_s: list[float]) -> ScanLine:
-    store = ScanStore(Path("/store"), 1024, 1 << 30, 900_000, (0, 1))
-    made = ScanLine(SCANS[query], store, SCANS[query].target(1024))
-    made.ours = [ScanRound(seconds, Usage(2 * seconds, 1 << 30)) for seconds in ours_s]
-    made.rival = [ScanRound(seconds, Usage(seconds, 0)) for seconds in rival_s]
-    return made
+class Asked(Scanner):
+    """Answers at once, as it was told to."""
+
+    def __init__(self, folder: Path, answers: Iterable[tuple[Any, Usage]]) -> None:
+        super().__init__(None, folder, ScanStore(Path("/store"), 1024, 1 << 20, 900, (0, 1)))  # type: ignore[arg-type]
+        self._told = iter(answers)
+
+    def _timed(self, query: ScanQuery, who: str) -> tuple[Any, float, Usage]:
+        answer, usage = next(self._told)
+        return answer, 2.0, usage
 
 
-def test_ratios_are_those_of_the_rounds(capsys: pytest.CaptureFixture[str]) -> None:
-    found = line(0, [1.0, 8.0, 3.0], [2.0, 10.0, 2.0])
-    assert found.ratios == [0.5, 0.8, 1.5]
-    assert (found.is_met, found.read_part, found.cpu_ratio) == (True, 1.0, 3.0)
-    assert found.as_object()["ratio"] == 0.8
-    assert not replace(found, target=0.79).is_met
-    show([found, replace(found, target=0.5)], Output())
-    out = capsys.readouterr().out
-    assert "1 of 2 targets met" in out
-    [row] = [row.split() for row in out.splitlines() if row.endswith("NO")]
-    assert row[-8:-1] == ["3", "2", "0.8", "0.5", "125%", "3", "100.0%"]
+def test_a_case_tells_what_was_read_where_that_can_be_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    known, lost = Usage(3.0, 1 << 19), Usage(math.nan, math.nan)
+    scanner = Asked(tmp_path, [(7, known), (7, known), (7, lost), (7, lost)])
+    own, rival = scanner.cases(SCANS[0])
+    outcomes = measure([own, rival], 2, tmp_path, lambda: None)
+    assert (own.who, rival.who, own.against) == (OWN, PARQUET, PARQUET)
+    assert [sample.figures for sample in outcomes[0].rounds] == [{CPU: 3.0, READ_PART: 50.0}, {}]
+    assert [sample.figures for sample in outcomes[1].rounds] == [{CPU: 3.0}, {}]
+    assert outcomes[0].figure(READ_PART) == 50.0 and outcomes[0].part_of(outcomes[1]) == 1.0
+    show(outcomes, Output())
+    [row] = [row for row in capsys.readouterr().out.splitlines() if row.startswith("flightlog  ")]
+    assert row.split()[-4:] == ["100", "%", "3", "50"]
 
 
-def test_different_answers_are_no_measurement(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    answers = iter([7, 8])
-    rounds = ScanRound(1.0, Usage(0.0, 0))
-    monkeypatch.setattr(Scanner, "_timed", lambda *_: (next(answers), rounds))
-    scanner = Scanner(None, tmp_path)  # type: ignore[arg-type]
-    with pytest.raises(DifferentAnswersError, match=r"/store: count\(\): 7, Parquet says 8"):
-        scanner.round(SCANS[3], line(3, [], []).store, tmp_path)
+def test_different_answers_are_no_measurement(tmp_path: Path) -> None:
+    used = Usage(0.0, 0)
+    scanner = Asked(tmp_path, [(7, used), (8, used)])
+    scanner.measure(SCANS[3], OWN)
+    with pytest.raises(DifferentAnswersError, match=r"/store: count\(\): 7, now Parquet says 8"):
+        scanner.measure(SCANS[3], PARQUET)
 
 
 @pytest.mark.ci
@@ -165,15 +177,16 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     small = ("--quick", "--size", "4", "--body-size", "1024", "--only", few, "--folder", tmp_path)
     finished = cli("bench", "scan", *small, "--json", "--save", kept)
     assert finished.code == 0, finished.err
-    assert "1 rounds, about" in finished.err and "took" in finished.err
+    assert "1 rounds, about" in finished.err
     found = json.loads(finished.out)
     assert found == json.loads(kept.read_text())
-    lines = {each["query"]: each for each in found["lines"]}
-    assert list(lines) == few.split(",")
-    for each in lines.values():
-        assert each["ratio"] > 0 and len(each["ours"]) == len(each["rival"]) == 1
-    read_part = lines["sum"]["read_part"]
-    assert read_part is None or read_part > 0.9, "all of the log, as far as it could be told"
+    outcomes = found["outcomes"]
+    own = {each["task"]: each for each in outcomes if each["who"] == OWN}
+    assert list(own) == [query.text for query in (*SCANS, *SELECTIONS) if query.name in few.split(",")]
+    assert len(outcomes) == 2 * len(own) and all(len(each["drained_s"]) == 1 for each in outcomes)
+    assert all(each["part_of_reference"] > 0 for each in own.values())
+    read_part = own[SCANS[0].text]["figures"].get(READ_PART)
+    assert read_part is None or read_part > 90, "all of the log, as far as it could be told"
     assert [path.name for path in tmp_path.iterdir()] == ["scan.json"]
 
 
@@ -187,6 +200,7 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
         (ScanOptions(folder=Path("/no/folder")), "--folder /no/folder"),
         (ScanOptions(size_mib=1 << 40), "free, expected"),
         (ScanOptions(save=Path("/no/folder/scan.json")), "--save /no/folder/scan.json"),
+        (ScanOptions(plot=Path("scan.txt")), "--plot scan.txt"),
     ],
 )
 def test_wrong_calls(options: ScanOptions, says: str) -> None:

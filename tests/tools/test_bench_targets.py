@@ -3,84 +3,99 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from benches.targets import command as targets
-from benches.targets.command import TargetsOptions, _sizes, _without_rocketmq
+from benches.targets.command import TargetsOptions, contests_of, sizes_of
+from benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests
 from benches.targets.lines import Line, show
-from benches.targets.measures import _writer_line
-from benches.targets.plan import CASE_SUBJECTS, GROUPS, WriterFigure, writer_contests
+from benches.targets.measures import line_of
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.cases.file_workloads import PLAIN, PLAIN_COLD
-from flightlog.tools.bench.cases.plan import make_cases
-from flightlog.tools.bench.cases.rocketmq_cases import RIVALS
-from flightlog.tools.bench.loads.load import Load, Outcome, Round
-from flightlog.tools.bench.rocketmq import MAPPED, POOL
-from flightlog.tools.bench.writers import OWN, PEERS
+from flightlog.tools.bench.case import MAPPED, OWN, PLAIN, PLAIN_COLD, POOL, Case, Outcome, Sample
+from flightlog.tools.bench.reads.reads import READ_BATCH
+from flightlog.tools.bench.rocketmq import Rocketmq
+from flightlog.tools.bench.scan.queries import NAMES
+from flightlog.tools.bench.scan_run import BODY_SIZES
+from flightlog.tools.bench.writers import PEERS, put_case
 from flightlog.tools.output import Output
-
-BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
 
 if TYPE_CHECKING:
     from flightlog.tests.tools.conftest import Finished
 
     Cli = Callable[..., Finished]
 
-OF_THEIR_OWN = {"paced", "device", "readers", "query"}
-"""Groups that are neither a contest of writers nor cases."""
+BENCHES = str(Path(__file__).resolve().parents[2] / "benches" / "run.py")
+OF_THEIR_OWN = {"paced", "device", "readers", "query", "scan"}
+"""Groups that are no contest of cases."""
+ROCKETMQ = Rocketmq(Path())
+
+
+def plans(peers: Sequence[str] = tuple(PEERS), groups: Sequence[str] = GROUPS) -> list[Contest]:
+    return contests(peers, ROCKETMQ, groups, 88_000, 100, 100)
 
 
 def test_every_group_has_figures() -> None:
-    found = {figure.group for contest in writer_contests(list(PEERS), GROUPS, 1000) for figure in contest.figures}
-    found |= {figure.group for figures in CASE_SUBJECTS.values() for figure in figures}
+    found = {figure.group for contest in plans() for figure in contest.figures}
     assert found | OF_THEIR_OWN == set(GROUPS) and not found & OF_THEIR_OWN
 
 
 def test_one_group_alone_is_measured_alone() -> None:
     for group in set(GROUPS) - OF_THEIR_OWN:
-        for contest in writer_contests(list(PEERS), [group], 1000):
+        for contest in plans(groups=[group]):
             assert {figure.group for figure in contest.figures} == {group}
-            assert set(contest.loads()) == {x for f in contest.figures for x in (f.own, *f.rivals)}
+            assert set(contest.cases()) == {x for f in contest.figures for x in (f.own, *f.rivals)}
 
 
-def test_rivals_write_the_same_messages_with_the_same_promise() -> None:
-    for contest in writer_contests(list(PEERS), GROUPS, 1000):
+def test_rivals_handle_the_same_messages_with_the_same_promise() -> None:
+    for contest in plans():
         for figure in contest.figures:
             for rival in figure.rivals:
                 assert (rival.body_size, rival.sync) == (figure.own.body_size, figure.own.sync), figure.text
                 assert (rival.batch > 1) == (figure.own.batch > 1), figure.text
-    asked = {load for c in writer_contests(list(PEERS), ["peers"], 1000) for f in c.figures for load in f.rivals}
-    assert {load.writer for load in asked} == set(PEERS)
-    assert {(load.sync, load.body_size, load.batch > 1) for load in asked} == {
+    found = {case for contest in plans(groups=["peers"]) for figure in contest.figures for case in figure.rivals}
+    assert {case.who for case in found} == set(PEERS)
+    assert {(case.sync, case.body_size, case.batch > 1) for case in found} == {
         (sync, size, batched) for sync in (False, True) for size in (100, 1024) for batched in (False, True)
     }
 
 
 def test_rocketmq_takes_part_in_both_of_its_modes() -> None:
-    for contest in writer_contests([], ("put", "batches", "pure"), 1000):
+    for contest in plans((), ("put", "batches", "pure")):
         for figure in contest.figures:
-            assert {load.writer for load in figure.rivals} == {MAPPED, POOL}
+            assert {case.who for case in figure.rivals} == {MAPPED, POOL}
 
 
-def test_cases_have_their_rivals() -> None:
-    for subject, figures in CASE_SUBJECTS.items():
-        names = {case.name for case in make_cases(body_sizes=[1024], kernels=["c"], subject=subject, messages=100)}
-        for figure in figures:
-            assert figure.own in names | {"read_batch"}, "read_batch needs pyarrow"
-            assert set(figure.rivals) <= names | set(RIVALS.values())
-            assert figure.needs_rocketmq == (not set(figure.rivals) & {PLAIN, PLAIN_COLD})
+def test_reads_have_their_rivals() -> None:
+    found = [figure for contest in plans(groups=("read", "cold", "verify", "recovery")) for figure in contest.figures]
+    assert [figure.own.task for figure in found if figure.own.task != READ_BATCH] == [
+        *("read", "read, all fields", "read, cold", "seals", "verify", "recover"),
+    ]
+    for figure in found:
+        rivals = {case.who for case in figure.rivals}
+        assert rivals and figure.needs_rocketmq == (rivals == {MAPPED})
+        assert figure.needs_rocketmq or rivals <= {PLAIN, PLAIN_COLD}
+        assert figure.own.kernel == "c" and {case.count for case in figure.rivals} == {figure.own.count}
+
+
+def test_every_query_of_a_scan_has_a_target_at_every_size() -> None:
+    assert set(SCAN_TARGETS) == set(NAMES)
+    assert all(len(found) in (1, len(BODY_SIZES)) for found in SCAN_TARGETS.values())
+    assert [SCAN_TARGETS[name][-1] for name in NAMES[5:]] == [0.2, 0.35, 0.5, 0.2, 0.35, 0.5, 0.5]
+
+
+def test_a_scan_is_measured_on_request_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UsageError, match="free, expected"):
+        targets.run_targets(TargetsOptions(size_mb=1 << 40))
+    assert "query; 5 rounds" in capsys.readouterr().err
 
 
 def test_without_rocketmq_its_lines_say_so() -> None:
-    contests, cases, missing = _without_rocketmq(
-        writer_contests(["lmdb"], GROUPS, 1000), {name: list(figures) for name, figures in CASE_SUBJECTS.items()}
-    )
-    left = [f for contest in contests for f in contest.figures] + [f for each in cases.values() for f in each]
+    found, missing, _ = contests_of(sizes_of(TargetsOptions(quick=True)), GROUPS, None)
+    left = [figure for contest in found for figure in contest.figures]
     assert left and not any(figure.needs_rocketmq for figure in left)
     assert {line.group for line in missing} == {
         *("put", "batches", "pure", "sync", "sync-threads", "read", "recovery"),
@@ -88,23 +103,22 @@ def test_without_rocketmq_its_lines_say_so() -> None:
     assert all("--rocketmq" in line.note and line.is_met is None for line in missing)
 
 
-def outcome(load: Load, put_s: list[float], drained_s: list[float]) -> Outcome:
-    none = np.empty(0, np.int64)
-    return Outcome(load, 1000, [Round(10, d, p, none) for p, d in zip(put_s, drained_s, strict=True)])
+def outcome(case: Case, put_s: list[float], drained_s: list[float]) -> Outcome:
+    return Outcome(case, [Sample(10, d, p) for p, d in zip(put_s, drained_s, strict=True)])
 
 
 def test_a_ratio_is_that_of_one_round_to_the_best_rival_of_it() -> None:
-    own, one, other = Load(OWN, False, 100), Load(MAPPED, False, 100), Load(POOL, False, 100)
+    own, one, other = put_case(OWN), ROCKETMQ.put_case(), ROCKETMQ.put_case(pool=True)
     outcomes = {
         own: outcome(own, [1, 2, 1], [2, 4, 2]),
         one: outcome(one, [9, 9, 9], [8, 20, 20]),
         other: outcome(other, [3, 3, 3], [9, 12, 6]),
     }
-    drained = _writer_line(WriterFigure("put", "put", 2.9, own, (one, other)), outcomes)
+    drained = line_of(Figure("put", "put", 2.9, own, (one, other)), outcomes)
     assert drained.values == pytest.approx((4, 3, 3))
     assert drained.measured == pytest.approx(3) and drained.is_met
     assert drained.note == f"the fastest of 2 is {POOL}"
-    returned = _writer_line(WriterFigure("put", "put", 3, own, (one,), returned=True), outcomes)
+    returned = line_of(Figure("put", "put", 3, own, (one,), returned=True), outcomes)
     assert returned.values == pytest.approx((9, 4.5, 9)) and not returned.note
 
 
@@ -129,27 +143,26 @@ def test_what_a_line_says(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_syncs_are_measured_in_filled_stores() -> None:
-    contests = writer_contests([], ("sync", "sync-threads"), 88_000)
-    loads = [load for contest in contests for load in contest.loads()]
-    assert {load.threads for load in loads} == {1, 64}
-    assert {load.filled for load in loads} == {88_000}
+    cases = [case for contest in plans((), ("sync", "sync-threads")) for case in contest.cases()]
+    assert {case.threads for case in cases} == {1, 64}
+    assert {case.filled for case in cases} == {88_000}
 
 
 def test_sizes_are_chosen() -> None:
     kinds = TargetsOptions(), TargetsOptions(full=True), TargetsOptions(quick=True)
-    usual, full, quick = map(_sizes, kinds)
+    usual, full, quick = map(sizes_of, kinds)
     assert usual.size >= 300_000_000 and usual.rounds == full.rounds == 5
     assert full.device_step_size * full.device_steps == 900_000_000 and full.recovery_size == 2 << 30
     assert quick.size < usual.size / 100
     assert usual.sync_fill_size >= 100_000_000 and full.sync_fill_size >= 100_000_000, "RocketMQ's syncs are dear then"
-    own = _sizes(TargetsOptions(size_mb=2, sync_size_mb=0.5, rounds=3))
+    own = sizes_of(TargetsOptions(size_mb=2, sync_size_mb=0.5, rounds=3))
     assert (own.size, own.recovery_size, own.sync_size, own.rounds) == (2_000_000, 2_000_000, 500_000, 3)
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (TargetsOptions(only=["put,speed"]), "--only speed: no such group; there are put"),
+        (TargetsOptions(only=["put,speed"]), "--only speed: expected some of put"),
         (TargetsOptions(size_mb=0), "--size 0"),
         (TargetsOptions(rounds=-1), "--rounds -1"),
         (TargetsOptions(rocketmq=Path("/proc")), "rocketmq=/proc: no rocketmq-store"),
@@ -160,7 +173,7 @@ def test_sizes_are_chosen() -> None:
 )
 def test_wrong_calls(options: TargetsOptions, says: str) -> None:
     with pytest.raises(UsageError, match=says):
-        targets.run(options)
+        targets.run_targets(options)
 
 
 @pytest.mark.ci

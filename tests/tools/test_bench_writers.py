@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import itertools
 import json
@@ -17,27 +16,29 @@ import pytest
 
 from flightlog import open_read_only
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench.cases.workloads import QUEUES, TOPIC, record_size
-from flightlog.tools.bench.loads.drive import drive
-from flightlog.tools.bench.loads.load import Load, Outcome, Round
-from flightlog.tools.bench.loads.rows import make_rows
-from flightlog.tools.bench.machine import device
-from flightlog.tools.bench.machine.machine import Machine, this_machine
-from flightlog.tools.bench.telling import plots, saving, telling
-from flightlog.tools.bench.versus.contest import Contest, begin
-from flightlog.tools.bench.versus.load_plan import append_loads, flush_loads, read_versus
-from flightlog.tools.bench.writers import (
+from flightlog.tools.bench import plot, report
+from flightlog.tools.bench.case import (
     FRESH_PAGES,
     MEMCPY,
     NOTHING,
     OWN,
-    PEERS,
     PURE,
     RAW_LOOP,
     REFERENCES,
-    opened,
-    own_writers,
+    Case,
+    Outcome,
+    Sample,
 )
+from flightlog.tools.bench.drive import drive
+from flightlog.tools.bench.machine import device
+from flightlog.tools.bench.machine.machine import Machine, this_machine
+from flightlog.tools.bench.messages import QUEUES, TOPIC, make_rows, record_size
+from flightlog.tools.bench.plan import Peers, append_cases, flush_cases, read_versus
+from flightlog.tools.bench.runner import run
+from flightlog.tools.bench.sentences import sentences
+from flightlog.tools.bench.writers import PEERS, begin, opened, own_writers, put_case
+from flightlog.tools.bench.writers.own import OwnSession
+from flightlog.tools.output import Output
 
 if TYPE_CHECKING:
     from flightlog.tests.tools.conftest import Finished
@@ -45,11 +46,12 @@ if TYPE_CHECKING:
     Cli = Callable[..., Finished]
 
 MACHINE = Machine(2, "a cpu", "Linux 6", "3.12", "ext4", "sda")
-LOADS = sorted(
+ALL = Peers(tuple(PEERS))
+CASES = sorted(
     {
-        *flush_loads([100], [3], list(PEERS), None),
-        *append_loads([100], list(PEERS), None),
-        *append_loads([100], [], 5000),
+        *flush_cases([100], [3], ALL, None),
+        *append_cases([100], ALL, None),
+        *append_cases([100], Peers(), 5000),
     },
     key=str,
 )
@@ -60,12 +62,12 @@ def need(writer: str) -> None:
         pytest.skip("the C kernel is not built here")
 
 
-@pytest.mark.parametrize("load", LOADS, ids=str)
-def test_a_load_runs_and_leaves_nothing(load: Load, tmp_path: Path) -> None:
-    need(load.writer)
-    load = dataclasses.replace(load, batch=min(load.batch, 20))
-    found = Contest(tmp_path).run(load, 6, stamps=True)
-    assert found.count == 6 * load.batch
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_case_runs_and_leaves_nothing(case: Case, tmp_path: Path) -> None:
+    need(case.who)
+    case = dataclasses.replace(case, batch=min(case.batch, 20), calls=6)
+    found = run(case, tmp_path, stamps=True)
+    assert found.count == 6 * case.batch
     assert 0 < found.put_s <= found.drained_s
     assert found.latencies_ns.shape == (6,) and (found.latencies_ns > 0).all()
     assert not list(tmp_path.iterdir())
@@ -74,22 +76,21 @@ def test_a_load_runs_and_leaves_nothing(load: Load, tmp_path: Path) -> None:
 @pytest.mark.parametrize("writer", (OWN, RAW_LOOP))
 def test_a_store_is_filled_by_many_threads_before_the_clock_starts(writer: str, tmp_path: Path) -> None:
     need(writer)
-    load = Load(writer, True, 100, filled=2_000)
-    with opened(tmp_path, load, 2_000 * record_size(100)) as session:
-        begin(session, load)
-        if writer == OWN:
-            queues = session._store.queues()  # type: ignore[attr-defined]
-            assert sum(end for _, end in queues.values()) == 2_000
-    found = Contest(tmp_path).run(load, 6)
-    assert found.count == 6 and "behind 2,000 others" in load.mode
+    case = put_case(writer, sync=True, body_size=100, filled=2_000, calls=6)
+    with opened(tmp_path, case, 2_000 * record_size(100)) as session:
+        begin(session, case)
+        if isinstance(session, OwnSession):
+            assert sum(end for _, end in session.store.queues().values()) == 2_000
+    found = run(case, tmp_path)
+    assert found.count == 6 and "behind 2,000 others" in case.mode
 
 
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("writer", own_writers())
 def test_this_store_holds_what_was_put(writer: str, columns: bool, tmp_path: Path) -> None:
-    load = Load(writer, False, 100, batch=10, columns=columns)
+    case = put_case(writer, body_size=100, batch=10, columns=columns)
     rows = make_rows(100, 40)
-    with opened(tmp_path, load, 0) as session:
+    with opened(tmp_path, case, 0) as session:
         drive(session.puts(), session.units(rows), 4, rate=None, stamps=False)
         session.drain()
     with open_read_only(tmp_path / "store") as view:
@@ -154,22 +155,25 @@ def test_file_systems_that_tell_little_are_named(file_system: str, warns: str) -
     assert len(found) == bool(warns) and all(warns in warning for warning in found)
 
 
-def outcome(load: Load, per_message_us: Sequence[float], latencies_us: Sequence[float] = ()) -> Outcome:
-    none = np.empty(0, np.int64)
-    rounds = [Round(1000, us * 1e-3, us * 0.5e-3, none, device_size=2_000_000) for us in per_message_us]
-    return Outcome(load, 1000, rounds, Round(1000, 1, 1, (np.array(latencies_us) * 1000).astype(np.int64)))
+def outcome(case: Case, per_message_us: Sequence[float], latencies_us: Sequence[float] = ()) -> Outcome:
+    rounds = [Sample(1000, us * 1e-3, us * 0.5e-3, device_size=2_000_000) for us in per_message_us]
+    return Outcome(case, rounds, Sample(1000, 1, 1, (np.array(latencies_us) * 1000).astype(np.int64)))
+
+
+def case(who: str, *, sync: bool = False, batch: int = 1, threads: int = 1, rate: int | None = None) -> Case:
+    return put_case(who, sync=sync, body_size=100, batch=batch, threads=threads, rate=rate)
 
 
 OUTCOMES = [
-    outcome(Load(MEMCPY, False, 100, 256), [0.1]),
-    outcome(Load(OWN, False, 100), [2, 1, 4], [1, 2, 300]),
-    outcome(Load(OWN, False, 100, 256), [1]),
-    outcome(Load(RAW_LOOP, True, 100), [40]),
-    outcome(Load(OWN, True, 100), [50], [40] * 99 + [1000]),
-    outcome(Load(OWN, True, 100, threads=8), [10]),
-    outcome(Load("sqlite3", False, 100), [20]),
-    outcome(Load("lmdb", False, 100), [4]),
-    outcome(Load("lmdb", True, 100), [100]),
+    outcome(case(MEMCPY, batch=256), [0.1]),
+    outcome(case(OWN), [2, 1, 4], [1, 2, 300]),
+    outcome(case(OWN, batch=256), [1]),
+    outcome(case(RAW_LOOP, sync=True), [40]),
+    outcome(case(OWN, sync=True), [50], [40] * 99 + [1000]),
+    outcome(case(OWN, sync=True, threads=8), [10]),
+    outcome(case("sqlite3"), [20]),
+    outcome(case("lmdb"), [4]),
+    outcome(case("lmdb", sync=True), [100]),
 ]
 
 
@@ -180,98 +184,92 @@ def test_what_rounds_mean() -> None:
     assert own.spread == pytest.approx(1.5)
     assert own.latency_ns(50) == pytest.approx(2000)
     assert own.device_bytes_per_byte is None, "an async writer's bytes come when they like"
-    assert OUTCOMES[4].device_bytes_per_byte == pytest.approx(2.0)
+    assert OUTCOMES[4].device_bytes_per_byte == pytest.approx(2000 / record_size(100))
     assert np.isnan(OUTCOMES[0].latency_ns(99))
 
 
 def test_sync_is_measured_against_the_raw_loop_and_async_against_memcpy() -> None:
-    found = [telling.reference_of(o, OUTCOMES) for o in OUTCOMES]
+    found = [report.reference_of(o, OUTCOMES) for o in OUTCOMES]
     assert found[1] is OUTCOMES[0]
     assert found[4] is OUTCOMES[3]
-    assert [reference is None for reference in found] == [o.load.writer in REFERENCES for o in OUTCOMES]
+    assert [reference is None for reference in found] == [o.case.who in REFERENCES for o in OUTCOMES]
 
 
 def test_the_closing_sentences() -> None:
-    cost, rival = telling.sentences(OUTCOMES)
+    cost, rival = sentences(OUTCOMES)
     assert cost == (
         "Sync costs you 25x here, because each put waits 50 µs for the device to confirm it; "
         "8 threads bring it to 5x of an async put."
     )
     assert rival == "Beside the fastest peer this store writes: async, 2x lmdb; sync, 2x lmdb."
-    cost, limit = telling.sentences(OUTCOMES[:6])
+    cost, limit = sentences(OUTCOMES[:6])
     assert limit == "The device alone takes 40 µs to write such a record and confirm it: 80 % of what a sync put takes."
-    assert telling.sentences(OUTCOMES[1:2]) == [], "nothing to compare"
+    assert sentences(OUTCOMES[1:2]) == [], "nothing to compare"
 
 
 def test_the_closing_sentences_without_a_sync() -> None:
-    pure = outcome(Load(PURE, False, 100), [8])
-    cost, limit = telling.sentences([*OUTCOMES[:3], pure])
+    pure = outcome(case(PURE), [8])
+    cost, limit = sentences([*OUTCOMES[:3], pure])
     assert cost == (
         "A message costs you 2 µs here, put one by one, until it can be found by its queue and its key; "
         "1 µs in batches of 256."
     )
     assert limit == ("To copy its bytes alone takes 0.1 µs: a put costs 20x that, and without the C kernel 80x.")
-    assert telling.sentences(OUTCOMES[:3])[1].endswith("20x that.")
+    assert sentences(OUTCOMES[:3])[1].endswith("20x that.")
 
 
 def test_the_closing_sentences_at_a_rate() -> None:
-    paced = [outcome(Load(OWN, sync, 100, rate=5000), [200], [3] * 999 + [70, 70]) for sync in (False, True)]
-    many = outcome(Load(OWN, True, 100, threads=8, rate=5000), [200], [3])
+    paced = [outcome(case(OWN, sync=sync, rate=5000), [200], [3] * 999 + [70, 70]) for sync in (False, True)]
+    many = outcome(case(OWN, sync=True, threads=8, rate=5000), [200], [3])
     told = (
         "flush, 5,000 messages a second: half of the puts have returned 3 µs after they were due, 99.9 % after 70 µs."
     )
-    assert telling.sentences([*paced, many]) == [f"Async {told}", f"Sync {told}"]
+    assert sentences([*paced, many]) == [f"Async {told}", f"Sync {told}"]
 
 
 def test_a_run_is_kept_and_compared_with_one_of_the_same_machine(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from flightlog.tools.output import Output
+    kept = tmp_path / "run.json"
+    report.tell(report.as_object(OUTCOMES, MACHINE), lambda output: None, as_json=False, save=kept)
+    rows = json.loads(kept.read_text())["outcomes"]
+    assert [row["who"] for row in rows] == [o.case.who for o in OUTCOMES]
+    assert rows[1]["messages_per_s"] == pytest.approx(500_000)
 
-    kept, table = tmp_path / "run.json", tmp_path / "run.csv"
-    found = saving.as_object(OUTCOMES, MACHINE)
-    saving.save_json(kept, found)
-    saving.save_csv(table, found["outcomes"])
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == saving.COLUMNS
-    assert [row["writer"] for row in rows] == [o.load.writer for o in OUTCOMES]
-    assert float(rows[1]["messages_per_s"]) == pytest.approx(500_000)
-
-    earlier = saving.load_earlier(kept, MACHINE)
-    faster = [outcome(OUTCOMES[1].load, [1])]
-    saving.show_change(faster, earlier, Output())
+    earlier = report.load_earlier(kept, MACHINE)
+    faster = [outcome(OUTCOMES[1].case, [1])]
+    report.show_change(faster, earlier, Output())
     assert "2.00x" in capsys.readouterr().out
-    saving.show_change([outcome(Load(OWN, True, 7), [1])], earlier, Output())
-    assert "none of these loads" in capsys.readouterr().out
+    report.show_change([outcome(put_case(OWN, sync=True, body_size=7), [1])], earlier, Output())
+    assert "none of these cases" in capsys.readouterr().out
 
     other = Machine(64, "a cpu", "Linux 6", "3.12", "ext4", "sda")
     with pytest.raises(UsageError, match="measured on another machine"):
-        saving.load_earlier(kept, other)
+        report.load_earlier(kept, other)
     for text in ("", "[]", "{}", json.dumps({"machine": {}, "outcomes": []}), '{"machine": {"cpus": 1}}'):
         kept.write_text(text)
         with pytest.raises(UsageError, match="no run that --save has kept"):
-            saving.load_earlier(kept, MACHINE)
+            report.load_earlier(kept, MACHINE)
 
 
-@pytest.mark.parametrize("suffix", plots.SUFFIXES)
+@pytest.mark.parametrize("suffix", plot.SUFFIXES)
 def test_a_plot_is_drawn(suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"plot{suffix}"
-    plots.draw(OUTCOMES, MACHINE, path)
+    plot.draw(OUTCOMES, MACHINE, path)
     magic = {".png": b"\x89PNG", ".svg": b"<?xml", ".pdf": b"%PDF"}[suffix]
     assert path.read_bytes().startswith(magic)
 
 
 def test_peers_are_named_one_by_one_or_all() -> None:
-    assert read_versus(()) == ([], None)
-    assert read_versus(["lmdb,sqlite3", "lmdb"]) == (["lmdb", "sqlite3"], None)
-    assert "sqlite3" in read_versus(["all"])[0]
+    assert read_versus(()) == Peers()
+    assert read_versus(["lmdb,sqlite3", "lmdb"]) == Peers(("lmdb", "sqlite3"))
+    assert "sqlite3" in read_versus(["all"]).names
 
 
 def test_at_a_rate_every_flush_mode_puts_one_by_one() -> None:
-    loads = flush_loads([1024], [8], ["sqlite3"], 5000)
-    assert {(load.rate, load.batch, load.columns) for load in loads} == {(5000, 1, False)}
-    assert {(load.writer, load.sync, load.threads) for load in loads} == {
+    cases = flush_cases([1024], [8], Peers(("sqlite3",)), 5000)
+    assert {(each.rate, each.batch, each.columns) for each in cases} == {(5000, 1, False)}
+    assert {(each.who, each.sync, each.threads) for each in cases} == {
         (NOTHING, False, 1),
         (RAW_LOOP, True, 1),
         *((OWN, sync, threads) for sync, threads in ((False, 1), (True, 1), (True, 8))),
@@ -312,17 +310,17 @@ def test_sync_figures_of_a_file_system_in_memory_are_refused(cli: Cli, in_memory
 @pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
-    kept, table, plot = tmp_path / "run.json", tmp_path / "run.csv", tmp_path / "run.png"
+    kept, drawn = tmp_path / "run.json", tmp_path / "run.png"
     small = ("--quick", "--rounds", "1", "--seconds", "1", "--body-size", "100", "--folder", tmp_path)
-    files = ("--save", kept, "--csv", table, "--plot", plot)
+    files = ("--save", kept, "--plot", drawn)
     finished = cli("bench", "flush", *small, "--threads", "2", "--versus", "sqlite3", *files)
     assert finished.code == 0, finished.err
     assert "writing about" in finished.err
     assert "Sync costs you" in finished.out and "Beside the fastest peer" in finished.out
     found: list[dict[str, Any]] = json.loads(kept.read_text())["outcomes"]
-    assert {row["writer"] for row in found} == {MEMCPY, FRESH_PAGES, RAW_LOOP, OWN, "sqlite3"}
-    assert plot.stat().st_size and table.stat().st_size
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.csv", "run.json", "run.png"]
+    assert {row["who"] for row in found} == {MEMCPY, FRESH_PAGES, RAW_LOOP, OWN, "sqlite3"}
+    assert drawn.stat().st_size
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.json", "run.png"]
 
     finished = cli("bench", "flush", *small, "--threads", "2", "--compare", kept, "--json")
     assert finished.code == 0, finished.err

@@ -1,7 +1,9 @@
 """Apache RocketMQ's own store on the same messages: a Java program that lives as long as the run, so that it is warm.
 
 `--versus rocketmq=FOLDER` names a folder with the jars of `org.apache.rocketmq:rocketmq-store` and what it needs, as
-`mvn dependency:copy-dependencies` leaves them. The program is one file of source that `java` itself compiles.
+`mvn dependency:copy-dependencies` leaves them. The program is one file of source that `java` itself compiles. It puts
+the messages of a case; reads and asks a copy of the very files that this store's cases read, because it writes to what
+it opens; and recovers what a killed writer of its own left.
 """
 
 from __future__ import annotations
@@ -9,36 +11,39 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 
 from ...store.errors import FlightlogError, UsageError
 from ...store.settings import StoreSettings
-from .cases.workloads import QUEUES
-from .loads.load import Load, Round
+from .case import MAPPED, NONE, POOL, Case, Sample, Work
+from .messages import KEPT, QUEUES
+from .reads.reads import QUERY, READ, READ_BATCH, READ_FIELDS, kept_store
+from .reads.recover import RECOVER, copied, settings_of
+from .writers import first_calls, first_threads, free_memory_for
 
-MAPPED, POOL = "RocketMQ", "RocketMQ, transient pool"
 PROGRAM = Path(__file__).with_name("RocketmqBench.java")
 STORE_JAR = "rocketmq-store-*.jar"
-WARM_COUNT = 1_000_000
-QUICK_WARM_COUNT = 50_000
+WARM_COUNT, QUICK_WARM_COUNT = 1_000_000, 50_000
 ROUND_OVERHEAD_S = 4.0
 """Its clean shutdown waits for seconds."""
 MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=8g")
 OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
 """Of Java's own: RocketMQ's transient pool reaches for them."""
+READ_COUNT = 32
+"""Messages a call: its own limit."""
+READ_MANY = f"read, {READ_COUNT} a call"
+RIVALS = {READ: READ, READ_FIELDS: READ, READ_BATCH: READ_MANY, QUERY: QUERY, RECOVER: RECOVER}
+"""A task of this store -> the one of RocketMQ that it is compared with."""
 
 
 class RocketmqEndedError(FlightlogError):
     """The Java program ended; what it said before is on stderr."""
-
-
-def is_rocketmq(load: Load) -> bool:
-    return load.writer in (MAPPED, POOL)
 
 
 def check_jars(folder: Path) -> None:
@@ -52,97 +57,130 @@ def check_jars(folder: Path) -> None:
         raise UsageError(f"--versus rocketmq={folder}: there is no java on the PATH; install a JDK, 11 or newer")
 
 
-class RocketmqProcess:
-    """The program, as a context; orders and answers are lines of JSON."""
+class Rocketmq:
+    """The program, once it is running; orders and answers are lines of JSON. Its cases may be made before."""
 
-    def __init__(self, jars: Path, folder: Path, warm_count: int) -> None:
-        self.jars, self._folder = jars, folder
-        home = folder / "java-home"
-        home.mkdir()
+    def __init__(self, jars: Path) -> None:
+        self._jars = jars
+        self._process: subprocess.Popen[str] | None = None
+
+    @contextmanager
+    def running(self, folder: Path, warm_count: int) -> Iterator[None]:
+        """Start it, and warm it up by so many puts."""
         opens = [
             f"--add-{how}=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES for how in ("opens", "exports")
         ]
-        places = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{jars}/*"]
-        command = ["java", *MEMORY, *opens, *places, str(PROGRAM)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        if warm_count:
-            self._ask(f"warm {home / 'warm'} {warm_count}")
+        with TemporaryDirectory(dir=folder) as home:
+            places = [f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-cp", f"{self._jars}/*"]
+            command = ["java", *MEMORY, *opens, *places, str(PROGRAM)]
+            self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            try:
+                if warm_count:
+                    self._ask(f"warm {home}/warm {warm_count}")
+                yield
+            finally:
+                self._process.communicate()
 
-    def run(self, place: Path, load: Load, calls: int, first_calls: int, first_threads: int, *, stamps: bool) -> Round:
-        """One round of a load, its first calls by threads of their own before the clock starts; latencies come in a
-        file."""
-        latencies = place / "latencies"
-        words = [
-            "put",
-            str(place / "store"),
-            "SYNC_FLUSH" if load.sync else "ASYNC_FLUSH",
-            "pool" if load.writer == POOL else "mapped",
-            *map(str, (load.body_size, QUEUES, load.batch, load.threads, calls, first_calls, first_threads)),
-            str(load.rate or 0),
-            str(latencies) if stamps or load.rate else "-",
-        ]
-        told = self._ask(" ".join(words))
-        found = _read_latencies(latencies)
-        times = told["drained_ns"] / 1e9, told["put_ns"] / 1e9, found
-        return Round(calls * load.batch, *times, device_size=told["device_size"])
+    def put_case(self, *, pool: bool = False, **fields: Any) -> Case:
+        """Puts, in one of its two modes; `fields` are those of Case."""
+        return Case(POOL if pool else MAPPED, prepare=self._putting, needs_disk=fields.get("sync", False), **fields)
+
+    def cases(self, tasks: Iterable[str], body_size: int, count: int) -> list[Case]:
+        """What it does beside these tasks of this store."""
+        prepares = {READ: self._reading, READ_MANY: self._reading, QUERY: self._asking, RECOVER: self._recovering}
+        names = dict.fromkeys(RIVALS[task] for task in tasks if task in RIVALS)
+        return [Case(MAPPED, name, body_size, prepare=prepares[name], calls=count) for name in names]
 
     @contextmanager
-    def opened(self, store: Path, settings: StoreSettings) -> Iterator[None]:
-        """A store that is there: RocketMQ writes to it, as it does wherever it opens."""
-        self.open(store, settings)
-        try:
-            yield
-        finally:
-            self.close()
+    def _putting(self, case: Case, folder: Path) -> Iterator[Work]:
+        with TemporaryDirectory(dir=folder) as place:
+            free_memory_for(case)
+            yield lambda stamps: self.put(Path(place), case, stamps=stamps)
 
-    def open(self, store: Path, settings: StoreSettings) -> None:
-        """Return when it is recovered, and everything dispatched."""
-        self._ask(f"open {store} {settings.segment_size} {settings.queue_file_entries}")
+    def put(self, place: Path, case: Case, *, stamps: bool) -> Sample:
+        """One round, its first calls by threads of their own before the clock starts; latencies come in a file."""
+        latencies, first = place / "latencies", (first_calls(case), first_threads(case))
+        words = ["put", str(place / "store"), "SYNC_FLUSH" if case.sync else "ASYNC_FLUSH"]
+        words.append("pool" if case.who == POOL else "mapped")
+        words += map(str, (case.body_size, QUEUES, case.batch, case.threads, case.calls, *first, case.rate or 0))
+        found = self._ask(" ".join([*words, str(latencies) if stamps or case.rate else "-"]))
+        times = found["drained_ns"] / 1e9, found["put_ns"] / 1e9, _read_latencies(latencies)
+        return Sample(case.count, *times, device_size=found["device_size"])
 
-    def fill(self, store: Path, settings: StoreSettings, body_size: int, count: int) -> None:
-        """Make a store of so many messages, and leave it open."""
-        self._ask(f"fill {store} {settings.segment_size} {settings.queue_file_entries} {body_size} {QUEUES} {count}")
+    @contextmanager
+    def _opened_copy(self, case: Case, folder: Path) -> Iterator[Path]:
+        with copied(kept_store(case, folder)) as store:
+            self._ask(_open("open", store, KEPT))
+            try:
+                yield store
+            finally:
+                self._ask("close")
 
-    def kill(self) -> None:
-        """As the machine would: whatever is open stays as it is."""
-        self._process.kill()
+    @contextmanager
+    def _reading(self, case: Case, folder: Path) -> Iterator[Work]:
+        with self._opened_copy(case, folder):
+            yield lambda stamps: self._read(case, 1 if case.task == READ else READ_COUNT)
 
-    def close(self) -> None:
-        self._ask("close")
+    def _read(self, case: Case, a_call: int) -> None:
+        found = self._ask(f"read {QUEUES} {a_call}")["messages"]
+        if found != case.count:
+            raise RuntimeError(f"RocketMQ read {found} messages, expected {case.count}")
 
-    def read(self, a_call: int) -> int:
-        """Read and decode every message of the open store; returns how many there are."""
-        return self._ask(f"read {QUEUES} {a_call}")["messages"]
+    @contextmanager
+    def _asking(self, case: Case, folder: Path) -> Iterator[Work]:
+        with self._opened_copy(case, folder) as store:
+            latencies = store / "latencies"
 
-    def query(self, count: int) -> np.ndarray:
-        """Ask for each of the first `count` keys; returns the latencies (ns, int64)."""
-        latencies = self._folder / "latencies"
-        found = self._ask(f"query {count} {latencies}")["messages"]
-        if found != count:
-            raise RuntimeError(f"RocketMQ found {found} of {count} keys")
-        return _read_latencies(latencies)
+            def work(stamps: bool) -> np.ndarray:
+                found = self._ask(f"query {case.count} {latencies}")["messages"]
+                if found != case.count:
+                    raise RuntimeError(f"RocketMQ found {found} of {case.count} keys")
+                return _read_latencies(latencies)
+
+            yield work
+
+    @contextmanager
+    def _recovering(self, case: Case, folder: Path) -> Iterator[Work]:
+        """load() and start() until everything is dispatched."""
+        with copied(self._killed_store(case, folder)) as store:
+            order = _open("open", store, settings_of(case.body_size, case.count))
+
+            def work(stamps: bool) -> None:
+                self._ask(order)
+
+            yield work
+            self._read(case, READ_COUNT)
+            self._ask("close")
+
+    def _killed_store(self, case: Case, folder: Path) -> Path:
+        path = folder / f"killed-rocketmq-{case.body_size}-{case.count}"
+        if not path.exists():
+            order = _open("fill", path, settings_of(case.body_size, case.count))
+            writer = Rocketmq(self._jars)
+            with writer.running(folder, 0):
+                writer._ask(f"{order} {case.body_size} {QUEUES} {case.count}")
+                assert writer._process is not None
+                writer._process.kill()  # whatever is open stays as it is
+        return path
 
     def _ask(self, order: str) -> dict[str, int]:
-        assert self._process.stdin is not None and self._process.stdout is not None
+        process = self._process
+        assert process is not None and process.stdin is not None and process.stdout is not None
         try:
-            self._process.stdin.write(order + "\n")
-            self._process.stdin.flush()
+            process.stdin.write(order + "\n")
+            process.stdin.flush()
         except BrokenPipeError:
             pass  # the missing answer tells it
-        answer = self._process.stdout.readline()
+        answer = process.stdout.readline()
         if not answer:
-            raise RocketmqEndedError(f"RocketMQ's program ended, see above; it was told: {order}")
+            raise RocketmqEndedError(f"RocketMQ's program ended, see above; its order was: {order}")
         found: dict[str, int] = json.loads(answer)
         return found
 
-    def __enter__(self) -> RocketmqProcess:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate()
+def _open(order: str, store: Path, settings: StoreSettings) -> str:
+    return f"{order} {store} {settings.segment_size} {settings.queue_file_entries}"
 
 
 def _read_latencies(path: Path) -> np.ndarray:
-    return np.fromfile(path, ">i8").astype(np.int64) if path.exists() else np.empty(0, np.int64)
+    return np.fromfile(path, ">i8").astype(np.int64) if path.exists() else NONE

@@ -2,166 +2,225 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import sys
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...store import native
 from ...store.errors import UsageError
 from ..output import Output
 from ..progress_bar import ProgressBar
 from ..words import seconds_text, size_text
-from .cases import spark_scan
-from .cases.case import Case
-from .cases.plan import BODY_SIZES, make_cases
-from .cases.rocketmq_cases import RIVALS, rocketmq_cases
-from .cases.runner import Result, measure, pilot
+from . import plot, report, runner
+from .case import OWN, PURE, REFERENCES, Case, Outcome
+from .machine import device
 from .machine.machine import Machine, this_machine
-from .machine.scratch import scratch_folder
-from .rocketmq import QUICK_WARM_COUNT, RocketmqProcess
-from .telling import saving
-from .telling.report import COLUMNS, as_object, show
-from .versus.load_plan import ROCKETMQ, read_versus
+from .machine.scratch import check_folder, check_room, scratch_folder
+from .plan import BODY_SIZES, ROCKETMQ, Peers, append_cases, flush_cases, read_versus, subject_cases, whole_cases
+from .report import say
+from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT
+from .runner import CLOSE_ENOUGH
+from .sentences import sentences
 
-ROUNDS = 5
-QUICK_ROUNDS = 2
-SPARK_START_S = 20
-"""About what it takes to start Spark and its workers, for the estimate."""
-SUBJECTS = {
-    "read": "Every message of a store, one by one and as Arrow batches.",
-    "query": "Messages by their key, one at a time.",
-    "recover": "Opening a store whose writer was killed right after its last put.",
-    "verify": "Every byte of a store against itself, and against the seals of full segments.",
-}
-"""Name -> what is measured; each is a part of the whole run."""
+APPEND, FLUSH = "append", "flush"
+ROUNDS, QUICK_ROUNDS = 5, 2
+BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
+PEER_CASE_S, QUICK_PEER_CASE_S = 2.0, 0.8
+"""What a case of a peer may take beside that."""
+TRIALS = 2
+"""So many runs mostly tell how long a round takes."""
+QUICK_BODY_SIZES = (1024,)
+THREADS = (8, 64)
+ROOM_MIN = 2 << 30
+"""Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
 ROOM = 3
-"""The folder must have so many times the bytes of the largest round free."""
+"""A folder of stores that are read must have so many times the bytes of the largest round free."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """What the command line says."""
 
+    subject: str | None = None
+    """`append`, `flush`, or one of `plan.SUBJECTS`; None: some of each."""
+    body_sizes: Sequence[int] = ()
+    threads: Sequence[int] = THREADS
+    rate: int | None = None
+    """Messages a second, all threads together; None: each puts as fast as it can."""
+    messages: int | None = None
+    """How many a round of a subject reads; None: as many as make a short round."""
+    versus: Sequence[str] = ()
     quick: bool = False
     rounds: int | None = None
-    no_spark: bool = False
+    budget_s: float | None = None
     folder: Path | None = None
     """Whose file system is measured; a folder of our own is made in it, and removed."""
     as_json: bool = False
-    subject: str | None = None
-    """One of SUBJECTS; None: all of it."""
-    messages: int | None = None
-    """How many a round handles; None: as many as make a short round."""
-    versus: Sequence[str] = ()
-    """`rocketmq=FOLDER_OF_JARS`, for what RocketMQ's own store does as well."""
     save: Path | None = None
-    csv: Path | None = None
+    plot: Path | None = None
+    compare: Path | None = None
 
 
-def run(options: Options) -> int:
-    """Measure and print. Raises UsageError and whatever the store raises."""
-    default = QUICK_ROUNDS if options.quick else ROUNDS
-    rounds = default if options.rounds is None else options.rounds
-    if rounds < 1:
-        raise UsageError(f"--rounds {rounds}: expected at least 1")
-    if options.messages is not None and options.messages < 1:
-        raise UsageError(f"--messages {options.messages}: expected at least 1")
-    saving.check_folder(options.folder)
-    saving.check_files({"--save": options.save, "--csv": options.csv})
-    jars = _jars(options)
+def run(options: Options, more: Callable[[Path], list[Outcome]] | None = None) -> int:
+    """Measure and print; `more` measures what else belongs to the run. Raises UsageError for wrong options, before
+    anything is written, and whatever the store raises."""
+    _check(options)
+    peers = _peers(options)
     with scratch_folder(options.folder) as folder, ExitStack() as running:
-        rocketmq = None
-        if jars is not None:
-            with ProgressBar("starting RocketMQ"):
-                rocketmq = running.enter_context(RocketmqProcess(jars, folder, QUICK_WARM_COUNT))
-        results, machine = _measure_all(options, rounds, folder, rocketmq)
-    found = as_object(results, machine, rounds)
-    if options.save:
-        saving.save_json(options.save, found)
-    if options.csv:
-        saving.save_csv(options.csv, found["results"], COLUMNS)
-    if options.as_json:
-        print(json.dumps(found, indent=2))
-    else:
-        show(results, Output())
+        machine = this_machine(folder)
+        say(f"{machine}; kernels: {', '.join(native.available())}")
+        for warning in machine.warnings:
+            say(f"warning: {warning}")
+        earlier = report.load_earlier(options.compare, machine) if options.compare else None
+        cases = _cases(options, peers, machine, folder)
+        if peers.rocketmq is not None:
+            with ProgressBar("warming RocketMQ up"):
+                warm_count = QUICK_WARM_COUNT if options.quick or options.subject not in (APPEND, FLUSH) else WARM_COUNT
+                running.enter_context(peers.rocketmq.running(folder, warm_count))
+        in_time = options.subject in (APPEND, FLUSH)
+        outcomes = (_measure_in_time if in_time else _measure_rounds)(options, cases, folder)
+        outcomes += more(folder) if more is not None else []
+    if options.plot:
+        plot.draw(outcomes, machine, options.plot)
+
+    def show(output: Output) -> None:
+        report.show(outcomes, output)
+        output.line()
+        for sentence in sentences(outcomes) if in_time else ():
+            output.line(sentence)
+        if earlier is not None:
+            report.show_change(outcomes, earlier, output)
+
+    report.tell(report.as_object(outcomes, machine), show, as_json=options.as_json, save=options.save)
     return 0
 
 
-def _jars(options: Options) -> Path | None:
-    """RocketMQ's jars, if it is to do the same. Raises UsageError for other peers, and for jars that are not there."""
-    peers, jars = read_versus(options.versus)
-    strangers = [peer for peer in peers if peer != ROCKETMQ]
-    if strangers:
-        raise UsageError(f"--versus {','.join(strangers)}: expected rocketmq=FOLDER_OF_JARS; others read no such files")
-    return jars
-
-
-def _cases(options: Options, rocketmq: RocketmqProcess | None) -> list[Case]:
-    cases = make_cases(quick=options.quick, subject=options.subject, messages=options.messages)
-    if rocketmq is None:
-        return cases
-    found: list[Case] = []
-    for body_size in dict.fromkeys(case.body_size for case in cases):
-        own = [case for case in cases if case.body_size == body_size]
-        names = dict.fromkeys(case.name for case in own)
-        found += [replace(case, rival=RIVALS.get(case.name)) for case in own]
-        found += rocketmq_cases(rocketmq, names, body_size, own[0].count)
-    return found
-
-
-def _measure_all(
-    options: Options, rounds: int, folder: Path, rocketmq: RocketmqProcess | None
-) -> tuple[list[Result], Machine]:
-    machine = this_machine(folder)
-    cases = [case for case in _cases(options, rocketmq) if not (case.needs_disk and machine.is_in_memory)]
-    _say(f"{machine}; kernels: {', '.join(native.available())}")
-    if machine.is_in_memory:
-        _say(f"{folder} is on {machine.file_system}: no sync figures from there; name a disk's folder with --folder")
-    _check_room(cases, folder)
-    kernels = native.available() if spark_scan.is_possible() and not options.no_spark else ()
-    if not kernels and not options.no_spark:
-        _say("no Spark scan: pip install 'flightlog[spark]'")
-    round_s = pilot(cases, folder)
-    whole_s = rounds * round_s + len(kernels) * SPARK_START_S
-    _say(
-        f"{rounds} rounds, about {seconds_text(max(whole_s, 1))}, writing about {size_text(_written(cases, rounds))} "
-        f"below {folder}"
+def _check(options: Options) -> None:
+    check_numbers(
+        {
+            "--body-size": options.body_sizes,
+            "--threads": options.threads,
+            "--rounds": options.rounds,
+            "--rate": options.rate,
+            "--messages": options.messages,
+        }
     )
-    with ProgressBar("measuring", rounds * len(cases)) as bar:
-
-        def done(count: int) -> None:
-            bar.done = count
-
-        results = measure(cases, rounds, folder, done)
-    for kernel in kernels:
-        results += _measure_spark(kernel, options, rounds, folder)
-    return results, machine
+    if options.budget_s is not None and not 0 < options.budget_s < math.inf:
+        raise UsageError(f"--seconds {options.budget_s:g}: expected more than 0")
+    check_folder(options.folder)
+    report.check_files({"--save": options.save})
+    if options.plot is not None:
+        plot.check_plot(options.plot)
 
 
-def _measure_spark(kernel: str, options: Options, rounds: int, folder: Path) -> list[Result]:
-    with spark_scan.SparkProcess(kernel) as spark, ProgressBar(f"Spark scan, {kernel} kernel"):
-        cases = [spark.case(body_size, quick=options.quick) for body_size in BODY_SIZES]
+def check_numbers(numbers: dict[str, Any]) -> None:
+    """Raises UsageError for one below 1; None was not given."""
+    for name, found in numbers.items():
+        for value in found if isinstance(found, Sequence) else [found]:
+            if value is not None and value < 1:
+                raise UsageError(f"{name} {value}: expected at least 1")
+
+
+def _peers(options: Options) -> Peers:
+    peers = read_versus(options.versus)
+    if peers.names and options.subject not in (APPEND, FLUSH):
+        raise UsageError(
+            f"--versus {','.join(peers.names)}: expected {ROCKETMQ}=FOLDER_OF_JARS; others read no such files"
+        )
+    return peers
+
+
+def _cases(options: Options, peers: Peers, machine: Machine, folder: Path) -> list[Case]:
+    sizes = options.body_sizes or (QUICK_BODY_SIZES if options.quick else BODY_SIZES)
+    if options.subject == APPEND:
+        return append_cases(sizes, peers, options.rate)
+    if options.subject == FLUSH:
+        _check_syncs(machine, folder)
+        return flush_cases(sizes, options.threads, peers, options.rate)
+    if options.subject is None:
+        cases = whole_cases(quick=options.quick)
+    else:
+        fields = {"messages": options.messages, "quick": options.quick}
+        cases = subject_cases(options.subject, BODY_SIZES, peers.rocketmq, **fields)  # type: ignore[arg-type]
+    if machine.is_in_memory:
+        say(f"{folder} is on {machine.file_system}: no sync figures from there; name a disk's folder with --folder")
+        cases = [case for case in cases if not case.needs_disk]
+    return cases
+
+
+def _check_syncs(machine: Machine, folder: Path) -> None:
+    if machine.is_in_memory:
+        raise UsageError(
+            f"{folder.parent} is on {machine.file_system}, where a sync syncs nothing: "
+            "name a disk's folder with --folder"
+        )
+    sync_s = device.sync_time_s(folder)
+    if sync_s < device.IMPLAUSIBLE_SYNC_S:
+        say(
+            f"warning: this device confirms a write in {sync_s * 1e6:.1f} µs, which no disk does: it keeps its cache "
+            "over a power cut, or it does not sync at all"
+        )
+
+
+def _measure_rounds(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    """Rounds of as many messages as the plan says."""
+    check_room(folder, max(ROOM_MIN, ROOM * max(case.size for case in cases)))
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    seconds = rounds * runner.warm(cases, folder)
+    size = rounds * sum(case.size for case in cases)
+    say(f"{rounds} rounds, about {seconds_text(max(seconds, 1))}, writing at most {size_text(size)} below {folder}")
+    return measure_with_bar(cases, rounds, folder)
+
+
+def measure_with_bar(cases: Sequence[Case], rounds: int, folder: Path, **options: Any) -> list[Outcome]:
+    """`runner.measure`, with a progress bar."""
+    with ProgressBar("measuring", (rounds + options.get("stamped", False)) * len(cases)) as bar:
+
+        def done() -> None:
+            bar.done += 1
+
+        return runner.measure(cases, rounds, folder, done, **options)
+
+
+def _measure_in_time(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    """As many messages a round as make all of it take as long as it may."""
+    check_room(folder, ROOM_MIN)
+    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    budget_s = options.budget_s or _budget_s(cases, rounds, quick=options.quick)
+    until_s = time.monotonic() + budget_s
+    say(f"{len(cases)} cases in about {seconds_text(budget_s)}, if they can; trying out how many messages that is")
+    with ProgressBar("trying out", len(cases)) as bar:
+        trials = []
         for case in cases:
-            case.measure(folder)
-        return measure(cases, rounds, folder, lambda count: None)
+            trials.append(runner.try_out(case, lambda case: runner.run(case, folder)))
+            bar.done += 1
+    left_s = until_s - time.monotonic()
+    plan = runner.plan(trials, rounds, left_s, all_rounds=options.rounds is not None)
+    if plan.seconds > max(left_s, 0) * CLOSE_ENOUGH:
+        whole = seconds_text(budget_s - left_s + plan.seconds)
+        why = f"--rounds {options.rounds} asks for" if options.rounds else "even the shortest rounds take"
+        say(
+            f"{seconds_text(budget_s)} do not suffice: {why} about {whole} in all; fewer sizes, threads or peers take "
+            "less"
+        )
+    say(
+        f"{plan.rounds} round{'s' * (plan.rounds > 1)} and one for latencies: about "
+        f"{seconds_text(max(plan.seconds, 1))} more, writing about {size_text(plan.size)} below {folder.parent}"
+    )
+    until_s = math.inf if options.rounds else until_s
+    outcomes = measure_with_bar(plan.cases, plan.rounds, folder, stamped=True, until_s=until_s)
+    if len(outcomes[0].rounds) < plan.rounds:
+        say(f"{len(outcomes[0].rounds)} rounds in place of {plan.rounds}: they took longer than they did at first")
+    return outcomes
 
 
-def _written(cases: Sequence[Case], rounds: int) -> int:
-    """Bytes: what every round writes, and the stores that are written once to be read."""
-    once = sum(case.size for case in cases if not case.writes) * spark_scan.MORE_MESSAGES
-    return rounds * sum(case.size for case in cases if case.writes) + once
-
-
-def _check_room(cases: Sequence[Case], folder: Path) -> None:
-    wanted = ROOM * spark_scan.MORE_MESSAGES * max(case.size for case in cases)
-    free = shutil.disk_usage(folder).free
-    if free < wanted:
-        raise UsageError(f"{folder}: {size_text(free)} free, expected {size_text(wanted)}. Name another --folder")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def _budget_s(cases: Sequence[Case], rounds: int, *, quick: bool) -> float:
+    """Seconds that all of it may take: more where peers are asked for, as their cases come on top."""
+    peers = [case for case in cases if case.who not in (OWN, PURE, *REFERENCES)]
+    of_peers_s = len(peers) * (QUICK_PEER_CASE_S if quick else PEER_CASE_S)
+    of_rocketmq_s = sum(case.is_rocketmq for case in peers) * (rounds + 1 + TRIALS) * ROUND_OVERHEAD_S
+    return (QUICK_BUDGET_S if quick else BUDGET_S) + of_peers_s + of_rocketmq_s

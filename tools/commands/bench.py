@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..bench.run import SUBJECTS, Options, run
-from ..bench.scan.scan import ScanOptions
-from ..bench.scan.scan import run as run_scan
-from ..bench.scan.scan_plan import BODY_SIZES as SCAN_BODY_SIZES
-from ..bench.scan.scan_plan import NAMES as SCAN_NAMES
-from ..bench.versus.versus import THREADS, VersusOptions
-from ..bench.versus.versus import run as run_versus
+from ..bench import scan_run as scans
+from ..bench.case import Outcome
+from ..bench.plan import BODY_SIZES
+from ..bench.report import say
+from ..bench.run import APPEND, FLUSH, THREADS, Options, run
+from ..bench.scan.queries import NAMES
 
 bench = typer.Typer(
     name="bench",
@@ -48,9 +48,10 @@ Rate = Annotated[
     typer.Option(help="Put so many messages a second, evenly spaced; a call's time counts from when it was due."),
 ]
 Save = Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON, for --compare.")]
-Csv = Annotated[Path | None, typer.Option(help="Write the figures to this file as CSV.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw throughput and latencies into this file (.png, .svg, .pdf).")]
 Compare = Annotated[Path | None, typer.Option(help="Show the change since a run of this machine that --save kept.")]
+SPARK_SIZE_MIB, QUICK_SPARK_SIZE_MIB = 64, 8
+"""Of the stores that the whole run scans."""
 
 
 @bench.callback(invoke_without_command=True)
@@ -61,13 +62,26 @@ def everything(
     no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark scan out.")] = False,
     folder: Folder = None,
     as_json: AsJson = False,
+    save: Save = None,
+    plot: Plot = None,
+    compare: Compare = None,
 ) -> None:
     """Measure this store beside what the machine can do at best, beside its peers, and beside RocketMQ itself.
 
     Without a subject: put, read, recovery, query and Spark scan in turn, each beside its limit.
     """
-    if context.invoked_subcommand is None:
-        raise typer.Exit(run(Options(quick, rounds, no_spark, folder, as_json)))
+    if context.invoked_subcommand is not None:
+        return
+
+    def spark_scan(folder: Path) -> list[Outcome]:
+        if not all(find_spec(name) for name in ("pyspark", "pyarrow")):
+            say("no Spark scan: pip install 'flightlog[spark]'")
+            return []
+        size = QUICK_SPARK_SIZE_MIB if quick else SPARK_SIZE_MIB
+        return scans.measure(scans.make_plan(scans.ScanOptions(["all"], BODY_SIZES, size, rounds, quick)), folder)
+
+    options = Options(quick=quick, rounds=rounds, folder=folder, as_json=as_json, save=save, plot=plot, compare=compare)
+    raise typer.Exit(run(options, None if no_spark else spark_scan))
 
 
 @bench.command()
@@ -84,30 +98,26 @@ def flush(
     folder: Folder = None,
     as_json: AsJson = False,
     save: Save = None,
-    csv: Csv = None,
     plot: Plot = None,
     compare: Compare = None,
 ) -> None:
     """What a sync costs, and what brings the cost down: threads, batches, columns."""
-    raise typer.Exit(
-        run_versus(
-            VersusOptions(
-                body_sizes=body_size or (),
-                threads=THREADS if threads is None else threads,
-                rate=rate,
-                versus=versus or (),
-                quick=quick,
-                rounds=rounds,
-                budget_s=seconds,
-                folder=folder,
-                as_json=as_json,
-                save=save,
-                csv=csv,
-                plot=plot,
-                compare=compare,
-            )
-        )
+    options = Options(
+        subject=FLUSH,
+        body_sizes=body_size or (),
+        threads=THREADS if threads is None else threads,
+        rate=rate,
+        versus=versus or (),
+        quick=quick,
+        rounds=rounds,
+        budget_s=seconds,
+        folder=folder,
+        as_json=as_json,
+        save=save,
+        plot=plot,
+        compare=compare,
     )
+    raise typer.Exit(run(options))
 
 
 @bench.command()
@@ -121,52 +131,25 @@ def append(
     folder: Folder = None,
     as_json: AsJson = False,
     save: Save = None,
-    csv: Csv = None,
     plot: Plot = None,
     compare: Compare = None,
 ) -> None:
     """How fast messages are taken without a sync, with the C kernel and with the pure reference."""
-    raise typer.Exit(
-        run_versus(
-            VersusOptions(
-                body_sizes=body_size or (),
-                rate=rate,
-                versus=versus or (),
-                quick=quick,
-                rounds=rounds,
-                budget_s=seconds,
-                folder=folder,
-                as_json=as_json,
-                save=save,
-                csv=csv,
-                plot=plot,
-                compare=compare,
-                flush=False,
-            )
-        )
+    options = Options(
+        subject=APPEND,
+        body_sizes=body_size or (),
+        rate=rate,
+        versus=versus or (),
+        quick=quick,
+        rounds=rounds,
+        budget_s=seconds,
+        folder=folder,
+        as_json=as_json,
+        save=save,
+        plot=plot,
+        compare=compare,
     )
-
-
-@bench.command()
-def scan(
-    only: Annotated[list[str] | None, typer.Option(help="Queries: " + ", ".join(SCAN_NAMES) + ".")] = None,
-    body_size: Annotated[
-        list[int] | None,
-        typer.Option("--body-size", help="Bytes; may be repeated.", show_default=" ".join(map(str, SCAN_BODY_SIZES))),
-    ] = None,
-    size: Annotated[float | None, typer.Option(help="MiB of a store's log.", show_default="1024")] = None,
-    rounds: Rounds = None,
-    quick: Quick = False,
-    master: Annotated[str, typer.Option(help="Spark's cores: local[N].")] = "local[2]",
-    folder: Folder = None,
-    as_json: AsJson = False,
-    save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
-) -> None:
-    """Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the same
-    query with a filter that Spark keeps to itself; and how much of the log was read."""
-    raise typer.Exit(
-        run_scan(ScanOptions(only or (), body_size or (), size, rounds, quick, master, folder, as_json, save))
-    )
+    raise typer.Exit(run(options))
 
 
 def _subject(name: str, text: str) -> None:
@@ -177,14 +160,53 @@ def _subject(name: str, text: str) -> None:
         versus: RocketMq = None,
         folder: Folder = None,
         as_json: AsJson = False,
-        save: Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON.")] = None,
-        csv: Csv = None,
+        save: Save = None,
+        plot: Plot = None,
+        compare: Compare = None,
     ) -> None:
-        options = Options(quick, rounds, True, folder, as_json, name, messages, versus or (), save, csv)
+        options = Options(
+            subject=name,
+            messages=messages,
+            versus=versus or (),
+            quick=quick,
+            rounds=rounds,
+            folder=folder,
+            as_json=as_json,
+            save=save,
+            plot=plot,
+            compare=compare,
+        )
         raise typer.Exit(run(options))
 
     bench.command(name, help=text)(one)
 
 
-for _name, _text in SUBJECTS.items():
+for _name, _text in {
+    "read": "Every message of a store, one by one and as Arrow batches.",
+    "query": "Messages by their key, one at a time.",
+    "recover": "Opening a store whose writer was killed right after its last put.",
+    "verify": "Every byte of a store against itself, and against the seals of full segments.",
+}.items():
     _subject(_name, _text)
+
+
+@bench.command()
+def scan(
+    only: Annotated[list[str] | None, typer.Option(help="Queries: " + ", ".join(NAMES) + ".")] = None,
+    body_size: Annotated[
+        list[int] | None,
+        typer.Option("--body-size", help="Bytes; may be repeated.", show_default=" ".join(map(str, scans.BODY_SIZES))),
+    ] = None,
+    size: Annotated[float | None, typer.Option(help="MiB of a store's log.", show_default="1024")] = None,
+    rounds: Rounds = None,
+    quick: Quick = False,
+    master: Annotated[str, typer.Option(help="Spark's cores: local[N].")] = scans.MASTER,
+    folder: Folder = None,
+    as_json: AsJson = False,
+    save: Save = None,
+    plot: Plot = None,
+) -> None:
+    """Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the same
+    query with a filter that Spark keeps to itself; and how much of the log was read."""
+    options = scans.ScanOptions(only or (), body_size or (), size, rounds, quick, master, folder, as_json, save, plot)
+    raise typer.Exit(scans.run(options))

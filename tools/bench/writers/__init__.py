@@ -1,23 +1,26 @@
-"""Who can be asked to write: this store, what the machine can do at best, and the peers that are installed."""
+"""Who can be asked to put: this store, what the machine can do at best, and the peers that are installed."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import Any
 
 from ....store import native
 from ....store.errors import UsageError
-from ..loads.load import Load
+from ..case import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PURE, RAW_LOOP, REFERENCES, Case, Sample, Work
+from ..drive import drive, no_collection
+from ..machine import device
+from ..machine.free_pages import touch_free_pages
+from ..messages import make_rows, record_size
 from .session import Session
 
-OWN, PURE = "flightlog", "flightlog, pure"
-RAW_LOOP, MEMCPY, FRESH_PAGES, FILE = "raw loop", "memcpy", "fresh pages", "buffered file"
-NOTHING = "nothing"
-REFERENCES = (MEMCPY, FRESH_PAGES, RAW_LOOP, FILE, NOTHING)
-"""What no store can beat, or what promises less than one."""
 PEERS = {
     "sqlite3": "sqlite3",
     "lmdb": "lmdb",
@@ -28,23 +31,28 @@ PEERS = {
 }
 """Name -> the module that has to be installed."""
 _MODULES = {
-    OWN: "own",
-    PURE: "own",
-    MEMCPY: "memory",
-    FRESH_PAGES: "memory",
-    NOTHING: "memory",
-    RAW_LOOP: "files",
-    FILE: "files",
-    "sqlite3": "sqlite_peer",
-    "lmdb": "lmdb_peer",
-    "rocksdict": "rocks_peer",
-    "diskcache": "queue_peers",
-    "persist-queue": "queue_peers",
-    "litequeue": "queue_peers",
+    **dict.fromkeys((OWN, PURE), "own"),
+    **dict.fromkeys((MEMCPY, FRESH_PAGES, NOTHING, RAW_LOOP, FILE), "limits"),
+    **dict.fromkeys(("sqlite3", "lmdb", "rocksdict"), "key_value"),
+    **dict.fromkeys(("diskcache", "persist-queue", "litequeue"), "queues"),
 }
+FIRST_MESSAGES = 256
+"""Put into every fresh store before the clock starts, by the same call: the topic, its queues and the first segment are
+there then, and so is what a store prepares for the next puts while nothing is put."""
+FIRST_UNITS_MAX = 1 << 16
+"""So many different ones are put before the clock starts, again and again where it is to be more."""
+FILL_THREADS = 64
+"""Put the messages that a store is to be filled with."""
+FREE_PAGES_MIN_SIZE, FREE_PAGES_MAX_SIZE = 64 << 20, 256 << 20
+"""Bytes of memory that a round may need beside twice its records, for queues, index and pages ahead: the more, the more
+it writes."""
 
-Open = Callable[[str, Path, Load, int], Session]
-"""(writer, empty folder, load, bytes of records to come) -> an open session."""
+
+def put_case(who: str, *, sync: bool = False, **fields: Any) -> Case:
+    """Puts by one of these writers; `fields` are those of Case."""
+    kernel = {OWN: "c", PURE: "pure"}.get(who)
+    against = None if who in REFERENCES else RAW_LOOP if sync else MEMCPY
+    return Case(who, sync=sync, kernel=kernel, prepare=putting, against=against, needs_disk=sync, **fields)
 
 
 def own_writers() -> tuple[str, ...]:
@@ -67,17 +75,61 @@ def check_peer(name: str) -> None:
 
 
 @contextmanager
-def opened(folder: Path, load: Load, size: int) -> Iterator[Session]:
-    """A session of the load's writer in an empty folder."""
-    open_session: Open = import_module(f".{_MODULES[load.writer]}", __name__).open_session
-    before = native.NAME
-    if load.writer in (OWN, PURE):
-        native.use("pure" if load.writer == PURE else "c")
+def opened(folder: Path, case: Case, size: int) -> Iterator[Session]:
+    """A session of the case's writer in an empty folder, with room for `size` bytes of records."""
+    open_session: Callable[[Path, Case, int], Session] = import_module(f".{_MODULES[case.who]}", __name__).open_session
+    session = open_session(folder, case, size)
     try:
-        session = open_session(load.writer, folder, load, size)
-        try:
-            yield session
-        finally:
-            session.close()
+        yield session
     finally:
-        native.use(before)
+        session.close()
+
+
+def first_calls(case: Case) -> int:
+    """How many calls a writer gets before the clock starts."""
+    return case.first_calls or -(-max(FIRST_MESSAGES, case.filled) // case.batch)
+
+
+def first_threads(case: Case) -> int:
+    return FILL_THREADS if case.filled else 1
+
+
+def begin(session: Session, case: Case) -> None:
+    """Put the first messages, and wait until the writer is at rest."""
+    calls, put = first_calls(case), session.puts()[0]
+    units = session.units(make_rows(case.body_size, min(calls * case.batch, FIRST_UNITS_MAX)))
+    drive([put] * first_threads(case), units, calls, rate=None, stamps=False)
+    session.settle()
+
+
+def free_memory_for(case: Case) -> None:
+    """Touch the free memory that a round is going to need."""
+    touch_free_pages(2 * case.size + min(FREE_PAGES_MIN_SIZE + case.size, FREE_PAGES_MAX_SIZE))
+
+
+@contextmanager
+def putting(case: Case, folder: Path) -> Iterator[Work]:
+    """A round into a folder of its own, which is gone afterwards."""
+    if not case.sync:
+        # What earlier rounds left to write is not charged to this one. Before it opens: a page that was written back
+        # faults at its next store, and the pages of memcpy are to be dirty.
+        os.sync()
+    room = (first_calls(case) + case.calls) * case.batch * record_size(case.body_size)
+    with TemporaryDirectory(dir=folder) as place, opened(Path(place), case, room) as session:
+        begin(session, case)
+        units = session.units(make_rows(case.body_size, case.count))
+
+        def work(stamps: bool) -> Sample:
+            before, started_s = device.written_size(folder), perf_counter()
+            rate = case.rate / case.batch if case.rate else None
+            times = drive(session.puts(), units, case.calls, rate=rate, stamps=stamps)
+            put_s = perf_counter() - started_s
+            session.drain()
+            drained_s = perf_counter() - started_s
+            after = device.written_size(folder)
+            size = None if before is None or after is None else after - before
+            return Sample(case.count, drained_s, put_s, *times, device_size=size)
+
+        free_memory_for(case)
+        with no_collection():
+            yield work

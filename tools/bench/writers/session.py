@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from ..loads.drive import Put
-from ..loads.rows import Row
-
-T = TypeVar("T")
+from ..case import Case
+from ..drive import Put
+from ..messages import Row, parts
 
 
 class Session(ABC):
-    """One open store of somebody."""
+    """One open store of a writer."""
 
-    @abstractmethod
+    def __init__(self, case: Case) -> None:
+        self._case = case
+
     def units(self, rows: Sequence[Row]) -> Sequence[Any]:
         """What its `put` takes, made before the clock starts: one a call."""
+        return parts(rows, self._case.batch)
 
     @abstractmethod
+    def put(self, unit: Any) -> object:
+        """One call."""
+
     def puts(self) -> Sequence[Put]:
-        """The function to call, one for each thread of the load."""
+        """The function to call, one for each thread of the case."""
+        return [self.put] * self._case.threads
 
     def drain(self) -> None:  # noqa: B027 (most have nothing to wait for)
         """Return when everything that was put can be read."""
@@ -32,8 +38,3 @@ class Session(ABC):
 
     @abstractmethod
     def close(self) -> None: ...
-
-
-def parts(rows: Sequence[T], batch: int) -> list[Sequence[T]]:
-    """The rows, or what was made of them, of each call."""
-    return [rows[i : i + batch] for i in range(0, len(rows), batch)]

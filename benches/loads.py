@@ -1,0 +1,153 @@
+"""Loads of our own as cases of the bench: each returns figures of its own, which are told by a table for each task."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from flightlog.store.errors import UsageError
+from flightlog.tools.bench import plot, report
+from flightlog.tools.bench.case import Case, Outcome, Sample, Work
+from flightlog.tools.bench.machine.machine import this_machine
+from flightlog.tools.bench.machine.scratch import check_folder, check_room, scratch_folder
+from flightlog.tools.bench.run import check_numbers, measure_with_bar
+from flightlog.tools.output import Output
+from flightlog.tools.words import size_text
+
+LIMIT_S = 120.0
+"""How long a load may take to come to its end; beyond it, its figures would mean nothing."""
+BODY_SIZE, STAMP_SIZE = 100, 8
+PANEL_SIZE = 6.0, 5.2
+"""Inches."""
+Draw = Callable[[Any, Mapping[str, Sequence[Any]]], None]
+"""(axes, series by who) -> drawn."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadOptions:
+    """What the command lines of all loads say."""
+
+    only: Sequence[str] = ()
+    quick: bool = False
+    rounds: int | None = None
+    folder: Path | None = None
+    as_json: bool = False
+    save: Path | None = None
+    plot: Path | None = None
+
+
+def load(who: str, task: str, measure: Callable[[Path], Sample], **fields: Any) -> Case:
+    """A case that measures itself, in an empty folder of its own; `fields` are those of Case."""
+
+    @contextmanager
+    def prepare(case: Case, folder: Path) -> Iterator[Work]:
+        with TemporaryDirectory(dir=folder) as place:
+            yield lambda stamps: measure(Path(place))
+
+    return Case(who, task, BODY_SIZE, prepare=prepare, **fields)
+
+
+def run_loads(
+    parts: Mapping[str, Sequence[Case]],
+    options: LoadOptions,
+    draws: Mapping[str, Draw],
+    *,
+    room: int = 0,
+    notes: Sequence[str] = (),
+) -> int:
+    """Measure the parts that the options name, and print. Raises UsageError for wrong options, before anything is
+    written, and where the disk has not `room` bytes free."""
+    wanted = choose(options.only, list(parts))
+    check_numbers({"--rounds": options.rounds})
+    check_folder(options.folder)
+    report.check_files({"--save": options.save})
+    if options.plot is not None:
+        plot.check_plot(options.plot)
+    cases = [case for name in wanted for case in parts[name]]
+    with scratch_folder(options.folder) as folder:
+        machine = this_machine(folder)
+        report.say(f"{machine}\n{len(cases)} loads, writing up to {size_text(room)} below {folder.parent}")
+        check_room(folder, room)
+        outcomes = measure_with_bar(cases, options.rounds or 1, folder)
+    if options.plot is not None:
+        drawn = [name for name in wanted if name in draws]
+        width, height = PANEL_SIZE
+        with plot.drawing(
+            options.plot, machine, 1, len(drawn) or 1, figsize=(width * len(drawn) or width, height)
+        ) as axes:
+            for place, name in zip(axes[0], drawn, strict=False):
+                here = [o for o in outcomes if o.case in parts[name]]
+                draws[name](place, {o.case.who: o.rounds[0].series for o in here})
+                place.set_title(here[0].case.task, loc="left", fontsize=9)
+
+    def show(output: Output) -> None:
+        show_loads(outcomes, output)
+        for note in notes:
+            output.line(note)
+
+    report.tell(report.as_object(outcomes, machine), show, as_json=options.as_json, save=options.save)
+    return 0
+
+
+def choose(only: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The names that `--only` has, or all. Raises UsageError for one that is none."""
+    words = [word.strip() for text in only for word in text.split(",")]
+    for word in words:
+        if word not in names:
+            raise UsageError(f"--only {word}: expected some of {', '.join(names)}")
+    return [name for name in names if not words or name in words]
+
+
+def show_loads(outcomes: Sequence[Outcome], output: Output) -> None:
+    """A table for each task; medians of the rounds."""
+    for task in dict.fromkeys(outcome.case.task for outcome in outcomes):
+        here = [outcome for outcome in outcomes if outcome.case.task == task]
+        report.show_rows(task, {"": lambda o: o.case.who}, here, report.figure_columns(here), output)
+
+
+def percentiles(
+    values: Sequence[float] | np.ndarray, unit: str, which: Sequence[float] = (50, 99, 100)
+) -> dict[str, float]:
+    """By a name that has the unit, such as `p99 ms` and `max ms`."""
+    found = np.percentile(values, which).tolist()
+    return {f"p{p:g} {unit}" if p < 100 else f"max {unit}": value for p, value in zip(which, found, strict=True)}
+
+
+def body_of(number: int) -> bytes:
+    """A message that says this number."""
+    return number.to_bytes(STAMP_SIZE, "big") + bytes(BODY_SIZE - STAMP_SIZE)
+
+
+def number_of(body: bytes) -> int:
+    return int.from_bytes(body[:STAMP_SIZE], "big")
+
+
+def stamped() -> bytes:
+    """A message that says when it was made."""
+    return body_of(time.perf_counter_ns())
+
+
+def pace(count: int, rate: float, work: Callable[[], object]) -> None:
+    """Do it so often, at times that do not shift where one was late."""
+    began_s = time.perf_counter()
+    for number in range(count):
+        time.sleep(max(began_s + number / rate - time.perf_counter(), 0))
+        work()
+
+
+def await_all(is_done: Callable[[], bool] | threading.Event, what: Callable[[], str]) -> None:
+    """Wait until it is so. Raises UsageError after LIMIT_S."""
+    deadline_s = time.monotonic() + LIMIT_S
+    while not (is_done.wait(0.02) if isinstance(is_done, threading.Event) else is_done()):
+        if time.monotonic() > deadline_s:
+            raise UsageError(f"{what()} after {LIMIT_S:g} s: this machine is too slow or too busy to measure it")
+        if not isinstance(is_done, threading.Event):
+            time.sleep(0.02)

@@ -1,0 +1,49 @@
+"""The parts of the messaging load, and their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from benches.loads import Draw, load
+from benches.messaging.flow import BURST, burst, latency_cases, points_of, throughput_cases
+from benches.messaging.groups import rebalance_cases
+from benches.messaging.pulls import PULLS, pulls
+from flightlog.tools.bench import plot
+from flightlog.tools.bench.case import OWN, Case
+
+
+def message_parts(*, quick: bool = False) -> dict[str, list[Case]]:
+    """Some three minutes; quick: some seconds."""
+    rate, latency_s, burst_s, change_s = (500, 0.1, 0.02, 0.1) if quick else (1_000, 3.0, 1.0, 1.5)
+    consumers, backlog = ((1, 2), 500) if quick else ((1, 2, 4, 8, 16), 40_000)
+    count, pulls_s = (100, 0.2) if quick else (PULLS, 10.0)
+    return {
+        "latency": latency_cases(rate, latency_s),
+        "throughput": throughput_cases(consumers, backlog),
+        "burst": [load(OWN, BURST, partial(burst, burst_s))],
+        "rebalance": rebalance_cases(change_s),
+        "pulls": [
+            load(
+                OWN,
+                "Pulls that wait, and how long after its put a message has woken one",
+                partial(pulls, count, pulls_s),
+            )
+        ],
+    }
+
+
+def _shares(axes: Any, series: Mapping[str, Sequence[float]]) -> None:
+    plot.shares(axes, series, "ms, logarithmic", is_log=True)
+
+
+def _throughput(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    plot.lines(axes, points_of(series), "consumers", "messages a second")
+
+
+def _behind(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+    plot.lines(axes, series, "s since the burst began", "messages behind")
+
+
+DRAWS: dict[str, Draw] = {"latency": _shares, "throughput": _throughput, "burst": _behind, "pulls": _shares}

@@ -1,0 +1,103 @@
+"""Many timers that wait: what it takes to put them, to place them on the wheel, and to open the store again.
+
+Each step is a process of its own, which runs this file, so that the memory that is told is that of the step: `put`
+appends without delivering, `take` places everything on the wheel and closes, `open` recovers all of it. Times are
+spread over three days, from an hour on, so a third of them is to be rolled on.
+
+What the process itself needs is told apart from the pages of the store's files that it has mapped: those the system
+takes back as it likes.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from flightlog.engine.message_store import open_store
+from flightlog.store.errors import UsageError
+from flightlog.store.format.property_names import TIMER_DELIVER_MS
+from flightlog.store.message import Message
+from flightlog.store.settings import StoreSettings
+
+BATCH = 1000
+BODY = bytes(100)
+FIRST_S, LAST_S = 3600, 3 * 86_400 - 3600
+SEED = 7
+POLL_S = 0.05
+ANONYMOUS = re.compile(r"^RssAnon:\s+([0-9]+) kB$", re.MULTILINE)
+
+
+class OwnMemory:
+    """How many MiB this process has had at most that are in no file (Linux)."""
+
+    def __init__(self) -> None:
+        self.peak_mib = 0.0
+
+    def look(self) -> None:
+        found = ANONYMOUS.search(Path("/proc/self/status").read_text())
+        if found is None:
+            raise RuntimeError("/proc/self/status: expected a line RssAnon, as Linux writes it")
+        self.peak_mib = max(self.peak_mib, int(found[1]) / 1024)
+
+
+def put(path: Path, count: int, memory: OwnMemory) -> int:
+    """Append so many timers, and deliver nothing."""
+    dice, now_ms = random.Random(SEED), time.time_ns() // 1_000_000
+    with open_store(path, StoreSettings(deliver_delayed=False, key_index=False)) as store:
+        for _ in range(0, count, BATCH):
+            times = (now_ms + 1000 * dice.randint(FIRST_S, LAST_S) for _ in range(BATCH))
+            store.put_many([Message("t", BODY, properties={TIMER_DELIVER_MS: str(at)}) for at in times])
+            memory.look()
+    return count
+
+
+def take(path: Path, memory: OwnMemory) -> int:
+    """Open the store and wait until all of them are on the wheel."""
+    with open_store(path, StoreSettings(key_index=False)) as store:
+        while (state := store.statistics().timers) is None or state.untaken:
+            memory.look()
+            time.sleep(POLL_S)
+        return state.pending
+
+
+def run_step(step: str, path: Path, count: int) -> dict[str, float]:
+    """In this process."""
+    began_s, memory = time.perf_counter(), OwnMemory()
+    if step == "open":
+        store = open_store(path, StoreSettings(key_index=False))
+        took_s = time.perf_counter() - began_s
+        memory.look()
+        state = store.statistics().timers
+        store.close()
+        found = 0 if state is None else state.pending
+    else:
+        found = put(path, count, memory) if step == "put" else take(path, memory)
+        took_s = time.perf_counter() - began_s
+    peak_mib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"how many": found, "s": took_s, "memory, MiB": memory.peak_mib, "with mapped files": peak_mib}
+
+
+def check(count: int) -> None:
+    """Raises UsageError for a number that cannot be put in batches."""
+    if count < BATCH or count % BATCH:
+        raise UsageError(f"--pending {count}: expected a multiple of {BATCH:,}")
+
+
+def measure(path: Path, step: str, count: int) -> dict[str, float]:
+    """One step, in a process of its own."""
+    command = [sys.executable, "-P", __file__, str(path), step, str(count)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{step}: {done.stderr[-2000:]}")
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(run_step(sys.argv[2], Path(sys.argv[1]), int(sys.argv[3]))))

@@ -1,1 +1,0 @@
-"""One way to write messages, and its calls to a writer."""

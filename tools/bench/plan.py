@@ -1,0 +1,163 @@
+"""Which cases a run consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from ...store import native
+from ...store.errors import UsageError
+from .case import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PLAIN, PLAIN_COLD, PURE, RAW_LOOP, Case, Prepare
+from .messages import BATCH
+from .reads.files import PLAIN_READ, SEALS, VERIFY, checking_seals, reading_plainly, verifying
+from .reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS, asking, reading, reading_batches, reading_cold
+from .reads.recover import RECOVER, recovering
+from .rocketmq import Rocketmq, check_jars
+from .writers import check_peer, own_writers, peers_at_hand, put_case
+
+BODY_SIZES = (100, 1024)
+COUNTS = {100: 40_000, 1024: 20_000}
+SYNC_COUNT = 400
+"""Messages that a round of the whole run puts, each with its own sync."""
+QUICK_PART = 20
+ROWS = 8192
+ROCKETMQ_BATCH = 32
+"""What its clients send at once by default is far less; its own limit is in bytes."""
+ONE_BY_ONE = ("diskcache", "persist-queue", "litequeue")
+"""Peers that take one message a call."""
+ROCKETMQ = "rocketmq"
+SUBJECTS: dict[str, dict[str, tuple[Prepare, str]]] = {
+    READ: {
+        READ: (reading, MEMCPY),
+        READ_FIELDS: (reading, MEMCPY),
+        **({READ_BATCH: (reading_batches, MEMCPY)} if find_spec("pyarrow") else {}),
+        READ_COLD: (reading_cold, PLAIN_COLD),
+    },
+    QUERY: {QUERY: (asking, MEMCPY)},
+    RECOVER: {RECOVER: (recovering, MEMCPY)},
+    VERIFY: {SEALS: (checking_seals, PLAIN), VERIFY: (verifying, PLAIN)},
+}
+"""Of stores that are there: subject -> tasks -> what prepares one, and its reference."""
+
+
+@dataclass(frozen=True)
+class Peers:
+    """Who is measured beside this store."""
+
+    names: tuple[str, ...] = ()
+    rocketmq: Rocketmq | None = None
+
+
+def read_versus(words: Sequence[str]) -> Peers:
+    """What `--versus` names. Raises UsageError for what is not at hand."""
+    peers: list[str] = []
+    rocketmq: Rocketmq | None = None
+    for word in (part for text in words for part in text.split(",")):
+        if word == "all":
+            peers += peers_at_hand()
+        elif word.startswith(f"{ROCKETMQ}="):
+            jars = Path(word.partition("=")[2]).resolve()
+            check_jars(jars)
+            rocketmq = Rocketmq(jars)
+        elif word == ROCKETMQ:
+            raise UsageError("--versus rocketmq: name its jars, as in --versus rocketmq=FOLDER_OF_JARS")
+        else:
+            check_peer(word)
+            peers.append(word)
+    return Peers(tuple(dict.fromkeys(peers)), rocketmq)
+
+
+def flush_cases(body_sizes: Iterable[int], threads: Sequence[int], peers: Peers, rate: int | None) -> list[Case]:
+    """What a message costs in each flush mode, and what brings the cost down; at a `rate` how long a put takes in each
+    mode, one by one and with threads that share the rate, each call timed from when it was due."""
+    cases: list[Case] = []
+    for size in body_sizes:
+        here = [put_case(OWN, body_size=size), put_case(RAW_LOOP, sync=True, body_size=size)]
+        here += [put_case(OWN, sync=True, body_size=size, threads=count) for count in (1, *threads)]
+        beside = [case for sync in (False, True) for case in peer_cases(peers, sync, size, threads if sync else ())]
+        if rate is None:
+            limits = [put_case(who, body_size=size, batch=BATCH) for who in (MEMCPY, FRESH_PAGES)]
+            for sync in (False, True):
+                here.append(put_case(OWN, sync=sync, body_size=size, batch=BATCH))
+                here.append(put_case(OWN, sync=sync, body_size=size, batch=ROWS, columns=True))
+            here = [*limits, *here, put_case(RAW_LOOP, sync=True, body_size=size, batch=BATCH), *beside]
+        else:
+            paced = [put_case(NOTHING, body_size=size), *here, *(case for case in beside if case.batch == 1)]
+            here = [replace(case, rate=rate) for case in paced]
+        cases += sorted(here, key=lambda case: case.sync)
+    return cases
+
+
+def append_cases(body_sizes: Iterable[int], peers: Peers, rate: int | None) -> list[Case]:
+    """What a message costs without a sync; at a `rate` one by one alone, each call timed from when it was due."""
+    cases: list[Case] = []
+    for size in body_sizes:
+        found = peer_cases(peers, False, size, ())
+        if rate is not None:
+            paced = [put_case(name, body_size=size) for name in (NOTHING, *own_writers())]
+            cases += [replace(case, rate=rate) for case in (*paced, *found) if case.batch == 1]
+            continue
+        cases += [put_case(who, body_size=size, batch=BATCH) for who in (MEMCPY, FRESH_PAGES)]
+        cases.append(put_case(FILE, body_size=size))
+        for name in own_writers():
+            cases += [put_case(name, body_size=size, batch=batch) for batch in (1, BATCH)]
+            cases.append(put_case(name, body_size=size, batch=ROWS, columns=True))
+        cases += found
+    return cases
+
+
+def peer_cases(peers: Peers, sync: bool, size: int, threads: Sequence[int]) -> list[Case]:
+    """Of all of them, in one flush mode; threads are RocketMQ's alone."""
+    cases = [
+        put_case(name, sync=sync, body_size=size, batch=batch)
+        for name in peers.names
+        for batch in ((1,) if name in ONE_BY_ONE else (1, BATCH))
+    ]
+    for pool in (False,) if sync else (False, True):  # its pool is for async flush alone
+        if peers.rocketmq is not None:
+            fields: Any = {"pool": pool, "sync": sync, "body_size": size}
+            cases += [peers.rocketmq.put_case(**fields, batch=batch) for batch in (1, ROCKETMQ_BATCH)]
+            cases += [peers.rocketmq.put_case(**fields, threads=count) for count in threads]
+    return cases
+
+
+def subject_cases(
+    subject: str, sizes: Iterable[int], rocketmq: Rocketmq | None, *, messages: int | None = None, quick: bool = False
+) -> list[Case]:
+    """A task of a store that is there, with the C kernel and the pure reference, its reference, and RocketMQ's own."""
+    tasks, cases = SUBJECTS[subject], list[Case]()
+    kernels = [(who, kernel) for who, kernel in ((OWN, "c"), (PURE, "pure")) if kernel in native.available()]
+    for size in sizes:
+        count = messages or COUNTS.get(size, COUNTS[1024]) // (QUICK_PART if quick else 1)
+        for against in dict.fromkeys(against for _, against in tasks.values()):
+            if against == MEMCPY:
+                batch = min(BATCH, count)
+                cases.append(put_case(MEMCPY, body_size=size, batch=batch, calls=count // batch))
+            else:
+                fields = {"calls": count, "needs_disk": against == PLAIN_COLD}
+                cases.append(Case(against, PLAIN_READ, size, prepare=reading_plainly, **fields))  # type: ignore[arg-type]
+        for task, (prepare, against) in tasks.items():
+            for who, kernel in kernels:
+                cold = task == READ_COLD
+                cases.append(
+                    Case(who, task, size, kernel=kernel, prepare=prepare, against=against, calls=count, needs_disk=cold)
+                )
+        if rocketmq is not None:
+            cases += rocketmq.cases(tasks, size, count)
+    return cases
+
+
+def whole_cases(*, quick: bool = False) -> list[Case]:
+    """Puts, async and with a sync each, then reads, queries and recovery, each beside its limit."""
+    part = QUICK_PART if quick else 1
+    none = Peers()
+    puts = append_cases(BODY_SIZES, none, None)
+    puts += [case for case in flush_cases(BODY_SIZES, (), none, None) if case.sync and case.batch == 1]
+    counts = [SYNC_COUNT if case.sync else COUNTS[case.body_size] for case in puts]
+    cases = [replace(case, calls=max(count // part // case.batch, 1)) for case, count in zip(puts, counts, strict=True)]
+    for subject in (READ, QUERY, RECOVER):
+        cases += subject_cases(subject, BODY_SIZES, None, quick=quick)
+    return list(dict.fromkeys(cases))

@@ -1,0 +1,1 @@
+"""What is done with stores that are there: read, ask, verify, recover."""

@@ -1,0 +1,154 @@
+"""What `flightlog bench scan` asks of Spark, as cases of the bench: the source's and its rival's, timed and counted."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ....store.errors import FlightlogError
+from ..case import OWN, Case, Sample, Work
+from ..machine.process_tree import Usage, usage_below
+from .stores import SHARES, ScanStore, share_topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PARQUET, NOT_PUSHED = "Parquet", "not pushed"
+"""Against Spark's own reading of the same rows; against the same answer by a filter that Spark keeps to itself."""
+CPU, READ_PART = "CPU s", "% of the log read"
+
+
+class DifferentAnswersError(FlightlogError):
+    """The source and its rival disagree: no time of theirs means anything."""
+
+
+@dataclass(frozen=True)
+class ScanQuery:
+    """A query, the columns that it names, and what lets the source leave out what the query's filter leaves out."""
+
+    name: str
+    text: str
+    columns: str
+    rival: str
+    seconds: float
+    """About what it and its rival take of a GiB together, for the estimate."""
+    share: int | None = None
+    """Per cent of the messages that the topic it asks for has."""
+
+    @property
+    def narrowing(self) -> dict[str, str]:
+        if self.rival == PARQUET:
+            return {}
+        is_subscription = self.share is not None and self.name.startswith("subscribe")
+        return {"subscribe": share_topic(self.share)} if is_subscription else {"pushDownPredicate": "true"}  # type: ignore[arg-type]
+
+
+SCANS = (
+    ScanQuery("sum", "sum(length(value))", "value", PARQUET, 1.8),
+    ScanQuery("all", "all columns, no-op sink", "", PARQUET, 2.8),
+    ScanQuery("topics", "groupBy(topic)", "topic", PARQUET, 1.0),
+    ScanQuery("count", "count()", "partition", PARQUET, 0.7),
+    ScanQuery("write", "write to Parquet", "", PARQUET, 10.0),
+)
+SELECTIONS = (
+    *(
+        ScanQuery(f"{way} {share} %", text.format(share), "topic,value", NOT_PUSHED, 2.0, share)
+        for way, text in (
+            ("subscribe", "subscribe to a topic with {} % of the messages"),
+            ("pushed", "filter by such a topic, {} %, pushed"),
+        )
+        for share in SHARES
+    ),
+    ScanQuery("window", "a window of time in one of two segments, pushed", "timestamp,value", NOT_PUSHED, 2.0),
+)
+NAMES = tuple(query.name for query in (*SCANS, *SELECTIONS))
+
+
+class Scanner:
+    """Asks one store and its rivals. `folder` takes what queries write."""
+
+    def __init__(self, spark: SparkSession, folder: Path, store: ScanStore) -> None:
+        self._spark, self._folder, self._store = spark, folder, store
+        self._parquet = store.path.with_name(f"{store.path.name}-parquet")
+        self._answers: dict[str, Any] = {}
+
+    def make_parquet(self) -> None:
+        """The same rows as Spark writes them by default."""
+        self._ours("", {}).write.parquet(str(self._parquet))
+
+    def remove(self) -> None:
+        for path in (self._store.path, self._parquet):
+            shutil.rmtree(path, ignore_errors=True)
+
+    def cases(self, query: ScanQuery) -> list[Case]:
+        """The source's, and its rival's."""
+
+        @contextmanager
+        def prepare(case: Case, folder: Path) -> Iterator[Work]:
+            yield lambda stamps: self.measure(query, case.who)
+
+        fields: Any = {"body_size": self._store.body_size, "batch": self._store.count, "prepare": prepare}
+        return [Case(OWN, query.text, against=query.rival, **fields), Case(query.rival, query.text, **fields)]
+
+    def measure(self, query: ScanQuery, who: str) -> Sample:
+        """Answered once, from `spark.read` to the answer. Raises DifferentAnswersError."""
+        answer, seconds, usage = self._timed(query, who)
+        expected = self._answers.setdefault(query.name, answer)
+        if answer != expected:
+            raise DifferentAnswersError(f"{self._store.path}: {query.text}: {expected}, now {who} says {answer}")
+        figures = {} if math.isnan(usage.cpu_s) else {CPU: usage.cpu_s}
+        if who == OWN and not math.isnan(usage.read_size):
+            figures[READ_PART] = 100 * usage.read_size / self._store.size
+        return Sample(self._store.count, seconds, seconds, figures=figures)
+
+    def _timed(self, query: ScanQuery, who: str) -> tuple[Any, float, Usage]:
+        before, started_s = usage_below(os.getpid()), time.perf_counter()
+        if who == PARQUET:
+            frame = self._spark.read.parquet(str(self._parquet))
+        else:
+            frame = self._ours(query.columns, query.narrowing if who == OWN else {})
+        answer = self._answer(query, frame)
+        seconds = time.perf_counter() - started_s
+        usage = usage_below(os.getpid()) - before
+        if query.name == "write":
+            answer = self._spark.read.parquet(str(self._written)).count()
+            shutil.rmtree(self._written)
+        return answer, seconds, usage
+
+    @property
+    def _written(self) -> Path:
+        return self._folder / "written"
+
+    def _ours(self, columns: str, narrowing: dict[str, str]) -> DataFrame:
+        reader = self._spark.read.format("flightlog").options(**narrowing)
+        return (reader.option("columns", columns) if columns else reader).load(str(self._store.path))
+
+    def _answer(self, query: ScanQuery, frame: DataFrame) -> Any:
+        from pyspark.sql import functions as f
+
+        lengths = f.sum(f.length("value"))
+        match query.name:
+            case "sum":
+                return frame.agg(lengths).head()
+            case "all":
+                frame.write.format("noop").mode("overwrite").save()
+                return None
+            case "topics":
+                return sorted(frame.groupBy("topic").count().collect())
+            case "count":
+                return frame.count()
+            case "write":
+                frame.write.parquet(str(self._written))
+                return None
+            case "window":
+                begin, end = (f.timestamp_millis(f.lit(ms)) for ms in self._store.window_ms)
+                return frame.where((f.col("timestamp") >= begin) & (f.col("timestamp") < end)).agg(lengths).head()
+        assert query.share is not None
+        return frame.where(f.col("topic") == share_topic(query.share)).agg(lengths).head()

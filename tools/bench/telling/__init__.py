@@ -1,1 +1,0 @@
-"""Outcomes in words, tables, plots and files."""

@@ -1,1 +1,0 @@
-"""Writers beside each other, round by round."""
