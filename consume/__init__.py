@@ -1,7 +1,7 @@
-"""Who reads from which queue.
+"""Consumer groups: membership, queue allocation, delivery, offsets.
 
-The files of the folder itself are what users hold and what coordinates their groups. Which room inside imports from
-which:
+The files of the folder itself are the classes that users hold, and the coordinator of their groups. Which room inside
+imports from which:
 
     deliver  -> group, allocate
     group    -> allocate

@@ -1,1 +1,1 @@
-"""Which queues of a topic each member of a group reads."""
+"""Allocation strategies: which queues of a topic each member of a group reads."""

@@ -23,7 +23,7 @@ class AllocationStrategy(Protocol):
 
     @property
     def name(self) -> str:
-        """Members of a group that name different strategies would share queues, or leave some to nobody."""
+        """The same for all members of a group: with different strategies, queues would be read twice or not at all."""
 
     def allocate(
         self, group: str, member: str, queues: Sequence[MessageQueue], members: Sequence[str]
@@ -105,7 +105,7 @@ class AveragelyByCircle:
 
 @dataclass(frozen=True)
 class ByConfiguration:
-    """What was written down for this member, whoever else there is.
+    """A fixed list of queues for this member, independent of the other members.
 
     RocketMQ's takes queues that the topic does not have, and gives them to who is no member: here both wait for it.
     """

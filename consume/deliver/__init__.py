@@ -1,1 +1,1 @@
-"""What hands messages to users, waits for their acknowledgement, and hands them out again."""
+"""Delivery to users: subscriptions, acknowledgements, redelivery."""

@@ -1,4 +1,4 @@
-"""How long a message rests that could not be worked off."""
+"""The delay before a failed message is redelivered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...store.errors import UsageError
 
 @dataclass(frozen=True)
 class BackOff:
-    """Twice as long after each failure."""
+    """A delay that doubles after each failure, from `first_s` to at most `most_s` seconds."""
 
     first_s: float = 1.0
     most_s: float = 60.0
@@ -22,7 +22,7 @@ class BackOff:
             raise UsageError(f"{self}: expected seconds, 0 or more, the first no longer than the longest")
 
     def delay_s(self, attempt: int) -> float:
-        """After so many attempts, 1 or more."""
+        """Seconds to wait after this many attempts, 1 or more."""
         return min(self.most_s, self.first_s * 2.0 ** min(attempt - 1, 63))
 
 

@@ -42,7 +42,7 @@ class OrderedSubscription(Subscription):
         self._owner = object()
         """What the locks know it by. It does not keep this one alive."""
         self._out: dict[MessageQueue, set[Place]] = {}
-        """What is in somebody's hands. A queue with nothing out has no entry."""
+        """Messages in process. A queue without any has no entry."""
         self._read_ahead: dict[MessageQueue, deque[ReceivedMessage]] = {}
         self._is_awaited: set[MessageQueue] = set()
         """Queues that a round would have given to others, had nothing been out."""
@@ -126,7 +126,7 @@ class OrderedSubscription(Subscription):
         self._not_before[queue] = max(until_s, self._not_before.get(queue, until_s))
 
     def _end(self, queue: MessageQueue, places: Iterable[Place]) -> None:
-        """These are in nobody's hands any more."""
+        """These messages are no longer in process."""
         with self._lock:
             out = self._out.get(queue)
             if out is None:

@@ -1,11 +1,11 @@
-"""What of one queue is at work: messages that were delivered and not acknowledged yet.
+"""Messages of one queue in process: delivered, not acknowledged yet.
 
-RocketMQ: `ProcessQueue`. Pure: no clock, no thread, no disk; who shares one holds a lock.
+RocketMQ: `ProcessQueue`. Not thread-safe: the caller holds the lock. It uses no clock, no thread and no disk.
 
 Invariants:
-- `commit_offset` is the lowest offset without an acknowledgement; with nothing at work, where the next pull begins. It
-  never falls, and everything below it was acknowledged, or passed over (filtered).
-- Once dropped it changes no more: late acknowledgements count for nothing, for the queue may have another owner.
+- `commit_offset` is the lowest offset without an acknowledgement, or the start of the next pull if none is in process.
+  It never decreases, and everything below it was acknowledged or filtered out.
+- Once dropped it does not change: late acknowledgements are ignored, because the queue may have another owner.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ...store.errors import UsageError
 
 @dataclass(frozen=True)
 class FlowLimits:
-    """How much of one queue may be at work at a time; RocketMQ's defaults."""
+    """Limits for the messages of one queue in process; RocketMQ's defaults."""
 
     max_count: int = 1_000
     """Messages."""
     max_size: int = 100 << 20
     """Bytes of bodies."""
     max_span: int = 2_000
-    """Queue offsets between the first and the last message at work: one that is stuck stops the others there."""
+    """Queue offsets between the first and the last message in process: a message that is stuck stops delivery there."""
 
     def __post_init__(self) -> None:
         for name in ("max_count", "max_size", "max_span"):
@@ -72,7 +72,7 @@ class ProcessQueue:
             self.position = max(self.position, position)
 
     def ack(self, queue_offset: int) -> bool:
-        """The message was worked off. False if it is not at work here: acknowledged before, or the queue dropped."""
+        """Acknowledge the message. Returns False if it was acknowledged before, or the queue was dropped."""
         if self.is_dropped:
             return False
         size = self._sizes.pop(queue_offset, None)
@@ -84,7 +84,7 @@ class ProcessQueue:
         return True
 
     def drop(self) -> list[int]:
-        """The queue goes to somebody else: returns what was at work, ascending, which is delivered again there."""
+        """The queue moves to another member: return the messages in process, ascending, which are redelivered there."""
         self.is_dropped = True
         return self.at_work()
 

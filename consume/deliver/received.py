@@ -20,7 +20,7 @@ class Giver(Protocol):
 
 
 class ReceivedMessage:
-    """A message to be worked off, and acknowledged then. Until it is, its queue's offset stays at or below it."""
+    """A message to process and acknowledge. Until then its queue's offset stays at or below it."""
 
     __slots__ = ("_has", "_subscription", "attempt", "is_handed_out", "message", "queue")
 

@@ -31,7 +31,7 @@ class RedeliveryQueue:
         return due
 
     def forget(self, queue: MessageQueue) -> None:
-        """Its messages are somebody else's now."""
+        """Drop its messages: the queue has another owner."""
         if self._heap:
             self._heap = [each for each in self._heap if each[2].queue != queue]
             heapq.heapify(self._heap)

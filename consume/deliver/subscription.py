@@ -107,7 +107,7 @@ class Subscription(AsyncSubscription):
         """Hand out no more of it. What is at work is handed out again by the next owner."""
         with self._lock:
             self._drop(queue)
-        self._waiters.notify()  # where its store is poisoned, whoever waits is told
+        self._waiters.notify()  # waiters learn that the store is poisoned
         return True
 
     def _drop(self, queue: MessageQueue) -> None:
@@ -148,20 +148,20 @@ class Subscription(AsyncSubscription):
         return len(again)
 
     def forget(self, store: str, topic: str) -> None:
-        """The topic was deleted: one of this name begins anew."""
+        """The topic was deleted: a new topic of this name starts at offset 0."""
         with self._lock:
             for queue in [queue for queue in self._has if (queue.broker_name, queue.topic) == (store, topic)]:
-                self._begin_anew(queue, 0)
+                self._restart(queue, 0)
         self._waiters.notify()
 
     @property
     def is_abandoned(self) -> bool:
-        """Whether the threads that used it are over: nobody may ever ask for the messages of its queues."""
+        """Whether the threads that used it have ended: the messages of its queues may never be received."""
         used_by = [thread for thread in (self._receiver, self._acknowledger) if thread is not None]
         return bool(used_by) and not any(thread.is_alive() for thread in used_by)
 
     def leave_group(self) -> None:
-        """Hand out nothing, have nothing, until somebody asks for a message. The caller takes it out of the group."""
+        """Give up all queues until the next receive. The caller takes it out of the group."""
         with self._lock:
             self._is_out = True
             for queue in list(self._has):
@@ -301,7 +301,7 @@ class Subscription(AsyncSubscription):
             if found.status in NOTHING_NEW and found.next_queue_offset >= has.position:
                 return False
             if found.next_queue_offset < has.position:  # the end is before it: another log, or a new topic
-                self._begin_anew(queue, found.next_queue_offset)
+                self._restart(queue, found.next_queue_offset)
                 return False
             self._pass(queue, has, found.next_queue_offset)
         return False
@@ -360,10 +360,10 @@ class Subscription(AsyncSubscription):
         with self._lock:
             if queue not in self._has:
                 raise UsageError(f"{queue}: not one of the {len(self._has)} queues that {self.name!r} has now")
-            self._begin_anew(queue, min(max(queue_offset, first), end))
+            self._restart(queue, min(max(queue_offset, first), end))
         self._waiters.notify()
 
-    def _begin_anew(self, queue: MessageQueue, queue_offset: int) -> None:
+    def _restart(self, queue: MessageQueue, queue_offset: int) -> None:
         self._drop(queue)
         self.progress.set(queue, queue_offset)
         self._has[queue] = ProcessQueue(queue_offset)
@@ -397,15 +397,15 @@ class Subscription(AsyncSubscription):
             raise StoreClosedError(f"group {self.group!r}: the member {self.name!r} was closed; subscribe again")
 
     def stop(self) -> None:
-        """Hand out nothing more; whoever waits gets the end. Until `close` the queues stay here, and what is at work
+        """Deliver nothing more; waiting receives return. Until `close` the queues stay here, and messages in process
         can be acknowledged."""
         self._is_stopped = True
         self._waiters.notify()
 
     def close(self) -> None:
-        """Leave the group. What was acknowledged is on the disk when this returns; what is at work goes to others, or
-        comes again. Whoever waits for messages gets the end, and so does whoever asks for one later: None, or no
-        messages. Calling it twice is fine. The store closes its subscriptions."""
+        """Leave the group. Acknowledgements are on the disk when this returns; unacknowledged messages are redelivered.
+        Waiting and later receives return None, or no messages. Calling it twice is fine. The store closes its
+        subscriptions."""
         with self._lock:
             for queue in list(self._has):
                 self._drop(queue)

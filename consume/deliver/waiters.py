@@ -53,7 +53,7 @@ class Waiters:
 
     @contextmanager
     def with_wake_up(self, wake_up: Notifiable) -> Iterator[Waiter]:
-        """Somebody waits, in the block."""
+        """Register a waiter for the duration of the block."""
         waiter = Waiter(self._stores, self._queues, wake_up)
         with self._lock:
             self._wake_ups.add(wake_up)

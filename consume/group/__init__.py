@@ -1,1 +1,1 @@
-"""One group: its members, who has which queue, and how far it has come."""
+"""One group: its members, the owner of each queue, and its offsets."""

@@ -1,8 +1,8 @@
-"""One consumer group inside one process: its members, the queues there are, and who has which.
+"""One consumer group inside one process: its members, the queues, and the owner of each.
 
 Invariants:
 - A queue has one owner at most (broadcasting: each member its own copy of every queue). It goes to the next one only
-  after the old one let go of it, left, or died.
+  after the old owner has released it, left, or died.
 - A round never raises what a strategy, a store or a member raises: that part stays as it is, the failure is told, and
   the next round comes soon.
 - Members agree on the strategy's name and on what is read, or the later one does not get in.
@@ -149,7 +149,7 @@ class Group:
 
         if is_broadcasting is not self.is_broadcasting:
             raise differ("broadcasting", is_broadcasting, self.is_broadcasting)
-        if not self._members:  # an empty group begins anew
+        if not self._members:  # an empty group may change its subscription
             self._subscription = dict(subscription)
         elif dict(subscription) != self._subscription:
             raise differ("the subscription", dict(subscription), self._subscription)
@@ -212,7 +212,7 @@ class Group:
     # -- a round
 
     def rebalance(self) -> Round:
-        """Work out anew who has what, and see to it. Raises nothing."""
+        """Reallocate the queues and move them. Raises nothing."""
         done = Round()
         with self._lock:
             before = {name: set(owned) for name, owned in self._owned.items()}
@@ -289,11 +289,11 @@ class Group:
 
     def _drop(self, name: str, queue: MessageQueue, done: Round) -> None:
         try:
-            lets_go = self._members[name].revoke(queue)
-        except Exception as e:  # it keeps the queue: nobody knows what it still delivers
+            is_released = self._members[name].revoke(queue)
+        except Exception as e:  # it keeps the queue: it may still deliver messages
             self._fail(done, f"{name!r} keeps {queue}", e)
             return
-        if lets_go:
+        if is_released:
             self._owned[name].discard(queue)
         else:
             done.is_balanced = False
@@ -301,7 +301,7 @@ class Group:
     def _add(self, name: str, queue: MessageQueue, held: set[MessageQueue], done: Round) -> None:
         """`held`: what any member has."""
         if not self.is_broadcasting and queue in held:
-            done.is_balanced = False  # somebody has not let go of it yet
+            done.is_balanced = False  # its old owner has not released it yet
             return
         try:
             self._members[name].assign(queue)

@@ -45,7 +45,7 @@ class OffsetTable:
         self._clock, self._flush_log = clock, flush_log
         self._lock = threading.Lock()
         self._save_lock = threading.Lock()
-        """Held by whoever writes the file; taken before the other one."""
+        """Held while the file is written; taken before the other lock."""
         self._document: Config = {}
         self._offsets: dict[str, Offsets] = {}
         self._changes = self._saved_changes = 0

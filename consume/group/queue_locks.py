@@ -1,4 +1,4 @@
-"""Who may work on a queue that is consumed in order.
+"""Locks of queues that are consumed in order.
 
 A lock outlives the membership: a member that has left while its listener is at work keeps the queue from the others
 until the listener ends, or for 60 s. RocketMQ: `RebalanceLockManager` and the client's `ConsumeMessageOrderlyService`.
@@ -13,7 +13,7 @@ from ...store.disk.clock import Clock
 from ...store.message_queue import MessageQueue
 
 EXPIRY_S = 60.0
-"""Of a lock that is not renewed."""
+"""Life of a lock that is not renewed."""
 RENEW_INTERVAL_S = 20.0
 
 
@@ -24,7 +24,7 @@ class _Held:
 
 
 class QueueLocks:
-    """Of the groups that one place balances. Safe from many threads."""
+    """The locks of all groups of one coordinator. Thread-safe."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class QueueLocks:
         self._held: dict[tuple[str, MessageQueue], _Held] = {}
 
     def lock(self, group: str, queue: MessageQueue, owner: object) -> bool:
-        """Whether it is the owner's now, for 60 s from now: it was before, or it was free, or had expired."""
+        """Take or renew the lock for 60 s. Returns False if another owner has it."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             held = self._held.get((group, queue))
@@ -42,14 +42,14 @@ class QueueLocks:
         return True
 
     def unlock(self, group: str, queue: MessageQueue, owner: object) -> None:
-        """Nothing if somebody else has it by now."""
+        """Release the lock; does nothing if another owner has it by now."""
         with self._lock:
             held = self._held.get((group, queue))
             if held is not None and held.owner is owner:
                 del self._held[group, queue]
 
     def renew(self, owner: object) -> None:
-        """For 60 s from now, all that the owner has."""
+        """Renew all locks of the owner for 60 s from now."""
         expires_s = self._clock.monotonic_s() + EXPIRY_S
         with self._lock:
             for held in self._held.values():

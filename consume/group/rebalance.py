@@ -1,6 +1,6 @@
-"""When groups are balanced: at once on a notice, every 20 s without one, after a second while something is unbalanced.
+"""Schedule of rebalances: at once on a notice, else every 20 s, or after 1 s while a group is unbalanced.
 
-A notice that is lost costs no more than the time to the next round. RocketMQ: `RebalanceService`.
+A lost notice delays a rebalance to the next round at most. RocketMQ: `RebalanceService`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Chore:
 
 
 class Hint:
-    """That every group should have its next round at once. It knows nobody: who holds it keeps no service alive."""
+    """Requests an immediate round of every group. It refers to no service, so it keeps none alive."""
 
     def __init__(self, wake_up: WakeUp) -> None:
         self._wake_up = wake_up

@@ -23,7 +23,7 @@ log = logging.getLogger("flightlog.schedule")
 def waiting_levels(
     disk: Disk, path: Path, settings: StoreSettings, reader: LogReader, table: QueueTable, clock: Clock
 ) -> tuple[LevelState, ...]:
-    """Of the levels of the settings, in order; none, and a warning, where nobody can tell how far they are. Raises
+    """The state of each level of the settings, in order; empty, with a warning, if their progress is unknown. Raises
     DiskError."""
     delays_ms = DelayLevelTable.parse(settings.delay_levels).delays_ms
     queues = [LevelQueue(reader, table, (SCHEDULE_TOPIC, place), lambda: None) for place in range(len(delays_ms))]

@@ -205,7 +205,7 @@ class Dispatcher:
             raise failure
 
     def restart_index(self, index: KeyIndex) -> None:
-        """Make the index anew from the log, where somebody has deleted files of it. Raises as `catch_up`."""
+        """Rebuild the index from the log if files of it were deleted. Raises as `catch_up`."""
         with self._lock:
             try:
                 index.check_files()  # another thread may have been here
@@ -214,10 +214,10 @@ class Dispatcher:
         self.catch_up()
 
     def _forget_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
-        log.warning("%s: the key index is made anew from the log: %s", self._root, why, extra=self._facts())
-        self.index_position = self._log.reader.min_offset  # from here on, who asks for a key waits in `catch_up`
+        log.warning("%s: the key index is rebuilt from the log: %s", self._root, why, extra=self._facts())
+        self.index_position = self._log.reader.min_offset  # from here on, queries by key wait in `catch_up`
         index.clear()
-        index.load()  # whoever deleted files has perhaps left one of its own
+        index.load()  # the program that deleted files may have left one of its own
         index.clear()
 
     def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
@@ -266,7 +266,7 @@ class Dispatcher:
             return index.full_timestamp_ms
 
     def advance_queues(self, min_physical_offset: int) -> int:
-        """Have every queue begin behind the entries of what the log has let go; returns the sum of their starts."""
+        """Move the start of every queue behind the entries of removed messages; returns the sum of their starts."""
         starts = 0
         for _, queue in self._table.on_disk():
             with self._lock:  # one by one: there may be very many, and puts go on
@@ -288,7 +288,7 @@ class Dispatcher:
             return len(index.files) - index.count_expired(min_physical_offset)
 
     def expire_index(self, index: KeyIndex, min_physical_offset: int) -> list[Path]:
-        """Remove index files of records that the log has let go. Raises DiskError."""
+        """Remove index files of removed records. Raises DiskError."""
         with self._lock:
             return index.expire(min_physical_offset)
 

@@ -10,9 +10,9 @@ from .dispatcher import Dispatcher
 
 
 class LiveKeys:
-    """Candidates for a query by key, see key_query.py. Where somebody has deleted an index file, the index is made anew
-    in the middle of the query, by this thread or by another one, and the query begins again: it knows what it has
-    seen."""
+    """Candidates for a query by key, see key_query.py. If an index file was deleted, the index is rebuilt
+    during the query, by this thread or another one, and the query starts again: it remembers what it has
+    returned."""
 
     def __init__(self, index: KeyIndex, dispatcher: Dispatcher) -> None:
         self._index, self._dispatcher = index, dispatcher
@@ -21,7 +21,7 @@ class LiveKeys:
         """Physical offsets, newest first."""
         while True:
             clear_count = self._index.clear_count
-            self._dispatcher.catch_up()  # an index that is being made anew is waited for
+            self._dispatcher.catch_up()  # waits for an index that is being rebuilt
             try:
                 for physical_offset in self._index.candidates(key_hash, begin_ms, end_ms):
                     if self._index.clear_count != clear_count:

@@ -1,4 +1,4 @@
-"""Bringing the key index up to the log: which of its files are kept, and from which record on keys are put anew.
+"""Bring the key index up to the log: which of its files are kept, and from which record on keys are put again.
 
     last writer          kept
     flightlog            what the progress page says was synced
@@ -7,7 +7,7 @@
 
 RocketMQ loses keys after an unclean exit: it deletes files that its checkpoint does not cover and begins a new one
 further on. Such a hole lies between two files or before the first one, where this finds it. And where a queue missed a
-message that lies before the index's end, RocketMQ dispatched neither: then all of the index is made anew.
+message that lies before the index's end, RocketMQ dispatched neither: then the whole index is rebuilt.
 """
 
 from __future__ import annotations
@@ -69,15 +69,15 @@ def plan_keys(
     `first_missed` is where the first record lies that was in no queue, or in a wrong place of one. `is_live` tells that
     another program may be writing just now.
     """
-    anew = reader.min_offset
+    rebuilt = reader.min_offset
     progress = shutdown_state.progress
     if index.unreadable:
-        return KeyPlan(IndexState(), anew, str(index.unreadable[0]))
+        return KeyPlan(IndexState(), rebuilt, str(index.unreadable[0]))
     if shutdown_state.is_ours and progress is not None:
         return _plan_ours(reader, index, progress)
     known_below = index.last_physical_offset
     if first_missed is not None and known_below is not None and first_missed < known_below:
-        return KeyPlan(IndexState(), anew, f"a queue missed the record at {first_missed}, and so may the index")
+        return KeyPlan(IndexState(), rebuilt, f"a queue missed the record at {first_missed}, and so may the index")
     return _plan_foreign(reader, index, shutdown_state, end, is_live=is_live)
 
 
@@ -120,7 +120,7 @@ def _plan_foreign(
             reason = f"{file.path}: {problem}"
             break
         state, known_below = IndexState(file.number, header.next_entry), header.end_physical_offset
-        # The keys of its last record may go on in the next file. If none follows, they are put anew.
+        # The keys of its last record may go on in the next file. If none follows, they are put again.
         resume = searched = max(min(header.end_physical_offset, end), reader.min_offset)
         if header.end_physical_offset >= end:
             reason = f"{file.path} knows records behind the log's end"
@@ -153,7 +153,7 @@ def _problem(reader: LogReader, file: IndexFile, header: IndexHeader, end: int) 
 
 
 def _hashes(reader: LogReader, physical_offset: int, end: int) -> set[int] | None:
-    """The hashes of a record's keys; none if no record is there, None if it is damaged and nobody can say."""
+    """The hashes of a record's keys; none if no record is there, None if it is damaged and they are unknown."""
     try:
         message = message_at(reader, physical_offset, end)
     except CorruptRecordError:

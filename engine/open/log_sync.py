@@ -1,8 +1,8 @@
-"""Making durable what the last writer left of the log in the page cache, before anything is built on it.
+"""Sync what the last writer left of the log in the page cache, before anything is built on it.
 
-The disk takes the longest of all that an open after a kill waits for. So it begins as soon as the end of the log is
-known, in a thread of its own if there is much to do, goes on with the queues that were brought up to it, and is waited
-for when the keys have been.
+The disk is the slowest part of an open after a kill. So the sync starts as soon as the end of the log is known, in a
+separate thread if there is much to do, continues with the queues once they are brought up to the log, and is awaited
+after the keys are.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LogSync:
         return file
 
     def close(self) -> None:
-        """Let go of every file. What is being written is waited for."""
+        """Close every file, after waiting for writes in progress."""
         if self._pool is not None:
             self._pool.shutdown()
         while self._files:

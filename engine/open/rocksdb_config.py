@@ -25,7 +25,7 @@ def rocksdb_configs(disk: Disk, root: Path) -> list[str]:
 
 
 def rocksdb_config_text(disk: Disk, root: Path) -> str | None:
-    """What is to be said to whoever looks at the store; None where there is none."""
+    """The text that warns about RocksDB configuration; None without any."""
     found = rocksdb_configs(disk, root)
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What the files say about the last writer: who it was, whether it closed, and what may therefore be trusted.
+"""What the files say about the last writer: which program, whether it closed, and what may therefore be trusted.
 
     who wrote last     how we know
     nobody             there is no segment, and no progress page that says there was one
@@ -66,7 +66,7 @@ class ShutdownState:
 
     @property
     def durable_below(self) -> int:
-        """Physical offset below which damage cannot be a torn tail; 0 where nobody knows."""
+        """Physical offset below which damage cannot be a torn tail; 0 if unknown."""
         return self.progress.flushed if self.is_ours and self.progress else 0
 
     @property
@@ -147,7 +147,7 @@ def _last_writer(
 
 
 def read_abort(disk: Disk, root: Path) -> bytes | None:
-    """What `abort` holds; None where nobody has the store open and the last writer closed it."""
+    """The content of `abort`; None if the store is not open and the last writer closed it."""
     try:
         file = disk.open(root / ABORT_FILE)
     except FileNotFoundError:

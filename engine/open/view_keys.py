@@ -93,8 +93,8 @@ class ViewKeys:
             known.folder.release()
 
     def _has_lost_records(self, folder: IndexFolder) -> bool:
-        """Whether files have gone whose records the log still has: its writer has made the index anew, or somebody has
-        deleted them. What retention removes has no records left."""
+        """Whether files are gone whose records the log still has: the writer rebuilt the index, or they were deleted.
+        Files that retention removes have no records left."""
         bases = (segment.base for segment in self._reader.segments if self._disk.exists(segment.path))
         return folder.gone_up_to >= next(bases, folder.gone_up_to + 1)
 

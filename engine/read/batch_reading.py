@@ -163,7 +163,7 @@ class BatchReader:
                 return
 
     def _found(self, units: Units, index: int, piece: Piece) -> Iterator[tuple[int, Rows | DamageError]]:
-        """What these entries point at, in order, with the queue offset behind it; nothing for what the log let go.
+        """The records of these entries, in order, with the next queue offset; nothing for removed records.
         Rows are in the piece."""
         queue_offsets = np.arange(index, index + len(units), dtype=np.int64)
         done, ahead = 0, len(units)

@@ -36,8 +36,8 @@ def entries(
 
 
 def may_match_mask(queue: Queue, units: Units, wanted: TagFilter | None) -> NDArray[np.bool_]:
-    """Which entries are to be looked up in the log. Those that point at no record are among them: that is damage, and
-    what their messages' tags were nobody knows."""
+    """Which entries to look up in the log, including those that point at no record: that is damage, and the
+    tags of their messages are unknown."""
     if wanted is None:
         return np.ones(len(units), np.bool_)
     mask: NDArray[np.bool_] = wanted.may_match(queue.resolved(units)) | ~valid_mask(units)

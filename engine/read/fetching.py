@@ -46,7 +46,7 @@ class ReadAhead:
         stop = int(units["physical_offset"][-1]) + int(units["size"][-1])
         if stop <= self._look_at <= stop + READ_AHEAD_SIZE:
             return
-        # Seldom: over so many entries numpy lets go of the interpreter, for which a reader among many waits long.
+        # Seldom: numpy releases the GIL over this many entries, and a reader among many waits long for it.
         self._look_at = stop + READ_AHEAD_SIZE // 2
         first, size = int(units["physical_offset"][0]), int(units["size"].astype(np.int64).sum())
         if 0 <= first < stop < first + SPARSE * size:

@@ -208,7 +208,7 @@ def has_uniq_key(reader: LogReader, start: int, stop: int, topic: str | None, un
 
 
 def was_put_to(message: StoredMessage, topic: str | None) -> bool:
-    """Whether somebody put it to this topic (None: any), where it may not be yet: it waits elsewhere for its time."""
+    """Whether it was put to this topic (None: any); a delayed message may still wait in another topic."""
     if topic is None or message.topic == topic:
         return True
     return message.topic in PARKING_TOPICS and message.properties.get(props.REAL_TOPIC) == topic

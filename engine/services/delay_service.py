@@ -1,8 +1,8 @@
-"""The thread of an open store that delivers messages whose time has come.
+"""The thread of an open store that delivers messages that are due.
 
 It is started by the first message that is parked, or at the opening if messages wait already: a store without any has
-no thread for it. It sleeps until the next delivery is due (schedule/deadline_queue.py) and is notified by whoever parks
-what is due before. At close it stops first, before anything that it puts through.
+no thread for it. It sleeps until the next delivery is due (schedule/deadline_queue.py) and is notified by a put
+that parks an earlier message. At close it stops first, before the services that its puts need.
 
 Where schedulers plug in, before `begin`:
 

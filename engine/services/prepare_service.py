@@ -35,7 +35,7 @@ class PrepareService:
         """Who waits until what is due is prepared; the thread alone takes them out."""
         self._asking = threading.Lock()
         """Held from a request's entry until it has notified, and while a round begins: no notify of it is left for
-        another round, which would judge anew how fast the log grows."""
+        another round, which would measure again how fast the log grows."""
         self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.notify)
 
     def start(self) -> None:
@@ -66,7 +66,7 @@ class PrepareService:
                     is_due = self._log.prepare()
                     if self._log.end - self._log.dispatched >= UNDISPATCHED_SIZE:
                         self._dispatch()
-                if asked:  # nobody puts, as they know who ask
+                if asked:  # no put is running: the callers know that
                     self._rest()
                 for _ in range(asked):
                     self._asked.popleft().notify()

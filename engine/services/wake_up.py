@@ -1,6 +1,6 @@
-"""Something to wait for.
+"""Wake-ups: wait for a notice from another thread.
 
-Raw locks are the wake-ups here, not events: ringing is one call into C, which no KeyboardInterrupt can leave half done.
+Wake-ups are raw locks, not events: `notify` is one call into C, which no KeyboardInterrupt can leave half done.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Notifiable(Protocol):
-    """What wakes somebody."""
+    """Wakes a waiting thread or coroutine."""
 
     def notify(self) -> None:
         """From any thread."""

@@ -38,7 +38,7 @@ class TopicReading(ABC):
 
     def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
         """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
-        request. A read-only view reads the file anew. Raises ConfigFileError."""
+        request. A read-only view reads the file again. Raises ConfigFileError."""
         self._check_usable()
         check_flag("include_system", include_system)
         found = self._all_topics()
@@ -123,7 +123,7 @@ class TopicWriting(TopicReading):
         if any(unread.values()) and not allow_unread:
             raise UnreadMessagesError(self.path, name, cut_off, unread)
         topic = self._topic_table.update(name, changes)
-        self._tell_unread(name, cut_off)  # counted anew: puts have gone on meanwhile
+        self._tell_unread(name, cut_off)  # counted again: puts continued meanwhile
         return topic
 
     def _tell_unread(self, name: str, cut_off: range) -> None:
@@ -143,7 +143,7 @@ class TopicWriting(TopicReading):
 
         The bytes stay in the log until retention takes them, and `message_at` still finds them, as in RocketMQ. Puts of
         all topics wait while the deletion is noted on the disk. A put to this topic that comes at the same time is
-        deleted, or makes the topic anew. Durable when this returns; after a crash in the middle either nothing
+        deleted, or creates the topic again. Durable when this returns; after a crash in the middle either nothing
         happened, or the next open does the rest.
 
         Raises TopicNotFoundError, InvalidTopicError for RocketMQ's own topics, and DiskFullError or DiskError (nothing

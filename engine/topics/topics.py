@@ -1,12 +1,12 @@
 """The topics of a store: how many queues each has, and who may use it. `config/topics.json`, in RocketMQ's shape.
 
 Invariants:
-- A put asks one dict, without a lock; whoever changes a topic holds the lock, and changes what the dict says last.
+- A put reads one dict, without a lock; changes of a topic hold the lock, and change that dict last.
 - What `create`, `update` and `remove` did is durable when they return. A topic that a put made, or gave more queues, is
   written with the next flush of the queues: it can be told from the queues, so a kill takes nothing. What an opening
   told from the queues is written before it says that it writes now.
 - A fast path (store/native/fast_path_protocol.py) takes messages to the topics that `register_topic` told it of;
-  whoever changes a topic takes that back first, under the same lock.
+  a change of a topic unregisters it first, under the same lock.
 - A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
 - A put adds queues only to a topic that a put created (store/state/auto_topics.py), and only up to
   `max_auto_queue_count`. Queues that already hold messages are never refused: recovery gives their topic as many queues
@@ -87,9 +87,9 @@ class TopicTable:
         self._file = ConfigFile(disk, topics_path(root))
         self._auto_file = AutoTopicsFile(disk, root)
         self._auto_created: set[str] = set()
-        """The topics that a put created, and that nobody has changed with `update` since."""
+        """The topics that a put created and that `update` has not changed since."""
         self.lock = threading.RLock()
-        """Held by whoever changes a topic. Whoever needs the lock of appends too takes this one first."""
+        """Held while a topic is changed. Taken before the append lock."""
         self._document: Config = {}
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
@@ -156,7 +156,7 @@ class TopicTable:
 
     def next_queues(self, name: str, count: int) -> Integers:
         """The queue ids of so many messages to this topic, one at least, that take turns. Raises as `queue_for`."""
-        with self.lock:  # nobody changes or deletes it in between
+        with self.lock:  # no change or deletion in between
             first = self.queue_for(name, None, is_internal=False)
             route = self._routes[name]
             turns = np.fromiter(itertools.islice(route.turn, count - 1), np.int64, count - 1)
@@ -218,7 +218,7 @@ class TopicTable:
         if name in NO_TOPIC_OF_APPLICATIONS:
             if is_internal:
                 return queue_id or 0
-            raise TopicPermissionError(f"{self._root}: the topic {name!r} is RocketMQ's own: nobody puts to it")
+            raise TopicPermissionError(f"{self._root}: the topic {name!r} is RocketMQ's own and takes no puts")
         makes = self._settings.auto_create_topics
         with self.lock:
             before = topic = self._topics.get(name)

@@ -38,7 +38,7 @@ class VerifyReport:
     path: Path
     last_writer: LastWriter
     findings: list[Finding] = field(default_factory=list)
-    """Damage, and everything else that somebody has to mend."""
+    """Damage, and everything else that needs repair."""
     lag: list[Finding] = field(default_factory=list)
     """Messages that a killed writer stored and did not dispatch: none is lost, the next open for writing adds their
     queue entries. A store that was closed cleanly has none: there, a missing entry is a finding."""

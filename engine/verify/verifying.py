@@ -50,7 +50,7 @@ from .verifying_keys import KeyCheck
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
 REMAKE = (
-    f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are made anew from the log"
+    f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are rebuilt from the log"
 )
 """For damage that an open does not look for: it trusts the middle of a queue whose ends are sound."""
 RESTORE_SEGMENTS = "restore the missing segments from a copy, or name the folders that hold them (commit_log_folders)"
@@ -280,7 +280,7 @@ class _QueueCheck:
     def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:
         first_again = int(np.flatnonzero(indexes == 0)[-1]) if (indexes == 0).any() else 0
         if first_again or (indexes[0] == 0 and key in self._ends):
-            # Its topic was deleted and made anew (by RocketMQ, which leaves no note): what came before is in no queue.
+            # Its topic was deleted and created again, by RocketMQ, which leaves no note: no queue has earlier messages.
             indexes, units = indexes[first_again:], units[first_again:]
             self._wrong.pop(key, None)
         self._ends[key] = int(indexes[-1]) + 1
@@ -309,7 +309,7 @@ class _QueueCheck:
         if queue.end > queue.min_index:
             units = queue.units(queue.min_index, queue.end - queue.min_index)
             is_real = valid_mask(units)
-            # A power cut may have taken entries of messages that retention then took from the log: nobody misses them.
+            # A power cut may have taken entries of messages that retention then removed: that is no damage.
             listed = np.flatnonzero(is_real & (units["physical_offset"] >= self._reader.min_offset))
             holes = listed[0] + np.flatnonzero(~is_real[listed[0] :]) if len(listed) else listed
             if len(holes):
@@ -333,7 +333,7 @@ def _check_small_files(
 ) -> None:
     add = report.findings.append
     checkpoint, progress = shutdown_state.checkpoint, shutdown_state.progress
-    mend = "open the store for writing and close it: it is written anew; until then recovery scans more than it must"
+    mend = "open the store for writing and close it: it is written again; until then recovery scans more than it must"
     if shutdown_state.last_writer is not LastWriter.NOBODY and shutdown_state.is_clean:
         if checkpoint is None:
             add(Finding(root / CHECKPOINT_FILE, 0, "missing or truncated, expected 4096 bytes", mend))

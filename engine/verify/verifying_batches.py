@@ -20,9 +20,7 @@ from ..open.tail_scan import TailScan
 from .findings import Finding, VerifyReport
 
 REBUILD = "open the store for writing once: queues are rebuilt from the log"
-REMAKE = (
-    f"remove the folder {BATCH_QUEUE_FOLDER} and open the store for writing once: queues are made anew from the log"
-)
+REMAKE = f"remove the folder {BATCH_QUEUE_FOLDER} and open the store for writing once: queues are rebuilt from the log"
 
 
 class BatchCheck:

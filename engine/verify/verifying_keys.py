@@ -1,7 +1,7 @@
-"""Checking the key index: each file against itself, and all of them against the keys of the log.
+"""Check the key index: each file against itself, and all of them against the keys of the log.
 
-What RocketMQ does differently and what harms nobody is told as an oddity, not as a finding: a record at the border of
-two of its lives is indexed twice, and keys that no file has yet are read from the log.
+Harmless differences of RocketMQ are reported as oddities, not as findings: a record at the border of two of its
+sessions is indexed twice, and keys that no file has yet are read from the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..open.shutdown_state import LastWriter, ShutdownState
 from ..open.tail_scan import TailScan
 from .findings import Finding, VerifyReport
 
-REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is made anew from the log"
+REMAKE = f"remove the folder {INDEX_FOLDER} and open the store for writing once: it is rebuilt from the log"
 COMPLETE = "open the store for writing once: it is completed from the log"
 TAKE_BACK = "open the store for writing once: what the index knows of a tail that is cut is taken back"
 
@@ -58,7 +58,7 @@ class KeyCheck:
     def begin_extent(self, start: int) -> None:
         """The keys of records from physical offset `start` on come next."""
         if self._feed is not None:
-            self._feed.take_below(start)  # of damage, or of what the log no longer holds: nobody can say
+            self._feed.take_below(start)  # of damaged or removed records: unknown
         self._below = start
 
     def compare(self, keys: KeyEntries) -> None:
@@ -84,7 +84,7 @@ class KeyCheck:
             report.index_entries += check.header.next_entry - 1
             duplicates += check.duplicates
             report.findings += [Finding(check.path, 0, problem, REMAKE) for problem in check.problems]
-            # A clean close is not recovered from: what it left behind its end nobody would look for.
+            # There is no recovery after a clean close: entries behind its end would stay unnoticed.
             mend = REMAKE if self._shutdown_state.is_clean else TAKE_BACK
             report.findings += [Finding(check.path, 0, problem, mend) for problem in check.behind]
         if index.unreadable:
@@ -106,7 +106,7 @@ class KeyCheck:
             meaning, mend = f"{self._missing} keys of the log are in no index file", REMAKE
             if not self._shutdown_state.is_ours:
                 mend = COMPLETE
-                meaning += ": RocketMQ deletes index files after an unclean exit, and does not make all of them anew"
+                meaning += ": RocketMQ deletes index files after an unclean exit, and does not rebuild all of them"
             report.findings.append(Finding(index.folder, self._first_missing, meaning, mend))
 
     def _tell_duplicates(self, duplicates: int) -> None:

@@ -78,7 +78,7 @@ class PendingPuts:
         self._syncer.start()
 
     def add(self, result: PutResult) -> Future[PutResult]:
-        """A future for a message that was appended; nobody can cancel it."""
+        """A future for a message that was appended; it cannot be cancelled."""
         future: Future[PutResult] = Future()
         future.set_running_or_notify_cancel()
         end = result.physical_offset + result.size
@@ -160,14 +160,14 @@ class PendingPuts:
         return None
 
     def _error(self, failure: BaseException) -> BaseException:
-        """An exception of its own for every future: whoever raises one writes a traceback into it."""
+        """A separate exception for every future: raising one writes a traceback into it."""
         cause = self._log.poison or failure
         error = StorePoisonedError(self._log.reader.folder.parent, cause)
         error.__cause__ = cause
         return error
 
     def _wait_for(self, pending: _Pending) -> Future[PutResult]:
-        """A completed future instead of one that came while the store was being closed: nobody may complete that."""
+        """A completed future in place of one that was added while the store closed, which might never be completed."""
         outcome: PutResult | BaseException = pending.result
         try:
             if not self._log.flush(self._timeout_s, pending.end):

@@ -125,7 +125,7 @@ class PutCalls(native.OrdinaryPut, ABC):
         self, parts: Iterable[TopicColumns], before_commit: Commit = lambda appended: None
     ) -> AtomicRange:
         """Append the rows of all parts, of any number of topics and of any size: all of them are in the store when this
-        returns, durable in every flush mode, or none is. Readers see them all at once. Nobody else can put meanwhile.
+        returns, durable in every flush mode, or none is. Readers see them all at once. Other puts wait meanwhile.
 
         A part is taken when those before it are written, so `parts` may be a generator of more than memory holds; rows
         are checked as by `append_columns`, those with properties that have a meaning to a put (delays, light queues)

@@ -145,7 +145,7 @@ class Putter:
                 waits = self._append_many(offered, results)
             elif some:
                 results += some
-            else:  # at a limit, which the slow path sets anew with a few of them
+            else:  # at a limit, which the slow path moves with a few of them
                 self._append_many(offered[done : done + SLOW_PATH_COUNT], results)
         if waits:
             self._await_sync(results)
@@ -303,7 +303,7 @@ class Putter:
             if message.queue_id is None:
                 replaced = self._pre_put_hook(replace(message, queue_id=queue_id))
                 record = prepare(replaced, self._settings, self._log.segment_size)
-            self._delay_service.start()  # before the append: what nobody would deliver must not wait
+            self._delay_service.start()  # before the append: a message that no thread would deliver must not be parked
         else:
             record.queue_id = self._topics.queue_for(
                 record.topic, replaced.queue_id, is_internal=is_internal, is_batch=inner_count > 0
@@ -319,7 +319,7 @@ class Putter:
             results += [_put_result(record, where) for record, where in zip(records, appended, strict=False)]
 
     def _wake(self, waits: bool) -> None:
-        """Something was appended: have it dispatched, and synced if nobody waits for that."""
+        """Something was appended: dispatch it, and sync it if no put waits for that."""
         if self._is_sync and not waits:
             self._service.sync_soon()
         else:

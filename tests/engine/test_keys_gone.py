@@ -50,7 +50,7 @@ def test_the_index_is_made_anew(
             assert found(store) == list(range(end))[::-1]
         if then == "flush":
             inside.maintenance(store).flush_index()
-    assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
+    assert sum("rebuilt" in record.getMessage() for record in caplog.records) == 1
     with flightlog.open(tmp_path / "store") as store:
         assert store.recovery_report.keys_put == 0
         assert found(store) == list(range(end))[::-1]
@@ -70,7 +70,7 @@ def test_the_index_is_made_anew_by_the_first_put_of_a_life(
         put(store)
         assert found(store) == list(range(2 * COUNT))[::-1]
         put(store)
-    assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
+    assert sum("rebuilt" in record.getMessage() for record in caplog.records) == 1
     with flightlog.open_read_only(tmp_path / "store") as view:
         messages = view.query("orders", "all", max_count=10 * COUNT).messages
         assert [message.queue_offset for message in messages] == list(range(3 * COUNT))[::-1]
@@ -104,7 +104,7 @@ def test_a_query_is_answered_in_full_while_another_thread_makes_the_index_anew(
         disk.release()
         query.join(timeout=120)
         assert answers == [list(range(COUNT))[::-1]]
-    assert sum("made anew" in record.getMessage() for record in caplog.records) == 1
+    assert sum("rebuilt" in record.getMessage() for record in caplog.records) == 1
     assert assert_clean(tmp_path / "store").index_entries == 2 * COUNT
 
 
