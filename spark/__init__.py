@@ -5,9 +5,9 @@ Importing this room imports neither pyspark nor pyarrow; `session()` and `Defaul
 The files of the folder itself are what Spark and users call. Which room inside imports from which, by the life of a
 query:
 
-    stream  -> plan, options, remote
+    stream  -> plan, options
     read    -> plan, options, remote
-    plan    -> options, remote
+    plan    -> options
     write   -> options
     options -> remote
     remote  -> nothing

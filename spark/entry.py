@@ -1,19 +1,28 @@
-"""Entry points of the data source: what Spark calls, and whose errors it prints.
+"""Entry points of the data source: what Spark calls, and which errors it prints.
 
 Spark prints the whole traceback of an error, chain included, with the message as its last line. An error of ours
 explains itself, so it leaves an entry point without our frames and without what caused it; both are logged at DEBUG.
+
+And a query that needs no more rows is no error: `show()`, `take()` and `limit()` end a task as soon as they have their
+rows. Spark closes the socket of its worker while it still sends; the worker then fails to flush what is left, prints
+the traceback of a BrokenPipeError and ends, and Spark starts another. Only this traceback is left out, and only in a
+process of Spark's daemon: an error while reading reaches Spark before the socket is closed.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ..store.errors import FlightlogError
 
 log = logging.getLogger("flightlog.spark")
+
+DAEMON = "pyspark.daemon"
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -48,3 +57,22 @@ def iterating_entry(call: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
 def _bare(error: FlightlogError) -> FlightlogError:
     log.debug("%s", error, exc_info=True, extra={"cause": repr(error)})
     return error.with_traceback(None)
+
+
+class _Traceback:
+    """In place of the module `traceback` within Spark's daemon."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
+
+    def print_exc(self, *arguments: Any, **options: Any) -> None:
+        if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+            traceback.print_exc(*arguments, **options)
+
+
+def expect_early_end() -> None:
+    """Leave such a traceback out, if this process is one of Spark's workers. Call it before reading."""
+    daemon: Any = sys.modules.get("__main__")
+    spec = getattr(daemon, "__spec__", None)
+    if spec is not None and spec.name == DAEMON and getattr(daemon, "traceback", None) is traceback:
+        daemon.traceback = _Traceback()

@@ -1,10 +1,20 @@
-"""The columns of a DataFrame over a store (`columns.py`), as Spark sees them."""
+"""The columns of a DataFrame over a store: those of `engine/columns/schema.py`, what options add, and what only a query
+over stores knows; as Arrow and Spark see them.
+
+The options of a table that SQL made (`CREATE TABLE name USING flightlog OPTIONS (path '...')`) travel in the metadata
+of its columns: Spark hands them to the source once, when the table is made and the source is asked for its columns, and
+none of them when the table is read (seen on 4.0 and 4.3). What it keeps and gives back is the columns.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import (
     ArrayType,
@@ -19,10 +29,34 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ..engine.columns.schema import COLUMNS as ALWAYS
+from ..engine.columns import schema as message
+from ..engine.columns.message_columns import MessageColumns
 from ..engine.columns.schema import Column
 from ..store.errors import InvalidSettingsError
-from .options.columns import ARROW_TYPES, BY_NAME, CORRUPT, HEADERS, find_column, require_corrupt
+from .remote.storages import ADDRESS
+
+STORE = Column("store", "string", "the store it is from: the last parts of its path, as many as tell the stores apart")
+"""One of all columns where a query can be of several stores; else there if it is asked for by name."""
+HEADERS = Column(
+    "headers", "array<struct<key:string,value:binary>>", "the properties as Kafka's headers; null without any"
+)
+CORRUPT = Column(
+    "_corrupt",
+    "struct<file:string,offset:bigint,reason:string>",
+    "of a damaged place: its segment file, the physical offset where it begins, what was found there; else null",
+)
+ADDED_BY = {HEADERS.name: "includeHeaders=true", CORRUPT.name: "onCorrupt=rows"}
+"""Which option adds a column."""
+
+HEADER_FIELDS = [pa.field("key", pa.string()), pa.field("value", pa.binary())]
+ARROW_TYPES: dict[str, Any] = {
+    **message.ARROW_TYPES,
+    HEADERS.type: pa.list_(pa.field("element", pa.struct(HEADER_FIELDS))),
+    CORRUPT.type: pa.struct([("file", pa.string()), ("offset", pa.int64()), ("reason", pa.string())]),
+}
+COLUMNS = (*message.COLUMNS, STORE, HEADERS, CORRUPT)
+BY_NAME = {column.name: column for column in COLUMNS}
+BY_LOWER_NAME = {column.name.lower(): column for column in COLUMNS}
 
 SPARK_TYPES: dict[str, DataType] = {
     "binary": BinaryType(),
@@ -40,8 +74,34 @@ SPARK_TYPES: dict[str, DataType] = {
 
 assert SPARK_TYPES.keys() == ARROW_TYPES.keys()
 
+MADE_WITH = frozenset({"owner", "provider"})
+"""What Spark adds to the options in a CREATE TABLE."""
+OPTION_PREFIX = "option."
+"""Of what stood in OPTIONS, the path excepted. Spark hands it over without the prefix, too, among other properties."""
+METADATA_KEY = "flightlog.options"
 
-def spark_schema(names: Sequence[str] = (), shown: Sequence[Column] = ALWAYS) -> StructType:
+
+def find_column(name: str, added: Sequence[Column] = (HEADERS, CORRUPT)) -> Column:
+    """The column of this name, in any case as everywhere in Spark; of those that options add, one of `added`.
+
+    Raises InvalidSettingsError for another name.
+    """
+    column = BY_LOWER_NAME.get(name.lower())
+    if column is None or column.name not in ADDED_BY or column in added:
+        return column or message.find_column(name)
+    raise InvalidSettingsError(f"column {name!r}: only the option {ADDED_BY[column.name]} adds it")
+
+
+def require_corrupt(names: Collection[str], added: Sequence[Column]) -> None:
+    """Raises InvalidSettingsError where damaged places are to be rows that nothing would tell from messages."""
+    if CORRUPT in added and CORRUPT.name not in names:
+        raise InvalidSettingsError(
+            f"onCorrupt=rows without the column {CORRUPT.name}: nothing would tell a damaged place from a message; add "
+            "it to the columns, or choose onCorrupt=skip"
+        )
+
+
+def spark_schema(names: Sequence[str] = (), shown: Sequence[Column] = message.COLUMNS) -> StructType:
     """The columns of these names, in this order; without names all that are `shown`."""
     columns = [BY_NAME[name] for name in names] if names else shown
     return StructType([StructField(column.name, SPARK_TYPES[column.type]) for column in columns])
@@ -67,3 +127,52 @@ def arrow_schema(wanted: StructType, added: Sequence[Column] = ()) -> Any:
         fields[column.name] = pa.field(field.name, ARROW_TYPES[column.type])
     require_corrupt(fields, added)
     return pa.schema(list(fields.values()))
+
+
+def headers(messages: MessageColumns) -> Any:
+    """The column `headers`."""
+    pairs = messages.properties.mapping()
+    items = pa.StructArray.from_arrays([pairs.keys, pairs.items.cast(pa.binary())], fields=HEADER_FIELDS)
+    has_none = pa.array(np.diff(pairs.offsets.to_numpy()) == 0)
+    return pa.ListArray.from_arrays(pairs.offsets, items, type=ARROW_TYPES[HEADERS.type], mask=has_none)
+
+
+def damaged_places(path: Path, offsets: Sequence[int], reasons: Mapping[int, str]) -> Any:
+    """The column `_corrupt` of records at these physical offsets in a segment file; `reasons` has the damaged ones."""
+    kind = ARROW_TYPES[CORRUPT.type]
+    if not reasons:
+        return pa.nulls(len(offsets), kind)
+    file = str(path)
+    places = [
+        {"file": file, "offset": offset, "reason": reasons[offset]} if offset in reasons else None for offset in offsets
+    ]
+    return pa.array(places, kind)
+
+
+def options_of_new_table(options: Mapping[str, str]) -> dict[str, str] | None:
+    """What OPTIONS or LOCATION say in a CREATE TABLE; None where no table is made. A path is absolute from here on: a
+    table outlives its session."""
+    given = {name.lower(): value for name, value in options.items()}
+    if not given.keys() >= MADE_WITH:
+        return None
+    found = {name.removeprefix(OPTION_PREFIX): value for name, value in given.items() if name.startswith(OPTION_PREFIX)}
+    if path := given.get("path"):
+        found["path"] = path if ADDRESS.match(path) else os.path.abspath(path)
+    return found
+
+
+def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """The same columns, each of which knows the options."""
+    metadata = {METADATA_KEY: json.dumps(dict(options))}
+    return StructType([StructField(field.name, field.dataType, field.nullable, metadata) for field in schema.fields])
+
+
+def options_of_read(options: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
+    """The options of a read; where no path is among them, those that the columns know."""
+    if options.get("path") or options.get("paths"):
+        return options
+    for field in schema.fields:
+        if METADATA_KEY in field.metadata:
+            known: dict[str, str] = json.loads(field.metadata[METADATA_KEY])
+            return known | dict(options)
+    return options

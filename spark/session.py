@@ -1,8 +1,16 @@
-"""A local Spark session that works on a sealed machine: no network, no resolvable host name, no Java of its own."""
+"""A local Spark session that works on a sealed machine: no network, no resolvable host name, no Java of its own.
+
+It also lets streams begin in one moment. All streams of a Python source share one map of environment variables, a
+`java.util.HashMap`, into which each writes some of its own as it begins. Where two add them at once, the map may count
+more entries than it has; from then on that JVM can read no task of the source (`java.io.OptionalDataException`).
+Entries that are there already are only replaced, which does no harm: so they are there before the first stream begins.
+Seen in Spark 4.0 to 4.3.
+"""
 
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import pkgutil
 import shutil
@@ -13,12 +21,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .java import find_java
-from .stream.streams_at_once import let_streams_begin_at_once
-from .versions import require_spark
+from .requirements import find_java, require_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("flightlog.spark")
+
+REPLACED_BY_STREAMS = {
+    "SPARK_LOCAL_DIRS": "",
+    "SPARK_AUTH_SOCKET_TIMEOUT": "",
+    "SPARK_BUFFER_SIZE": "",
+    "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",  # not by 4.0, which does not read it either
+}
+"""What Spark sets for whatever Python it starts, streams or not, whatever was there before."""
 
 AUTOLOAD_MODULE = "pyspark_flightlog"
 
@@ -62,7 +78,7 @@ def session(
             spark = _configured(SparkSession.builder.appName(app_name).master(master), settings).getOrCreate()
     _register_where_spark_cannot_find_it(spark)
     if isinstance(spark, SparkSession):  # not one of Spark Connect, whose JVM is elsewhere
-        let_streams_begin_at_once(spark)
+        _let_streams_begin_at_once(spark)
     return spark
 
 
@@ -132,3 +148,16 @@ def _register_where_spark_cannot_find_it(spark: SparkSession) -> None:
     from .source import DefaultSource
 
     spark.dataSource.register(DefaultSource)
+
+
+def _let_streams_begin_at_once(spark: SparkSession) -> None:
+    """Streams of our source may begin in one moment in this session from now on."""
+    from py4j.protocol import Py4JError
+
+    try:
+        sources = spark._jsparkSession.sessionState().dataSourceManager()
+        environment = sources.lookupDataSource("flightlog").dataSourceCls().envVars()
+        for name, value in REPLACED_BY_STREAMS.items():
+            environment.putIfAbsent(name, value)
+    except Py4JError as error:  # none of these names is Spark's public API
+        log.warning("begin streams one after another: this Spark hides what they share", extra={"found": str(error)})

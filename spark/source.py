@@ -1,8 +1,8 @@
 """The data source itself: `spark.read.format("flightlog").load(path)`.
 
 Spark makes a DefaultSource where a DataFrame is made, plans in a worker of the driver, and reads in workers of the
-executors; what travels between them is pickled. One row is one message; `schema.py` has the columns, `options.py` the
-options.
+executors; what travels between them is pickled. One row is one message; `schema.py` has the columns,
+`read_options.py` the options.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from ..store.errors import InvalidSettingsError, MissingExtraError
-from .versions import require_spark
+from .requirements import require_spark
 
 try:
     import pyarrow  # noqa: F401 (what readers hand to Spark)
@@ -32,22 +32,15 @@ except ModuleNotFoundError:
     require_spark("the Spark source")
     raise
 
-from .early_end import expect_early_end
-from .entry import entry, iterating_entry
+from .entry import entry, expect_early_end, iterating_entry
 from .options.bounds import NO_BOUNDS
-from .options.bounds_options import filters_are_coming
-from .options.columns import find_column
-from .options.options import ReadOptions, parse_options
-from .options.selection_options import require_batch
-from .options.table_options import options_of_new_table, options_of_read, with_options
+from .options.read_options import ReadOptions, parse_options
 from .options.write_options import parse_write_options
-from .plan.batch_planning import plan_batch
-from .plan.filters import bounds_of
-from .plan.partition import LogPartition
+from .plan.batch_planning import LogPartition, plan_batch
+from .plan.filters import bounds_of, filters_are_coming
 from .plan.plan_report import filter_text
-from .plan.planning import require_store
-from .read.range_reading import read_ranges
-from .schema import arrow_schema, spark_schema
+from .read.reading import read_ranges
+from .schema import arrow_schema, find_column, options_of_new_table, options_of_read, spark_schema, with_options
 from .write.writing import LogBatchWriter, refuse_overwrite
 
 
@@ -72,7 +65,7 @@ class DefaultSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns: what `schema` returned, or a schema of the user's. Raises as `schema` does."""
         options = _checked(options_of_read(self.options, schema))
-        require_batch(options.selection)
+        options.require_batch()
         return self._tasks(options, schema)
 
     @entry
@@ -113,7 +106,7 @@ class DefaultSource(DataSource):
 def _checked(given: Mapping[str, str]) -> ReadOptions:
     options = parse_options(given)
     for location in options.stores:
-        require_store(location)
+        location.require_store()
     return options
 
 
@@ -122,7 +115,7 @@ class LogBatchReader(DataSourceReader):
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         names = tuple(find_column(field.name, options.added).name for field in schema.fields)
-        self.options, self._wanted, self._bounds = replace(options, columns=names), schema, options.bounds
+        self.options, self._wanted = replace(options, columns=names), schema
         self._pushed: list[str] = []
         """The filters that bound what is read, for the log."""
 
@@ -130,7 +123,7 @@ class LogBatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
         _freeze()
-        tasks = plan_batch(self.options, self._bounds, self._pushed)
+        tasks = plan_batch(self.options, self._pushed)
         return [LogPartition(ranges) for ranges in tasks] or [LogPartition(())]
 
     @iterating_entry
@@ -140,7 +133,7 @@ class LogBatchReader(DataSourceReader):
         expect_early_end()
         _freeze()
         schema = arrow_schema(self._wanted, self.options.added)
-        yield from read_ranges(partition.ranges, schema, self.options, self._bounds)
+        yield from read_ranges(partition.ranges, schema, self.options)
 
 
 class FilteredReader(LogBatchReader):
@@ -149,7 +142,7 @@ class FilteredReader(LogBatchReader):
     @entry
     def pushFilters(self, filters: list[Any]) -> list[Any]:
         """Called before `partitions`, from Spark 4.1 on."""
-        self._bounds &= bounds_of(filters)
+        self.options = replace(self.options, bounds=self.options.bounds & bounds_of(filters))
         self._pushed += [filter_text(each) for each in filters if bounds_of([each]) != NO_BOUNDS]
         return filters
 

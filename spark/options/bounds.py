@@ -1,8 +1,8 @@
 """What a query can want at most. Whatever lies outside of its bounds need not be read.
 
-Bounds come from filters that Spark pushes (filters.py) and from the option `tags`, and are merged with `&`. Spark
-evaluates every filter itself all the same, so from its filters only what surely does not match is left out. The option
-is evaluated here alone: `Bounds.mask` is exact about tags.
+Bounds come from filters that Spark pushes (plan/filters.py) and from options (tags, and times of everything), and are
+merged with `&`. Spark evaluates every filter itself all the same, so from its filters only what surely does not match
+is left out. The options are evaluated here alone: `Bounds.mask` is exact about tags.
 
 The names are those of the columns. Of an inner batch, messages have queue offsets, tags and keys of their own; what is
 asked of the batch as a whole is `Bounds.may_hold`.
@@ -27,12 +27,27 @@ from ...store.format.sys_flag import INNER_BATCH
 
 Mask = NDArray[np.bool_]
 
+INTERNAL_TOPICS = (
+    b"SCHEDULE_TOPIC_XXXX",  # messages that wait for a delay level
+    b"TRANS_CHECK_MAX_TIME_TOPIC",  # transactions that were checked too often
+    b"TBW102",  # the template of topics that are made on demand
+    b"SELF_TEST_TOPIC",
+    b"OFFSET_MOVED_EVENT",
+)
+INTERNAL_PREFIXES = (b"RMQ_SYS_", b"rmq_sys_")
+"""Half messages and their ends, traces, timers, revived pop messages, and what later versions add."""
+
 REPLACEMENT = "\ufffd"
 """Stands in a column for bytes that are no text: it does not tell which bytes lie in the log."""
 
 LEAST = -(1 << 63)
 GREATEST = (1 << 63) - 1
 """Of every column of whole numbers."""
+
+
+def is_internal(topic: bytes) -> bool:
+    """Whether a broker keeps this topic for itself."""
+    return topic in INTERNAL_TOPICS or topic.startswith(INTERNAL_PREFIXES)
 
 
 @dataclass(frozen=True, slots=True)

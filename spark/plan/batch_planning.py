@@ -1,102 +1,190 @@
-"""What the tasks of a batch query read, of all its stores."""
+"""What the tasks of a batch query read, of all its stores: the log, queues in its place, or single records by their
+key.
+
+Queues: reading them costs their entries and many small reads, so a topic that is most of the log is better scanned,
+unless the entries alone are enough. Where nothing but filters says which topics are wanted, only queues that surely
+list all messages of their topics will do: a record that no queue lists is a message in a scan.
+
+Records by key: the key index may name records that have another key, or are none; never does it leave one out of the
+part of the log that it covers. What it does not cover a view reads when it is asked for a key, so where that is much,
+the log is scanned by tasks instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import product
+
+from pyspark.sql.datasource import InputPartition
 
 from ...engine.read_only import ReadOnlyStore
-from ..options.bounds import NO_BOUNDS, Bounds
+from ...index.key.index_file import key_hash
+from ...index.queue.batch_queue import BatchQueue
+from ...store.errors import CorruptRecordError
+from ...store.format.light_queues import LIGHT_PREFIX, is_light
+from ..options.bounds import Bounds, is_internal
 from ..options.data_loss import Losses
-from ..options.options import ReadOptions
-from ..options.selection import QueueSpans, narrowed, require_known
-from ..remote.locations import StoreLocation
-from .entries_alone import plan_chosen
-from .key_planning import records_with_keys
-from .lost_messages import lost_to_queues
+from ..options.read_options import ReadOptions
+from ..options.stores import StoreLocation
+from .log_planning import LogRange, packed, plan_log, task_size
 from .plan_report import report_plan
-from .planning import LogRange, packed, plan_log
-from .queue_planning import QueueRange
-from .topic_planning import queues_instead
+from .queue_planning import QueueRange, about_size, entries_suffice, lost_to_queues, plan_chosen
+from .selection import QueueSpans, narrowed, require_known, selected_spans
 
 Range = LogRange | QueueRange
 
 SCATTERED = 4
 """Records that are read one here and one there take about so many times as long as the same bytes of a scan: a task has
 so many times fewer of them, else a topic that is a tenth of a log leaves cores idle."""
+QUEUES_SHARE = 0.5
+"""Of the log's bytes, that are read by queues at most."""
+MOST_RECORDS = 1000
+"""A range each, read one by one."""
+MOST_QUESTIONS = 1000
+"""Keys times topics: the index knows a key only together with its topic."""
+UNINDEXED_SIZE = 64 << 20
+"""Bytes of the log that are read for the keys that no index file has."""
 
 
-def plan_batch(options: ReadOptions, bounds: Bounds = NO_BOUNDS, pushed: Sequence[str] = ()) -> list[tuple[Range, ...]]:
+@dataclass
+class LogPartition(InputPartition):
+    """What one task reads. None of it refers to anything that only the driver has."""
+
+    ranges: tuple[Range, ...]
+
+
+def plan_batch(options: ReadOptions, pushed: Sequence[str] = ()) -> list[tuple[Range, ...]]:
     """The ranges of each task, in the order of the stores and their logs: of the log where everything is read, else of
-    queues, or of the records that the key index names; what surely lies outside of `bounds` may be left out. A store
-    outside of them is opened only where the options must be held against it. Logs one INFO line; `pushed` are the
-    filters that it tells.
+    queues, or of the records that the key index names; what surely lies outside of the options' bounds may be left out.
+    A store outside of them is opened only where the options must be held against it. Logs one INFO line; `pushed` are
+    the filters that it tells.
 
-    Raises InvalidSettingsError for topics and queues that are not there, and as `Selection.resolve`; DataLossError for
+    Raises InvalidSettingsError for topics and queues that are not there, and as `selected_spans`; DataLossError for
     offsets that are not, unless that is to be passed over.
     """
-    selection, losses = options.selection, Losses()
+    losses, bounds = Losses(), options.bounds
+    wanted = [each for each in options.stores if bounds.stores is None or each.name in bounds.stores]
     with ExitStack() as opened:
-        views = [
-            (location, opened.enter_context(location.open()))
-            for location in options.stores
-            if selection.says_what_is_there or _is_wanted(location, bounds)
-        ]
-        require_known(selection, [view for _, view in views])
+        looked_at = options.stores if options.says_what_is_there else wanted
+        views = [(location, opened.enter_context(location.open())) for location in looked_at]
+        require_known(options, [view for _, view in views])
         logs: list[tuple[StoreLocation, ReadOnlyStore]] = []
         queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]] = []
         records: list[LogRange] = []
         untold: list[LogRange] = []
         for location, view in views:
-            found = selection.resolve(view, losses)
-            if not _is_wanted(location, bounds):
+            found = selected_spans(view, options, losses)
+            if location not in wanted:
                 continue
             if found is not None:
                 untold += lost_to_queues(view, location, found)
                 found = narrowed(view, found, bounds)
-            if found is None and (with_keys := records_with_keys(view, location, options, bounds)) is not None:
+            elif (with_keys := records_with_keys(view, location, options)) is not None:
                 records += with_keys
                 continue
-            if found is None:
-                found = queues_instead(view, options, bounds)
+            else:
+                found = queues_instead(view, options)
             if found is None:
                 logs.append((location, view))
             elif found:
                 queues.append((location, view, found))
-        losses.tell(fail=selection.fail_on_data_loss)
-        by_key = packed(records, options.split_bytes, options.min_partitions)
-        lost = packed(untold, options.split_bytes)
+        losses.tell(fail=options.fail_on_data_loss)
         tasks: list[tuple[Range, ...]] = [
-            *by_key,
-            *_log_tasks(logs, options, bounds),
-            *_queue_tasks(queues, options, bounds),
-            *lost,
+            *packed(records, options.split_bytes, options.min_partitions),
+            *_log_tasks(logs, options),
+            *_queue_tasks(queues, options),
+            *packed(untold, options.split_bytes),
         ]
-        wanted = [location.uri for location in options.stores if _is_wanted(location, bounds)]
         log_size = sum(view.end_physical_offset - view.min_physical_offset for _, view in views)
-        report_plan(wanted, tasks, log_size, pushed, len(options.stores) - len(wanted))
+        uris = [location.uri for location in wanted]
+        report_plan(uris, tasks, log_size, pushed, len(options.stores) - len(wanted))
         return tasks
 
 
-def _is_wanted(location: StoreLocation, bounds: Bounds) -> bool:
-    return bounds.stores is None or location.name in bounds.stores
-
-
-def _log_tasks(
-    logs: list[tuple[StoreLocation, ReadOnlyStore]], options: ReadOptions, bounds: Bounds
-) -> list[tuple[LogRange, ...]]:
-    total = sum(view.end_physical_offset - view.min_physical_offset for _, view in logs)
-    size = max(min(options.split_bytes, -(-total // options.min_partitions)), 1)
-    ranges = [piece for location, view in logs for piece in plan_log(view, location, size, bounds=bounds)]
+def _log_tasks(logs: list[tuple[StoreLocation, ReadOnlyStore]], options: ReadOptions) -> list[tuple[LogRange, ...]]:
+    size = task_size(sum(view.end_physical_offset - view.min_physical_offset for _, view in logs), options)
+    ranges = [piece for location, view in logs for piece in plan_log(view, location, size, bounds=options.bounds)]
     return list(packed(ranges, size, options.min_partitions))
 
 
 def _queue_tasks(
-    queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]], options: ReadOptions, bounds: Bounds
+    queues: list[tuple[StoreLocation, ReadOnlyStore, QueueSpans]], options: ReadOptions
 ) -> list[tuple[QueueRange, ...]]:
     least, size = -(-options.min_partitions // max(len(queues), 1)), max(options.split_bytes // SCATTERED, 1)
     return [
-        task
-        for location, view, spans in queues
-        for task in plan_chosen(view, location, spans, options, bounds, size, least)
+        task for location, view, spans in queues for task in plan_chosen(view, location, spans, options, size, least)
     ]
+
+
+def queues_instead(view: ReadOnlyStore, options: ReadOptions) -> QueueSpans | None:
+    """The queues that hold all messages within the bounds, if they are to be read; None: the log is."""
+    bounds = options.bounds
+    if not bounds.says_topics or options.include_internal or _may_be_light(bounds):
+        return None
+    if view.report.damage or view.lost_places():
+        return None  # what has no entry, or no record, is for a scan to tell
+    held = {
+        key: span
+        for key, span in view.queues().items()
+        if bounds.takes_topic(key[0]) and not is_internal(key[0].encode("utf-8", "surrogatepass"))
+    }
+    spans = narrowed(view, held, bounds)
+    places = bounds.physical_offsets
+    start, stop = max(places.start, view.min_physical_offset), min(places.stop, view.end_physical_offset)
+    size = sum(about_size(queue, *spans[key]) for key in spans if (queue := view.queue_table.get(key)) is not None)
+    return spans if entries_suffice(options) or size <= QUEUES_SHARE * (stop - start) else None
+
+
+def _may_be_light(bounds: Bounds) -> bool:
+    """Whether a wanted topic can have a light queue's name, under which records of other topics are listed."""
+    if bounds.topics is not None:
+        return any(map(is_light, bounds.topics))
+    return all(text.startswith(LIGHT_PREFIX[: len(text)]) for text in bounds.topic_starts.texts)
+
+
+def records_with_keys(view: ReadOnlyStore, location: StoreLocation, options: ReadOptions) -> list[LogRange] | None:
+    """All records that can hold a message within the bounds, by its key, in the order of the log; None where the index
+    does not tell."""
+    bounds, disk = options.bounds, view.log_reader.disk
+    keys = bounds.uniq_keys if bounds.uniq_keys is not None else bounds.keys
+    if keys is None or options.include_internal or not disk.maps_files or view.report.damage or view.lost_places():
+        return None
+    held = {topic for topic, _ in view.queues() if not is_light(topic)}
+    topics = {topic for topic in (held if bounds.topics is None else bounds.topics) if bounds.topic_starts.take(topic)}
+    if len(topics) * len(keys) > MOST_QUESTIONS or not all(_is_plain(view, topic) for topic in topics):
+        return None
+    if view.view_keys.unread_size() > UNINDEXED_SIZE:
+        return None
+    places: set[int] = set()
+    for topic, key in product(sorted(topics), sorted(keys)):
+        for physical_offset in view.view_keys.candidates(key_hash(topic, key), 0, None):
+            if physical_offset in bounds.physical_offsets:
+                places.add(physical_offset)
+            if len(places) > MOST_RECORDS:
+                return None
+    try:
+        return [each for place in sorted(places) if (each := _record_at(view, location, place)) is not None]
+    except CorruptRecordError:
+        return None  # a scan tells what is damaged
+
+
+def _is_plain(view: ReadOnlyStore, topic: str) -> bool:
+    """Whether each message of a topic is a record of its own: the index does not know the keys of others. And whether
+    it is no light queue's name, under which records of other topics are listed."""
+    queues = (queue for key, queue in view.queue_table.items() if key[0] == topic)
+    return not is_light(topic) and not any(isinstance(queue, BatchQueue) for queue in queues)
+
+
+def _record_at(view: ReadOnlyStore, location: StoreLocation, physical_offset: int) -> LogRange | None:
+    """The record there, if one starts there, as a range."""
+    message, segment = view.message_at(physical_offset), view.log_reader.segment_at(physical_offset)
+    if message is None or segment is None:
+        return None
+    start = physical_offset - segment.base
+    return LogRange(
+        *(location, str(segment.path), segment.base, segment.size, start, start + message.size),
+        is_cut=True,
+        deleted=view.deleted_topics,
+    )

@@ -5,6 +5,17 @@ queues whose messages lie there; its reader puts them together again (queue_read
 
 A task takes the entries of its ranges from the queues' files. Entries that no file holds (the end of a queue that lags
 behind the log, and those of inner batches, which a view has in memory anyway) travel with the range.
+
+Entries alone: a million messages are 20 MB of entries, and as much log as their bodies take. Where nothing is asked but
+what entries tell (engine/columns/entry_columns.py), and damage is to fail the query, records are not read: what is
+damaged there is not met, as a damaged body is not by a query that does not ask for it. Not where damage is left out or
+shown: which rows there are then is decided by every body. Nor in queues whose entries are not one message each with its
+own place: light queues and those of inner batches.
+
+Lost places of the log that no queue entry tells of: a view takes from the queues' files what leads up to where it had
+to look at the log itself. Entries of a segment that is missing behind that were forgotten, or never written: in their
+place is filler, or the queue's end. And queues begin where the log begins, behind a first segment of the wrong length.
+Whose messages were there nobody can say, so each queue whose range reaches over such a place may lack some.
 """
 
 from __future__ import annotations
@@ -17,18 +28,29 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...engine.columns.entry_columns import ENTRY_COLUMNS
+from ...engine.open.tail_scan import Damage
 from ...engine.read_only import ReadOnlyStore
 from ...index.queue.batch_queue import BatchQueue
 from ...index.queue.memory_queue import MemoryQueue
 from ...index.queue.queue_layout import QueueLayout
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER, Queue
 from ...index.queue.queue_unit import UNIT_DTYPE, UNIT_SIZE, valid_mask
+from ...store.format.light_queues import is_light
+from ...store.queue_offsets import QueueKey
 from ...store.settings import MAX_RECORD_SIZE
-from ..options.selection import QueueSpans, index_at
-from ..remote.locations import StoreLocation
+from ..options.bounds import REPLACEMENT
+from ..options.read_options import ReadOptions
+from ..options.stores import StoreLocation
+from ..schema import STORE
+from .log_planning import LogRange, lost_ranges
+from .selection import QueueSpans, index_at
 
 SAMPLES, SAMPLE_ENTRIES = 16, 64
 """Places of a queue, and entries there, that tell how large its records are."""
+COLUMNS_OF_ENTRIES = ENTRY_COLUMNS | {STORE.name}
+ENTRIES_SHARE = 16
+"""A task reads so many times fewer bytes of entries than of the log: at 256 MiB, some 840,000 messages."""
 MARKS_A_TASK = 16
 """Entries that tell where in the log a task's share of the records lies: more make the tasks more alike."""
 
@@ -68,12 +90,45 @@ class QueueRange:
     size: int
     """About how many bytes are read: those of the records, or of the entries alone."""
     from_entries: bool = False
-    """Whether the entries alone are read (entries_alone.py)."""
+    """Whether the entries alone are read (queue_entries.py)."""
 
     @property
     def queue_folder(self) -> Path:
         """Where a queue of this name lies; damage is told by it."""
         return Path(self.location.path, CONSUME_QUEUE_FOLDER, self.topic, str(self.queue_id))
+
+
+def entries_suffice(options: ReadOptions) -> bool:
+    """Whether a query of chosen queues can do without their records. `options` name the columns."""
+    reads_records = options.on_corrupt != "fail" or options.decompress or not options.bounds.says_only_places
+    return not reads_records and bool(options.columns) and COLUMNS_OF_ENTRIES.issuperset(options.columns)
+
+
+def plan_chosen(
+    view: ReadOnlyStore,
+    location: StoreLocation,
+    spans: QueueSpans,
+    options: ReadOptions,
+    split_bytes: int,
+    min_partitions: int,
+) -> list[tuple[QueueRange, ...]]:
+    """As `plan_queues`, with entries alone where these are enough."""
+    alone = {key for key in spans if _stands_for_itself(view, key)} if entries_suffice(options) else set()
+    by_entries = {key: span for key, span in spans.items() if key in alone}
+    by_records = {key: span for key, span in spans.items() if key not in alone}
+    return [
+        *plan_queues(view, location, by_records, split_bytes, min_partitions),
+        *plan_queues(
+            *(view, location, by_entries, max(options.split_bytes // ENTRIES_SHARE, 1), min_partitions),
+            from_entries=True,
+        ),
+    ]
+
+
+def _stands_for_itself(view: ReadOnlyStore, key: QueueKey) -> bool:
+    """Whether each entry of a queue is one message, whose topic, queue id and offset are the queue's."""
+    topic, _ = key
+    return not (is_light(topic) or REPLACEMENT in topic or isinstance(view.queue_table.get(key), BatchQueue))
 
 
 def plan_queues(
@@ -189,3 +244,29 @@ def about_size(queue: Queue, start: int, stop: int) -> int:
         units = np.concatenate([queue.units(place, SAMPLE_ENTRIES) for place in places])
     sizes = np.where(valid_mask(units), np.minimum(units["size"], MAX_RECORD_SIZE), 0).astype(np.int64)
     return int(sizes.sum()) * count // max(len(units), 1)
+
+
+def lost_to_queues(view: ReadOnlyStore, location: StoreLocation, spans: QueueSpans) -> list[LogRange]:
+    """The lost places that a query of these spans may have had messages from, and would not come by."""
+    places = [place for place in view.lost_places() if _is_forgotten(view, place) and _reach_over(view, spans, place)]
+    return list(lost_ranges(view, location, places))
+
+
+def _is_forgotten(view: ReadOnlyStore, place: Damage) -> bool:
+    return not view.min_physical_offset <= place.physical_offset < view.report.scanned_from
+
+
+def _reach_over(view: ReadOnlyStore, spans: QueueSpans, place: Damage) -> bool:
+    """Whether one of the spans comes from before the place to behind it, where a queue's own ends are those that it was
+    cut to. Not where one has entries of the place left: whoever follows these tells of it."""
+    held, is_reached = view.queues(), False
+    for key, (start, stop) in spans.items():
+        first, end = held.get(key, (0, 0))
+        queue = view.queue_table.get(key)
+        at = start if queue is None else index_at(queue, place.physical_offset, start, stop)
+        if queue is not None and at < stop and place.resumes_at is not None:
+            there = queue.units(at, 1)
+            if len(there) and place.physical_offset <= int(there["physical_offset"][0]) < place.resumes_at:
+                return False
+        is_reached |= (at > start or start <= first) and (at < stop or stop >= end)
+    return is_reached

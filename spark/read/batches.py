@@ -6,6 +6,7 @@ lie in, or damage where a record should be.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,24 +17,72 @@ from numpy.typing import NDArray
 
 from ...engine.columns.message_columns import MessageColumns
 from ...store import native
-from ...store.errors import CorruptBodyError, CorruptRecordError
+from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError
 from ...store.format.frame import Rows
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import BAD_CRC
 from ...store.state.deleted_topics import DeletedTopics
-from ..options.bounds import NO_BOUNDS, Bounds
-from ..options.columns import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
-from ..options.options import OnCorrupt
-from ..options.visibility import is_message
-from .corruption import Corruption, DamageError, offset_of
-from .decompression import decompressed
-from .inner_batch import unwrap
+from ..options.read_options import OnCorrupt, ReadOptions
+from ..schema import CORRUPT, HEADERS, STORE, damaged_places, find_column, headers
+from .message_rows import decompressed, is_message, unwrap
+
+log = logging.getLogger("flightlog.spark")
 
 BODY_COLUMNS = frozenset({"value", "bodyCrc"})
 """What they say is about the body's content."""
 
 Reasons = dict[int, str]
 """What was found in damaged records that are shown, by their physical offset."""
+
+DamageError = CorruptRecordError | CorruptQueueError
+"""A damaged record, or an entry of a queue that is none of a message."""
+
+
+class Corruption:
+    """Meets the damage of a task and counts it, as the option `onCorrupt` says.
+
+    fail   the first damaged place is raised
+    skip   it is left out, counted, and told in the log, range by range
+    rows   it is a row, whose column `_corrupt` says where it is and what was found
+    """
+
+    def __init__(self, on_corrupt: OnCorrupt) -> None:
+        self._fails = on_corrupt == "fail"
+        self.shows = on_corrupt == "rows"
+        """Whether a damaged place is a row."""
+        self.places = 0
+        """Records and stretches of bytes that were damaged."""
+        self._told = 0
+        self._first: DamageError | None = None
+
+    def meet(self, damage: DamageError) -> None:
+        """Count it. Raises it where it is to fail the query."""
+        if self._fails:
+            raise damage
+        self.places += 1
+        self._first = self._first or damage
+
+    def tell(self, path: Path, stretch: str) -> None:
+        """Say in the log what was left out of this stretch of a file: all since the last call."""
+        first, count = self._first, self.places - self._told
+        self._first, self._told = None, self.places
+        if first is None or self.shows:
+            return
+        log.warning(
+            "%s: left out %d damaged places in %s, the first at %s %d: %s",
+            path,
+            count,
+            stretch,
+            "physical offset" if isinstance(first, CorruptRecordError) else f"{first.path}, entry",
+            offset_of(first),
+            first.found,
+            extra={"path": str(first.path), "offset": offset_of(first)},
+        )
+
+
+def offset_of(damage: DamageError) -> int:
+    """The physical offset of a record, the queue offset of an entry."""
+    return damage.physical_offset if isinstance(damage, CorruptRecordError) else damage.queue_offset
 
 
 class BatchMaker:
@@ -47,22 +96,15 @@ class BatchMaker:
     what the rows are.
     """
 
-    def __init__(
-        self,
-        schema: Any,
-        *,
-        include_internal: bool = False,
-        on_corrupt: OnCorrupt = "fail",
-        decompress: bool = False,
-        bounds: Bounds = NO_BOUNDS,
-    ) -> None:
+    def __init__(self, schema: Any, options: ReadOptions) -> None:
         """`schema` is an Arrow schema with names of columns, as `schema.arrow_schema` makes it. What lies outside of
-        `bounds` is not there, whether it is damaged or not, as far as a record is there at all."""
+        the options' bounds is not there, whether it is damaged or not, as far as a record is there at all."""
         self._schema = schema
         self._columns = [find_column(name).name for name in schema.names]
-        self._include_internal, self._decompress, self._bounds = include_internal, decompress, bounds
-        self.corruption = Corruption(on_corrupt)
-        self.checks_bodies = on_corrupt != "fail" or decompress or not BODY_COLUMNS.isdisjoint(self._columns)
+        self._options, self._bounds = options, options.bounds
+        self.corruption = Corruption(options.on_corrupt)
+        is_asked_for = options.decompress or not BODY_COLUMNS.isdisjoint(self._columns)
+        self.checks_bodies = options.on_corrupt != "fail" or is_asked_for
         """Whether rows are to come with every body checked against its CRC."""
         self.store = ""
         """The name of the store that what comes next is from."""
@@ -85,12 +127,12 @@ class BatchMaker:
         if not self._bounds.is_everything:
             rows = only(rows, self._bounds.may_hold(piece, rows))
         rows = self._with_right_bodies(path, piece, rows, reasons)
-        if not self._include_internal:
+        if not self._options.include_internal:
             rows = only(rows, is_message(piece, rows) | _are_among(rows, reasons))
         if not len(rows):
             return
         may_hold_others = not self._bounds.is_everything and bool((rows["sys_flag"] & INNER_BATCH).any())
-        parts = self._decompressed(path, piece, rows, reasons) if self._decompress else [(piece, rows)]
+        parts = self._decompressed(path, piece, rows, reasons) if self._options.decompress else [(piece, rows)]
         for part, part_rows in parts:
             for message_rows, batch_indexes in unwrap(part, part_rows, _are_among(part_rows, reasons)):
                 if span is not None:

@@ -30,14 +30,11 @@ from ...store.format.properties import decode_properties
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import WALK_END_TEXT
 from ...store.scan.scan import PIECE_SIZE
-from ..options.bounds import NO_BOUNDS, Bounds
-from ..options.options import OnCorrupt
-from ..plan.queue_entries import Entries, EntryReader, Integers
+from ..options.read_options import ReadOptions
 from ..plan.queue_planning import CarriedBatches, QueueRange, SegmentFiles
-from ..plan.segment_opening import SegmentOpening
 from ..remote.remote_disk import read_places
-from .batches import BatchMaker, only
-from .corruption import DamageError
+from .batches import BatchMaker, DamageError, only
+from .queue_entries import Entries, EntryReader, Integers, SegmentOpening
 
 GAP_SIZE = 4096
 """Bytes between two records that are read along with them."""
@@ -63,22 +60,9 @@ class _Stretches(NamedTuple):
 class QueueRangeReader:
     """Reads ranges of queues of one store."""
 
-    def __init__(
-        self,
-        schema: Any,
-        *,
-        include_internal: bool = False,
-        on_corrupt: OnCorrupt = "fail",
-        decompress: bool = False,
-        bounds: Bounds = NO_BOUNDS,
-        fail_on_data_loss: bool = True,
-        disk: Disk | None = None,
-    ) -> None:
+    def __init__(self, schema: Any, options: ReadOptions, disk: Disk | None = None) -> None:
         """As `BatchMaker`; `disk` is used in place of the locations' own."""
-        self._maker = BatchMaker(
-            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
-        )
-        self._fail_on_data_loss, self._given_disk, self._tags = fail_on_data_loss, disk, bounds.tags
+        self._maker, self._options, self._given_disk = BatchMaker(schema, options), options, disk
         self._damages: list[DamageError] = []
         """Found, and not told yet."""
 
@@ -101,9 +85,10 @@ class QueueRangeReader:
         self._topics = pa.array([each.topic.encode("utf-8", "surrogatepass") for each in ranges], pa.binary())
         self._queue_ids = np.array([each.queue_id for each in ranges], np.int64)
         self._of_batches = np.array([isinstance(each.entries, CarriedBatches) for each in ranges])
-        self._segments = SegmentOpening(self._disk, ranges[0], self._meet, fail_on_data_loss=self._fail_on_data_loss)
+        self._segments = SegmentOpening(self._disk, ranges[0], self._meet, self._options)
         try:
-            for entries in EntryReader(self._disk, ranges, self._meet, self._segments.meet_loss, self._tags):
+            tags = self._options.bounds.tags
+            for entries in EntryReader(self._disk, ranges, self._meet, self._segments.meet_loss, tags):
                 for stretches in _batched(_stretches(entries, ranges[0].log, gap_size), ranges[0].log):
                     yield from self._batches(entries, stretches)
                 yield from self._told_damages()

@@ -1,4 +1,5 @@
-"""Reading ranges of the log in a task: walk, and go on behind damage; batches.py makes of it what Spark is handed.
+"""What a task reads: its ranges, of either kind. Those of the log are read here: walk, and go on behind damage; those
+of queues by queue_reading.py and queue_entries.py. batches.py makes of it what Spark is handed.
 
 A task opens the segment files of its ranges and nothing else of the store, and reads them by read calls: a file that
 another process cuts short is then an error with a name, where a mapping would kill the worker.
@@ -6,24 +7,29 @@ another process cuts short is then an error with a name, where a mapping would k
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...store.disk.disk import Disk
-from ...store.errors import CorruptRecordError, DamagedStoreError
+from ...store.errors import CorruptRecordError, DamagedStoreError, FileGoneError
 from ...store.format.frame import FRAME_DTYPE, Rows, WalkEnd
 from ...store.log.log_reader import WALK_END_TEXT
 from ...store.scan.salvage import next_intact
 from ...store.scan.scan import ReadPiece, SegmentScan
 from ...store.segments.segment import Segment
-from ..options.bounds import NO_BOUNDS, Bounds
-from ..options.options import OnCorrupt
-from ..plan.planning import LogRange, gone
+from ..options.read_options import ReadOptions
+from ..plan.log_planning import LogRange, gone
+from ..plan.queue_planning import QueueRange
 from ..remote.ahead_reads import AheadReads
 from .batches import BatchMaker
+from .queue_entries import EntryRangeReader
+from .queue_reading import QueueRangeReader
+
+log = logging.getLogger("flightlog.spark")
 
 ROWS_A_BATCH = 32768
 """A piece of 128-byte records; smaller ones come in more batches than pieces."""
@@ -34,6 +40,29 @@ FRAME_START_SIZE = 8
 """The bytes of size and magic: fewer than these are left unused at a segment's end."""
 
 
+def read_ranges(ranges: Sequence[LogRange | QueueRange], schema: Any, options: ReadOptions) -> Iterator[Any]:
+    """The messages of these ranges that lie within the options' bounds, in columns of this Arrow schema: those of the
+    log range by range, those of queues of one store all together, in the order of the log.
+
+    Raises CorruptRecordError and CorruptQueueError at the first damage if that is to fail the query; FileGoneError for
+    a file that was removed since the query began, unless `failOnDataLoss=false`; DiskError.
+    """
+    of_queues = [each for each in ranges if isinstance(each, QueueRange)]
+    by_entries = [each for each in of_queues if each.from_entries]
+    if by_entries:
+        yield from EntryRangeReader(schema, options).read(by_entries)
+    by_records = [each for each in of_queues if not each.from_entries]
+    yield from QueueRangeReader(schema, options).read(by_records)
+    reader = RangeReader(schema, options)
+    for piece in (each for each in ranges if isinstance(each, LogRange)):
+        try:
+            yield from reader.read(piece)
+        except FileGoneError as e:
+            if options.fail_on_data_loss or not piece.location.disk().exists(piece.location.path):
+                raise
+            log.warning("failOnDataLoss=false: the query goes on without %s", e, extra={"path": piece.segment_path})
+
+
 class RangeReader:
     """Reads ranges of the log.
 
@@ -41,21 +70,9 @@ class RangeReader:
     held at a time (a piece is 4 MiB, or one record that is larger), beside what is decompressed.
     """
 
-    def __init__(
-        self,
-        schema: Any,
-        *,
-        include_internal: bool = False,
-        on_corrupt: OnCorrupt = "fail",
-        decompress: bool = False,
-        bounds: Bounds = NO_BOUNDS,
-        disk: Disk | None = None,
-    ) -> None:
+    def __init__(self, schema: Any, options: ReadOptions, disk: Disk | None = None) -> None:
         """As `BatchMaker`; `disk` is used in place of the disk of each location."""
-        self._maker = BatchMaker(
-            schema, include_internal=include_internal, on_corrupt=on_corrupt, decompress=decompress, bounds=bounds
-        )
-        self._disk = disk
+        self._maker, self._disk = BatchMaker(schema, options), disk
         self._rows: Rows = np.empty(ROWS_A_BATCH, FRAME_DTYPE)
 
     @property

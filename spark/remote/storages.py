@@ -1,4 +1,5 @@
-"""Object stores and other file systems that no machine mounts, each by the library that knows it.
+"""Object stores and other file systems that no machine mounts, each by the library that knows it, and their addresses:
+`s3://bucket/folder`, `https://host/folder`.
 
     s3, s3a, gs, abfs, abfss, hdfs, viewfs    pyarrow.fs
     http, https, memory, ftp, sftp, ...       fsspec, where it is installed
@@ -11,21 +12,55 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from ...store.disk.parallel import AT_ONCE
 from ...store.errors import DiskError, FileGoneError, InvalidSettingsError, MissingExtraError
-from .addresses import Address
 
+ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(?:/([^/]*))?(.*)", re.DOTALL)
 ARROW_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
 REGION_SETTINGS = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 MESSAGE_SIZE_MAX = 400
 """Characters of what a library has to say: some repeat the whole answer of a server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The part of an address that says how to get there."""
+
+    scheme: str
+    authority: str
+    """Bucket, container@account or host:port, whatever the scheme has there."""
+
+    @property
+    def root(self) -> str:
+        """Without a slash at its end."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def split_address(text: str) -> tuple[Address, str] | None:
+    """The address and the path in it, which begins with a slash; None for a path without a scheme.
+
+    Nothing is decoded: the names of objects may hold any character. Raises InvalidSettingsError for a password in it.
+    """
+    found = ADDRESS.fullmatch(text)
+    if found is None:
+        return None
+    scheme, authority, path = found[1].lower(), found[2] or "", found[3]
+    if ":" in authority.rpartition("@")[0]:
+        raise InvalidSettingsError(
+            f"{scheme}://...@{authority.rpartition('@')[2]}: a password in an address shows in logs; expected it in "
+            "the option storageOptions"
+        )
+    return Address(scheme, authority), posixpath.normpath(f"/{path.strip('/')}")
 
 
 class Found(NamedTuple):

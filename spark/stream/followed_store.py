@@ -9,10 +9,8 @@ from typing import Any, ClassVar, Protocol
 from ...engine.read_only import ReadOnlyStore
 from ...store.errors import StoreChangingError, UsageError
 from ..options.data_loss import CheckpointAheadError, Losses
-from ..options.options import ReadOptions
-from ..plan.planning import LogRange
-from ..plan.queue_planning import QueueRange
-from ..remote.locations import StoreLocation
+from ..options.stores import StoreLocation
+from ..plan.batch_planning import Range
 from .stream_log import is_whole
 from .stream_offsets import LogPlace, Place, QueuePlaces
 
@@ -58,9 +56,7 @@ class Steps(Protocol):
         Raises FileNotFoundError where a segment is gone.
         """
 
-    def plan(
-        self, view: ReadOnlyStore, location: StoreLocation, start: Any, stop: Any, options: ReadOptions
-    ) -> Sequence[tuple[LogRange | QueueRange, ...]]:
+    def plan(self, view: ReadOnlyStore, location: StoreLocation, start: Any, stop: Any) -> Sequence[tuple[Range, ...]]:
         """The ranges of each task of a batch. Raises FileNotFoundError as `advance`."""
 
 

@@ -17,10 +17,9 @@ from ...store.scan.salvage import next_intact
 from ...store.scan.scan import SegmentScan
 from ...store.segments.segment import Segment
 from ..options.data_loss import Losses
-from ..options.options import ReadOptions
-from ..options.selection import Selection, Times
-from ..plan.planning import LogRange, packed, plan_log
-from ..remote.locations import StoreLocation
+from ..options.read_options import ReadOptions, Times
+from ..options.stores import StoreLocation
+from ..plan.log_planning import LogRange, packed, plan_log, task_size
 from .stream_offsets import LogPlace, Place
 
 FRAME_START_SIZE = 8
@@ -31,17 +30,17 @@ FRAME_START_SIZE = 8
 class LogStream:
     """The steps of such a stream; `Steps` in followed_store.py says what each does."""
 
-    selection: Selection
+    options: ReadOptions
     place_type: ClassVar[type[Place]] = LogPlace
 
     def begin(self, view: ReadOnlyStore, losses: Losses) -> LogPlace:
-        starting = self.selection.starting
+        starting = self.options.starting
         if starting == "earliest":
             return self.earliest(view)
         if not isinstance(starting, Times):
             return self.latest(view)
         found = first_at(view, starting.for_all_ms)
-        if found == view.end_physical_offset and self.selection.unmatched == "error":
+        if found == view.end_physical_offset and self.options.unmatched == "error":
             raise InvalidSettingsError(
                 f"{starting.option}: {view.path}: no message is stored at or after that time; expected an earlier "
                 "time, or startingOffsetsByTimestampStrategy=latest, which begins behind the last one"
@@ -81,11 +80,11 @@ class LogStream:
         return LogPlace(stop if limit is None else behind_records(view, start, stop, limit))
 
     def plan(
-        self, view: ReadOnlyStore, location: StoreLocation, start: LogPlace, stop: LogPlace, options: ReadOptions
+        self, view: ReadOnlyStore, location: StoreLocation, start: LogPlace, stop: LogPlace
     ) -> list[tuple[LogRange, ...]]:
         span = start.physical_offset, stop.physical_offset
-        size = max(min(options.split_bytes, -(-(span[1] - span[0]) // options.min_partitions)), 1)
-        return list(packed(plan_log(view, location, size, span), size, options.min_partitions))
+        size = task_size(span[1] - span[0], self.options)
+        return list(packed(plan_log(view, location, size, span), size, self.options.min_partitions))
 
 
 def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> int:

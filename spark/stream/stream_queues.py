@@ -8,14 +8,11 @@ from typing import ClassVar
 from ...engine.read_only import ReadOnlyStore
 from ...store.queue_offsets import QueueKey
 from ..options.data_loss import Losses
-from ..options.options import ReadOptions
-from ..options.selection import Selection
-from ..plan.entries_alone import plan_chosen
-from ..plan.lost_messages import lost_to_queues
-from ..plan.planning import LogRange, packed
-from ..plan.queue_planning import QueueRange
-from ..remote.locations import StoreLocation
-from .stream_limit import share_of
+from ..options.read_options import ReadOptions
+from ..options.stores import StoreLocation
+from ..plan.log_planning import LogRange, packed
+from ..plan.queue_planning import QueueRange, lost_to_queues, plan_chosen
+from ..plan.selection import selected_queues, starting_offsets
 from .stream_offsets import Place, QueuePlaces
 
 
@@ -23,20 +20,20 @@ from .stream_offsets import Place, QueuePlaces
 class QueueStream:
     """The steps of such a stream; `Steps` in followed_store.py says what each does."""
 
-    selection: Selection
+    options: ReadOptions
     place_type: ClassVar[type[Place]] = QueuePlaces
 
     def begin(self, view: ReadOnlyStore, losses: Losses) -> QueuePlaces:
-        known, position = self.selection.queues(view), self.selection.starting or "latest"
-        offsets = self.selection.offsets(view, known, position, losses, is_start=True)
+        known, position = selected_queues(view, self.options), self.options.starting or "latest"
+        offsets = starting_offsets(view, self.options, known, position, losses)
         return QueuePlaces(offsets, view.end_physical_offset)
 
     def earliest(self, view: ReadOnlyStore) -> QueuePlaces:
-        starts = {key: start for key, (start, _) in self.selection.queues(view).items()}
+        starts = {key: start for key, (start, _) in selected_queues(view, self.options).items()}
         return QueuePlaces(starts, view.end_physical_offset)
 
     def latest(self, view: ReadOnlyStore) -> QueuePlaces:
-        ends = {key: end for key, (_, end) in self.selection.queues(view).items()}
+        ends = {key: end for key, (_, end) in selected_queues(view, self.options).items()}
         return QueuePlaces(ends, view.end_physical_offset)
 
     def log_end(self, place: QueuePlaces) -> int:
@@ -49,20 +46,20 @@ class QueueStream:
         return "; ".join(self._ahead(view, place))
 
     def _ahead(self, view: ReadOnlyStore, place: QueuePlaces) -> list[str]:
-        queues, found = self.selection.queues(view), list[str]()
+        queues, found = selected_queues(view, self.options), list[str]()
         for key, offset in place.offsets.items():
             _, end = queues.get(key, (0, 0))
             may_come = key in queues or _shows_less(view, place)
-            if offset > end and may_come and self.selection.takes(key) and not _was_deleted(view, key, place):
+            if offset > end and may_come and self.options.takes(key) and not _was_deleted(view, key, place):
                 found.append(f"offset {offset} of topic {key[0]} queue {key[1]}, and it ends at {end}")
         return found
 
     def kept(self, view: ReadOnlyStore, place: QueuePlaces, losses: Losses) -> QueuePlaces:
         """Queues that are not selected any more are forgotten, new ones begin with their first message."""
-        queues, offsets = self.selection.queues(view), dict[QueueKey, int]()
+        queues, offsets = selected_queues(view, self.options), dict[QueueKey, int]()
         for key, offset in place.offsets.items():
             told = f"{view.path}: topic {key[0]} queue {key[1]}"
-            if not self.selection.takes(key):
+            if not self.options.takes(key):
                 continue
             if key not in queues and not _shows_less(view, place):
                 losses.add(f"{told}, which is not there any more")
@@ -97,17 +94,16 @@ class QueueStream:
         return QueuePlaces(offsets, view.end_physical_offset)
 
     def plan(
-        self, view: ReadOnlyStore, location: StoreLocation, start: QueuePlaces, stop: QueuePlaces, options: ReadOptions
+        self, view: ReadOnlyStore, location: StoreLocation, start: QueuePlaces, stop: QueuePlaces
     ) -> list[tuple[LogRange | QueueRange, ...]]:
         spans = {
             key: (start.offsets[key], end)
             for key, end in stop.offsets.items()
             if start.offsets.get(key, end) < end and not _was_deleted(view, key, stop)
         }
-        lost = packed(lost_to_queues(view, location, spans), options.split_bytes)
-        sizes = options.split_bytes, options.min_partitions
-        chosen = plan_chosen(view, location, spans, options, options.bounds, *sizes)
-        return [*chosen, *lost]
+        sizes = self.options.split_bytes, self.options.min_partitions
+        chosen = plan_chosen(view, location, spans, self.options, *sizes)
+        return [*chosen, *packed(lost_to_queues(view, location, spans), self.options.split_bytes)]
 
 
 def _shows_less(view: ReadOnlyStore, place: QueuePlaces) -> bool:
@@ -128,3 +124,14 @@ def _waiting(place: QueuePlaces, last: QueuePlaces) -> dict[QueueKey, int]:
         for key, offset in place.offsets.items()
         if last.offsets.get(key, offset) > offset
     }
+
+
+def share_of(limit: int | None, backlog: int, total: int) -> int | None:
+    """What one of several queues or stores gets of a limit: as much of it as it has of all that waits, and at least 1,
+    so that a small one is not kept waiting by large ones. None where nothing limits it.
+
+    The shares can add up to more than the limit where it is less than the number of those that have something.
+    """
+    if limit is None or total == 0:
+        return limit
+    return max(limit * backlog // total, 1)

@@ -18,18 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from ...store.errors import UsageError
-from ..early_end import expect_early_end
-from ..entry import entry
+from ..entry import entry, expect_early_end
 from ..options.data_loss import Losses
-from ..options.options import ReadOptions
-from ..options.selection_options import require_stream
-from ..plan.partition import LogPartition
+from ..options.read_options import ReadOptions
+from ..plan.batch_planning import LogPartition
 from ..plan.plan_report import report_batch
 from .followed_store import FollowedStore
-from .stream_limit import share_of
 from .stream_log import LogStream
 from .stream_offsets import BEGINNING, NO_NAME, Place, StreamOffset, parse_offset
-from .stream_queues import QueueStream
+from .stream_queues import QueueStream, share_of
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
@@ -55,9 +52,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The stream over the stores of a query. `tasks` reads what is planned, as it does for a batch query."""
 
     def __init__(self, options: ReadOptions, tasks: DataSourceReader) -> None:
-        require_stream(options.selection)
+        options.require_stream()
         self._options, self._tasks = options, tasks
-        steps = LogStream(options.selection) if options.selection.reads_the_log else QueueStream(options.selection)
+        steps = LogStream(options) if options.reads_the_log else QueueStream(options)
         # A store that was named by itself may be moved, or renamed: its checkpoint is good for it all the same.
         self._stores = {
             location.name if options.shows_store else NO_NAME: FollowedStore(location, steps)
@@ -77,7 +74,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """`maxOffsetsPerTrigger`."""
         from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-        most = self._options.stream.max_offsets_per_trigger
+        most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     @entry
@@ -94,7 +91,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store is not the one that the stream has read; UsageError where the query is not.
         """
         if start is None:
-            start, most = self._planned or self.initialOffset(), self._options.stream.max_offsets_per_trigger
+            start, most = self._planned or self.initialOffset(), self._options.max_offsets_per_trigger
         else:
             most = getattr(limit, "max_rows", None)
         time.sleep(max(self._rest_until_s - time.monotonic(), 0))
@@ -163,7 +160,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _beginning(self) -> dict[str, Place]:
         losses = Losses()
         places = {name: store.steps.begin(store.view, losses) for name, store in self._stores.items()}
-        losses.tell(fail=self._options.selection.fail_on_data_loss)
+        losses.tell(fail=self._options.fail_on_data_loss)
         return places
 
     def _kept(self, places: Mapping[str, Place]) -> dict[str, Place]:
@@ -179,7 +176,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept[name] = store.steps.kept(store.view, place, losses)
         for name in places.keys() - self._stores.keys():
             losses.add(f"the store {name!r}, which the query does not name any more")
-        losses.tell(fail=self._options.selection.fail_on_data_loss)
+        losses.tell(fail=self._options.fail_on_data_loss)
         return kept
 
     def _plan(self, start: Offset, end: Offset) -> list[InputPartition]:
@@ -198,7 +195,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             pack
             for name, store in self._stores.items()
             if name in upto.places
-            for pack in store.steps.plan(store.view, store.location, places[name], upto.places[name], self._options)
+            for pack in store.steps.plan(store.view, store.location, places[name], upto.places[name])
         ]
         stores = [location.uri for location in self._options.stores]
         report_batch(stores, tasks, StreamOffset(places).to_json(), StreamOffset(upto.places).to_json())

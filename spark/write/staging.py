@@ -4,18 +4,13 @@
                                                 its metadata names
 
 The driver makes the folder of a job. A task writes one file there and tells the driver its name, length and CRC32C; the
-commit believes no other file. A task that fails removes its file, the end of a job removes its folder: under another
-name, so that no task which is late can put anything into it. What a killed driver or executor left is removed by the
-first write that begins after it has not changed for STALE_S.
+commit believes no other file. A task that fails removes its file, the end of a job its folder (staging_folder.py).
 """
 
 from __future__ import annotations
 
-import logging
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -24,19 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from ...engine.write.append_atomically import TopicColumns, checked_rows
-from ...store.disk.disk_errors import disk_errors
 from ...store.errors import DamagedStoreError, DiskError, InvalidMessageError
 from ...store.settings import StoreSettings
-from .left_staging import staged_jobs
 from .write_columns import Group, Integers, WriteColumns
-
-log = logging.getLogger("flightlog.spark")
 
 STAGED_SIZE = 16 << 20
 """About how many bytes of rows are gathered by topic before they are written: what a task holds."""
 READ_SIZE = 4 << 20
-STALE_S = 24 * 3600
-"""A task that works writes to its file far more often."""
 TOPIC, SYS_FLAG = b"topic", b"sysFlag"
 
 
@@ -171,12 +160,6 @@ def _new_file(path: Path) -> BinaryIO:
         ) from e
 
 
-def make_job_folder(job: Path) -> None:
-    """Where the tasks of a job write. Raises DiskError."""
-    with disk_errors(job, "making the folder of a write"):
-        job.mkdir(parents=True)
-
-
 def check_staged(files: Sequence[StagedFile]) -> None:
     """Raises DamagedStoreError unless every file is here and is what its task has written."""
     for staged in files:
@@ -203,27 +186,3 @@ def staged_parts(files: Sequence[StagedFile]) -> Iterator[TopicColumns]:
         with pa.OSFile(str(staged.path)) as file, pa.ipc.open_stream(file) as reader:
             for rows, about in reader.iter_batches_with_custom_metadata():
                 yield TopicColumns(about[TOPIC].decode(), rows, int(about[SYS_FLAG]))
-
-
-def remove_job(job: Path) -> None:
-    """Remove the files of a job that is over, however it ended."""
-    over = job.with_name(f"{job.name}.over")
-    with suppress(FileNotFoundError):
-        job.rename(over)
-    shutil.rmtree(over, ignore_errors=True)
-    if over.exists():
-        log.warning("%s: not removed; a later write will", over, extra={"path": str(over)})
-    remove_if_empty(job.parent)
-
-
-def remove_if_empty(folder: Path) -> None:
-    """A folder that holds nothing goes."""
-    with suppress(OSError):  # it holds something, or is gone
-        folder.rmdir()
-
-
-def remove_stale(staging: Path) -> None:
-    """Remove what jobs left whose driver was killed."""
-    for job in staged_jobs(staging, idle_s=STALE_S):
-        log.warning("%s: removed; a write that never ended left it", job.path, extra={"path": str(job.path)})
-        shutil.rmtree(job.path, ignore_errors=True)

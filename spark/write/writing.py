@@ -32,16 +32,8 @@ from ...store.settings import DEFAULT_SEGMENT_SIZE
 from ...store.state.geometry import Geometry
 from ..entry import entry
 from ..options.write_options import SETTINGS, WriteOptions
-from .staging import (
-    StagedFile,
-    Stager,
-    check_staged,
-    make_job_folder,
-    remove_if_empty,
-    remove_job,
-    remove_stale,
-    staged_parts,
-)
+from .staging import StagedFile, Stager, check_staged, staged_parts
+from .staging_folder import JOB_PREFIX, make_job_folder, remove_if_empty, remove_job, remove_stale
 from .write_columns import WriteColumns
 from .write_ledger import WriteLedger, digest_of, is_in_log
 
@@ -98,7 +90,7 @@ class JobStaging:
         self._segment_size = find_segment_size(options.root)
         self._was_there = options.root.exists()
         remove_stale(options.staging)
-        self._job = options.staging / f"job-{uuid.uuid4().hex}"
+        self._job = options.staging / f"{JOB_PREFIX}{uuid.uuid4().hex}"
         make_job_folder(self._job)
 
     def write(self, batches: Iterator[Any]) -> StagedTask:

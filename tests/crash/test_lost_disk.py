@@ -22,7 +22,7 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine import read_only
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.engine.open.tail_scan import LOST_SECTOR
-from flightlog.spark.plan import planning
+from flightlog.spark.plan import log_planning
 from flightlog.store.disk import lock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.disk.lock import StoreLock, is_held, is_served
@@ -67,7 +67,7 @@ def bodies(store: flightlog.ReadOnlyStore | flightlog.MessageStore) -> list[int]
 
 
 def planned_end(path: Path) -> int:
-    return max(part.base + part.stop for parts in planning.plan(path, 1 << 20) for part in parts)
+    return max(part.base + part.stop for parts in log_planning.plan(path, 1 << 20) for part in parts)
 
 
 def finds_everything(path: Path, assert_clean: AssertClean) -> None:

@@ -36,7 +36,7 @@ WORDS = {
         "topic",
     },
     "store/native": {"fast_path_protocol"},
-    "spark": {"early_end", "entry"},
+    "spark": {"entry", "schema"},
     "tools": {"counting_disk", "inspecting", "output", "program", "progress_bar", "words"},
     "tools/bench": {"case", "drive", "messages"},
 }

@@ -221,7 +221,8 @@ def test_spark_reads_no_name_of_a_store(
     make_store: Make, put_record: PutRecord, use_everything: UseEverything, watch: Watch, root: Path
 ) -> None:
     """A scan opens segments by the names that the driver listed; topics in records are data to it."""
-    from flightlog.spark.plan.planning import plan
+    from flightlog.spark.options.read_options import ReadOptions
+    from flightlog.spark.plan.log_planning import plan
     from flightlog.spark.read.reading import RangeReader
     from flightlog.spark.schema import arrow_schema, spark_schema
 
@@ -229,7 +230,7 @@ def test_spark_reads_no_name_of_a_store(
     for topic in topics:
         put_record(root, topic.encode())
     with watch(root):
-        reader = RangeReader(arrow_schema(spark_schema(("topic", "offset"))))
+        reader = RangeReader(arrow_schema(spark_schema(("topic", "offset"))), ReadOptions())
         rows = [
             row for task in plan(root, 1 << 20) for part in task for b in reader.read(part) for row in b.to_pylist()
         ]

@@ -15,7 +15,7 @@ import pytest
 SECRET = b"secret"
 WORKER = """
 import sys
-from flightlog.spark.early_end import expect_early_end
+from flightlog.spark.entry import expect_early_end
 
 def main(infile, outfile):
     {before}

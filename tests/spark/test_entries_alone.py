@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,12 @@ from pyspark.sql import datasource as asked
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.columns.entry_columns import ENTRY_COLUMNS
-from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.read_options import ReadOptions, parse_options
 from flightlog.spark.plan.batch_planning import plan_batch
-from flightlog.spark.plan.entries_alone import EntryRangeReader
 from flightlog.spark.plan.filters import bounds_of
 from flightlog.spark.plan.queue_planning import QueueRange
-from flightlog.spark.read.range_reading import read_ranges
+from flightlog.spark.read.queue_entries import EntryRangeReader
+from flightlog.spark.read.reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, FileGoneError, FlightlogError
 from flightlog.tools.counting_disk import CountingDisk
@@ -42,10 +43,10 @@ SETS = (
 )
 
 
-def plan(path: Path, *filters: Any, names: tuple[str, ...] = NAMES, **options: Any) -> tuple[Tasks, Any, Any, Any]:
+def plan(path: Path, *filters: Any, names: tuple[str, ...] = NAMES, **options: Any) -> tuple[Tasks, Any, ReadOptions]:
     parsed = parse_options({"path": str(path), "columns": ",".join(names), **options})
-    bounds = parsed.bounds & bounds_of(filters)
-    return list(plan_batch(parsed, bounds)), arrow_schema(spark_schema(names), parsed.added), parsed, bounds
+    parsed = replace(parsed, bounds=parsed.bounds & bounds_of(filters))
+    return list(plan_batch(parsed)), arrow_schema(spark_schema(names), parsed.added), parsed
 
 
 def is_alone(tasks: Tasks) -> bool:
@@ -59,8 +60,8 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 def query(path: Path, *filters: Any, names: tuple[str, ...] = NAMES, **options: Any) -> tuple[list[Row], bool]:
     """The rows in the order of the log, and whether entries were enough for them."""
-    tasks, schema, parsed, bounds = plan(path, *filters, names=names, **options)
-    rows = [row for task in tasks for batch in read_ranges(task, schema, parsed, bounds) for row in batch.to_pylist()]
+    tasks, schema, parsed = plan(path, *filters, names=names, **options)
+    rows = [row for task in tasks for batch in read_ranges(task, schema, parsed) for row in batch.to_pylist()]
     return in_order(rows), is_alone(tasks)
 
 
@@ -100,16 +101,16 @@ def test_the_rows_are_those_of_a_scan(store: Path, min_partitions: str) -> None:
 def test_each_column_alone_is_as_wide_and_as_typed_as_of_records(store: Path) -> None:
     whole = by_records(store, subscribe="topic-0")
     for name in NAMES:
-        tasks, schema, parsed, bounds = plan(store, names=(name,), subscribe="topic-0")
+        tasks, schema, parsed = plan(store, names=(name,), subscribe="topic-0")
         assert is_alone(tasks)
-        values = [v for t in tasks for b in read_ranges(t, schema, parsed, bounds) for v in b[0].to_pylist()]
+        values = [v for t in tasks for b in read_ranges(t, schema, parsed) for v in b[0].to_pylist()]
         assert values == [row[name] for row in whole]
 
 
 def test_entries_are_all_that_is_read(store: Path) -> None:
-    tasks, schema, *_ = plan(store, subscribe="topic-0")
+    tasks, schema, parsed = plan(store, subscribe="topic-0")
     disk = CountingDisk()
-    count = sum(len(b) for task in tasks for b in EntryRangeReader(schema, disk=disk).read(task))
+    count = sum(len(b) for task in tasks for b in EntryRangeReader(schema, parsed, disk).read(task))
     assert (count, disk.read_size) == (300, 20 * 300)
     assert sum(piece.size for task in tasks for piece in task) == 20 * 300
 
@@ -164,24 +165,24 @@ def test_a_damaged_record_is_not_met(store: Path) -> None:
 
 
 def test_an_entry_that_points_at_nothing_is_told(store: Path) -> None:
-    tasks, schema, parsed, bounds = plan(store, subscribe="topic-0")
+    tasks, schema, parsed = plan(store, subscribe="topic-0")
     with (store / "consumequeue" / "topic-0" / "1" / f"{0:020d}").open("r+b") as file:
         file.seek(20 * 30)
         file.write(bytes(20))
     with pytest.raises(CorruptQueueError, match="0 bytes at physical offset 0"):
-        [*read_ranges(tasks[0], schema, parsed, bounds)]
+        [*read_ranges(tasks[0], schema, parsed)]
 
 
 def test_a_missing_segment_is_damage_and_the_oldest_one_is_lost(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    tasks, schema, parsed, bounds = plan(store, subscribe="topic-0")
+    tasks, schema, parsed = plan(store, subscribe="topic-0")
     (store / "commitlog" / f"{2 * SEGMENT_SIZE:020d}").unlink()
     with pytest.raises(CorruptRecordError, match="no segment"):
-        [*read_ranges(tasks[0], schema, parsed, bounds)]
+        [*read_ranges(tasks[0], schema, parsed)]
     for segment in range(2):
         (store / "commitlog" / f"{segment * SEGMENT_SIZE:020d}").unlink()
     with pytest.raises(FileGoneError):
-        [*read_ranges(tasks[0], schema, parsed, bounds)]
-    reader = EntryRangeReader(schema, fail_on_data_loss=False)
+        [*read_ranges(tasks[0], schema, parsed)]
+    reader = EntryRangeReader(schema, replace(parsed, fail_on_data_loss=False))
     with caplog.at_level(logging.WARNING, "flightlog.spark"):
         rows = [row for batch in reader.read(tasks[0]) for row in batch.to_pylist()]
     assert rows and all(row["physicalOffset"] >= 3 * SEGMENT_SIZE for row in rows)
@@ -189,11 +190,11 @@ def test_a_missing_segment_is_damage_and_the_oldest_one_is_lost(store: Path, cap
 
 
 def test_a_segment_that_was_cut_short_is_damage(store: Path) -> None:
-    tasks, schema, parsed, bounds = plan(store, subscribe="topic-0")
+    tasks, schema, parsed = plan(store, subscribe="topic-0")
     with (store / "commitlog" / f"{SEGMENT_SIZE:020d}").open("r+b") as segment:
         segment.truncate(5000)
     with pytest.raises(CorruptRecordError, match="the end of the file at 5000"):
-        [*read_ranges(tasks[0], schema, parsed, bounds)]
+        [*read_ranges(tasks[0], schema, parsed)]
 
 
 # -- every store

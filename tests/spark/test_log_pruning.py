@@ -13,9 +13,10 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.bounds import NO_BOUNDS, Bounds, Span, Starts
-from flightlog.spark.plan.planning import LogRange, plan_log
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.options.stores import StoreLocation
+from flightlog.spark.plan.log_planning import LogRange, plan_log
 from flightlog.spark.read.reading import RangeReader
-from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.format.record import encode_blank
@@ -69,7 +70,8 @@ def planned(path: Path, bounds: Bounds, split_bytes: int = SPLIT_BYTES) -> list[
 
 
 def rows_of(ranges: list[LogRange], bounds: Bounds = NO_BOUNDS) -> list[Row]:
-    reader = RangeReader(arrow_schema(spark_schema(("physicalOffset", "timestamp", "topic"))), bounds=bounds)
+    schema = arrow_schema(spark_schema(("physicalOffset", "timestamp", "topic")))
+    reader = RangeReader(schema, ReadOptions(bounds=bounds))
     return [row for each in ranges for batch in reader.read(each) for row in batch.to_pylist()]
 
 

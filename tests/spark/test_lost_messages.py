@@ -10,9 +10,9 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.read_options import parse_options
 from flightlog.spark.plan.batch_planning import plan_batch
-from flightlog.spark.read.range_reading import read_ranges
+from flightlog.spark.read.reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.spark.stream.streaming import LogStreamReader
 from flightlog.store.errors import CorruptRecordError
@@ -37,8 +37,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rows(path: Path, **options: str) -> list[dict[str, Any]]:
     given = parse_options({"path": str(path), **options})
     schema = arrow_schema(spark_schema((), given.shown), given.added)
-    tasks = plan_batch(given, given.bounds)
-    found = (read_ranges(task, schema, given, given.bounds) for task in tasks)
+    tasks = plan_batch(given)
+    found = (read_ranges(task, schema, given) for task in tasks)
     return [row for batches in found for batch in batches for row in batch.to_pylist()]
 
 
@@ -97,7 +97,7 @@ def test_a_stream_is_told_once(whole: Path, tmp_path: Path) -> None:
     start, end = reader.initialOffset(), reader.latestOffset()
     schema = arrow_schema(spark_schema((), given.shown), given.added)
     parts: list[Any] = list(reader.partitions(start, end))
-    found = [b for part in parts for b in read_ranges(part.ranges, schema, given, given.bounds)]
+    found = [b for part in parts for b in read_ranges(part.ranges, schema, given)]
     told = [row["_corrupt"] for batch in found for row in batch.to_pylist() if row["_corrupt"]]
     reader.stop()
     assert [place["offset"] // SEGMENT_SIZE for place in told] == [SEGMENTS - 1]

@@ -6,6 +6,7 @@ import operator
 import pickle
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,11 @@ from pyspark.sql import datasource as asked
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.options import parse_options
-from flightlog.spark.plan import key_planning
+from flightlog.spark.options.read_options import parse_options
+from flightlog.spark.plan import batch_planning
 from flightlog.spark.plan.batch_planning import plan_batch
 from flightlog.spark.plan.filters import bounds_of
-from flightlog.spark.plan.planning import LogRange
+from flightlog.spark.plan.log_planning import LogRange
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader, LogBatchReader
 from flightlog.store.errors import InvalidSettingsError
@@ -196,10 +197,8 @@ def test_wrong_options() -> None:
 
 
 def bytes_planned(path: Path, *pushed: Any) -> int:
-    options = parse_options({"path": str(path)})
-    return sum(
-        each.size for task in plan_batch(options, bounds_of(pushed)) for each in task if isinstance(each, LogRange)
-    )
+    options = replace(parse_options({"path": str(path)}), bounds=bounds_of(pushed))
+    return sum(each.size for task in plan_batch(options) for each in task if isinstance(each, LogRange))
 
 
 def test_a_key_reads_its_records_alone(store: Path, everything: list[Row]) -> None:
@@ -223,7 +222,7 @@ def test_an_index_that_does_not_cover_the_log_is_not_asked(tmp_path: Path, monke
     pushed = asked.EqualTo(("uniqKey",), "u7")
     whole = bytes_planned(tmp_path / "store")
     assert 0 < bytes_planned(tmp_path / "store", pushed) < whole // 50, "so little is read by the driver"
-    monkeypatch.setattr(key_planning, "UNINDEXED_SIZE", 1000)
+    monkeypatch.setattr(batch_planning, "UNINDEXED_SIZE", 1000)
     assert bytes_planned(tmp_path / "store", pushed) == whole
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,10 @@ from pyspark.sql import datasource as asked
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.read_options import parse_options
 from flightlog.spark.plan.batch_planning import plan_batch
 from flightlog.spark.plan.filters import bounds_of
-from flightlog.spark.plan.planning import LogRange
+from flightlog.spark.plan.log_planning import LogRange
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader
 from flightlog.store.errors import CorruptRecordError
@@ -118,5 +119,5 @@ def test_damage_that_no_filter_lets_through_may_not_be_met(store: Path) -> None:
         query(store, "fail", asked.EqualTo(("topic",), "few"))
     sound = asked.EqualTo(("uniqKey",), "u17")
     assert query(store, "fail", sound) == [row for row in query(store, "skip") if row["uniqKey"] == "u17"] != []
-    planned = plan_batch(parse_options({"path": str(store)}), bounds_of([sound]))
+    planned = plan_batch(replace(parse_options({"path": str(store)}), bounds=bounds_of([sound])))
     assert 0 < sum(piece.size for task in planned for piece in task if isinstance(piece, LogRange)) < 999

@@ -5,17 +5,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import datasource as asked
 
-from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.read_options import parse_options
 from flightlog.spark.plan.batch_planning import plan_batch
 from flightlog.spark.plan.filters import bounds_of
 from flightlog.spark.plan.queue_planning import QueueRange
-from flightlog.spark.read.range_reading import read_ranges
+from flightlog.spark.read.reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 
 Row = dict[str, Any]
@@ -46,10 +47,10 @@ def query(path: Path, *filters: Any, **options: Any) -> tuple[list[Row], bool]:
     """The rows of a query in the order of the log, and whether queues were read for them."""
     given = {"path": str(path), "onCorrupt": "skip", "splitBytes": str(SPLIT_BYTES), **options}
     parsed = parse_options(given)
-    bounds = parsed.bounds & bounds_of(filters)
+    parsed = replace(parsed, bounds=parsed.bounds & bounds_of(filters))
     schema = arrow_schema(spark_schema(COLUMNS))
-    tasks = plan_batch(parsed, bounds)
-    rows = [row for task in tasks for batch in read_ranges(task, schema, parsed, bounds) for row in batch.to_pylist()]
+    tasks = plan_batch(parsed)
+    rows = [row for task in tasks for batch in read_ranges(task, schema, parsed) for row in batch.to_pylist()]
     rows.sort(key=lambda row: (row["physicalOffset"], -1 if row["batchIndex"] is None else row["batchIndex"]))
     return rows, any(isinstance(each, QueueRange) for task in tasks for each in task)
 

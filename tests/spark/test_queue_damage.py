@@ -16,11 +16,13 @@ import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.index.queue.queue_unit import FILLER
 from flightlog.spark.options.data_loss import Losses
-from flightlog.spark.options.selection_options import parse_selection
+from flightlog.spark.options.read_options import ReadOptions, parse_options
+from flightlog.spark.options.stores import StoreLocation
 from flightlog.spark.plan.queue_planning import CarriedBatches, QueueRange, plan_queues
+from flightlog.spark.plan.selection import selected_spans
 from flightlog.spark.read.queue_reading import QueueRangeReader
-from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
+from flightlog.store.disk.disk import Disk
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, DiskError, FileGoneError
 from flightlog.testing.faulty_disk import FaultyDisk
 
@@ -47,15 +49,16 @@ def store(tmp_path: Path) -> Path:
 
 
 def planned(path: Path, min_partitions: int = 1, /, **options: str) -> Tasks:
-    selection = parse_selection({name.lower(): text for name, text in options.items()}, include_internal=False)
+    given = parse_options({"path": str(path), **options})
     with flightlog.open_read_only(path) as view:
-        spans = selection.resolve(view, Losses())
+        spans = selected_spans(view, given, Losses())
         assert spans is not None
         return plan_queues(view, StoreLocation.local(path), spans, 256 << 20, min_partitions)
 
 
-def read(tasks: Tasks, *columns: str, **choices: Any) -> list[dict[str, Any]]:
-    reader = QueueRangeReader(arrow_schema(spark_schema(columns or ("physicalOffset", "value"))), **choices)
+def read(tasks: Tasks, *columns: str, disk: Disk | None = None, **choices: Any) -> list[dict[str, Any]]:
+    schema = arrow_schema(spark_schema(columns or ("physicalOffset", "value")))
+    reader = QueueRangeReader(schema, ReadOptions(**choices), disk)
     return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
 
 
@@ -106,14 +109,14 @@ def test_a_damaged_record_is_named_left_out_or_a_row(
 
 
 def test_damaged_places_are_rows_on_request(store: Path) -> None:
-    from flightlog.spark.options.columns import CORRUPT
+    from flightlog.spark.schema import CORRUPT
 
     hit = messages(store, ("orders", 0))[70].physical_offset
     path = store / "commitlog" / f"{hit - hit % SEGMENT_SIZE:020d}"
     tasks = planned(store, subscribe="orders")
     overwrite(path, hit % SEGMENT_SIZE + 4, b"none")
     schema = arrow_schema(spark_schema(("value", "_corrupt"), (CORRUPT,)), (CORRUPT,))
-    reader = QueueRangeReader(schema, on_corrupt="rows")
+    reader = QueueRangeReader(schema, ReadOptions(on_corrupt="rows"))
     rows = [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
     assert len(rows) == 500
     (damaged,) = [row for row in rows if row["_corrupt"] is not None]
@@ -275,15 +278,17 @@ from pathlib import Path
 import flightlog
 from flightlog.index.queue.queue_unit import FILLER, UNIT
 from flightlog.spark.options.data_loss import Losses
-from flightlog.spark.remote.locations import StoreLocation
+from flightlog.spark.options.stores import StoreLocation
 from flightlog.spark.plan.queue_planning import plan_queues
 from flightlog.spark.read.queue_reading import QueueRangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.options.selection_options import parse_selection
+from flightlog.spark.options.read_options import parse_options
+from flightlog.spark.plan.selection import selected_spans
+options = parse_options({"path": sys.argv[1], "subscribe": "large"})
 with flightlog.open_read_only(sys.argv[1]) as view:
-    spans = parse_selection({"subscribe": "large"}, include_internal=False).resolve(view, Losses())
+    spans = selected_spans(view, options, Losses())
     tasks = plan_queues(view, StoreLocation.local(Path(sys.argv[1])), spans, 1 << 40)
-reader = QueueRangeReader(arrow_schema(spark_schema()))
+reader = QueueRangeReader(arrow_schema(spark_schema()), options)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 size = sum(len(value) for task in tasks for batch in reader.read(task) for value in batch["value"].to_pylist())
 print(len(tasks), size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

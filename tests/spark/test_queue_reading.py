@@ -18,13 +18,15 @@ from hypothesis import strategies as st
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.data_loss import Losses
-from flightlog.spark.options.selection_options import parse_selection
-from flightlog.spark.plan.planning import plan
+from flightlog.spark.options.read_options import ReadOptions, parse_options
+from flightlog.spark.options.stores import StoreLocation
+from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.plan.queue_planning import CarriedUnits, QueueRange, plan_queues
+from flightlog.spark.plan.selection import selected_spans
 from flightlog.spark.read.queue_reading import QueueRangeReader
 from flightlog.spark.read.reading import RangeReader
-from flightlog.spark.remote.locations import StoreLocation
 from flightlog.spark.schema import arrow_schema, spark_schema
+from flightlog.store.disk.disk import Disk
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 def scanned(path: Path, **choices: Any) -> list[Row]:
-    reader = RangeReader(arrow_schema(spark_schema(COLUMNS)), **choices)
+    reader = RangeReader(arrow_schema(spark_schema(COLUMNS)), ReadOptions(**choices))
     tasks = plan(path, SPLIT_BYTES)
     return in_order(
         [row for task in tasks for part in task for batch in reader.read(part) for row in batch.to_pylist()]
@@ -52,12 +54,17 @@ def scanned(path: Path, **choices: Any) -> list[Row]:
 
 
 def planned(
-    path: Path, options: dict[str, str], *, min_partitions: int = 1, split_bytes: int = SPLIT_BYTES, **choices: Any
+    path: Path,
+    options: dict[str, str],
+    *,
+    min_partitions: int = 1,
+    split_bytes: int = SPLIT_BYTES,
+    include_internal: bool = False,
 ) -> list[tuple[QueueRange, ...]]:
-    given_options = {name.lower(): value for name, value in options.items()}
+    given = parse_options({"path": str(path), "includeInternal": str(include_internal), **options})
     with flightlog.open_read_only(path) as view:
         losses = Losses()
-        spans = parse_selection(given_options, **{"include_internal": False, **choices}).resolve(view, losses)
+        spans = selected_spans(view, given, losses)
         losses.tell(fail=True)
         assert isinstance(spans, dict)
         tasks = plan_queues(view, StoreLocation.local(path), spans, split_bytes, min_partitions)
@@ -73,8 +80,13 @@ def planned(
     return copied
 
 
-def rows_of(tasks: Sequence[tuple[QueueRange, ...]], columns: Sequence[str] = COLUMNS, **choices: Any) -> list[Row]:
-    reader = QueueRangeReader(arrow_schema(spark_schema(columns)), **choices)
+def rows_of(
+    tasks: Sequence[tuple[QueueRange, ...]],
+    columns: Sequence[str] = COLUMNS,
+    disk: Disk | None = None,
+    **choices: Any,
+) -> list[Row]:
+    reader = QueueRangeReader(arrow_schema(spark_schema(columns)), ReadOptions(**choices), disk)
     return [row for task in tasks for batch in reader.read(task) for row in batch.to_pylist()]
 
 
@@ -162,7 +174,8 @@ def test_planning_reads_no_record_and_a_few_entries(tmp_path: Path) -> None:
         assert opened.verify().is_clean
     disk = CountingDisk()
     with flightlog.open_read_only(tmp_path / "store", disk=disk) as view:
-        spans = parse_selection({"subscribe": "orders"}, include_internal=False).resolve(view, Losses())
+        options = parse_options({"path": str(tmp_path / "store"), "subscribe": "orders"})
+        spans = selected_spans(view, options, Losses())
         assert isinstance(spans, dict)
         before = disk.read_size
         tasks = plan_queues(view, StoreLocation.local(tmp_path / "store"), spans, 1 << 20)

@@ -10,12 +10,11 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.bounds import NO_BOUNDS
-from flightlog.spark.options.options import ReadOptions, parse_options
+from flightlog.spark.options.read_options import ReadOptions, parse_options
 from flightlog.spark.plan.batch_planning import Range, plan_batch
-from flightlog.spark.plan.planning import LogRange
+from flightlog.spark.plan.log_planning import LogRange
 from flightlog.spark.plan.queue_planning import QueueRange
-from flightlog.spark.read.range_reading import read_ranges
+from flightlog.spark.read.reading import read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.errors import FileGoneError
 
@@ -42,7 +41,7 @@ def options(path: object, **others: Any) -> ReadOptions:
 
 def rows(tasks: list[tuple[Range, ...]], of: ReadOptions) -> list[dict[str, Any]]:
     schema = arrow_schema(spark_schema(COLUMNS))
-    return [row for task in tasks for batch in read_ranges(task, schema, of, NO_BOUNDS) for row in batch.to_pylist()]
+    return [row for task in tasks for batch in read_ranges(task, schema, of) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("way", [{}, {"subscribe": "orders"}])

@@ -13,7 +13,7 @@ from pyspark.sql import datasource
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.engine.columns.schema import COLUMNS
-from flightlog.spark.options.options import NAMES
+from flightlog.spark.options.read_options import NAMES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

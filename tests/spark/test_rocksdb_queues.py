@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.read_options import parse_options
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import LogBatchReader
 from flightlog.tests.support.stream_driver import StreamDriver

@@ -11,8 +11,8 @@ import flightlog
 from flightlog import Message, ReadOnlyStore, StoreSettings
 from flightlog.spark.options.bounds import NO_BOUNDS, Bounds, Span
 from flightlog.spark.options.data_loss import DataLossError, Losses
-from flightlog.spark.options.selection import QueueSpans, narrowed, require_known
-from flightlog.spark.options.selection_options import parse_selection
+from flightlog.spark.options.read_options import parse_options
+from flightlog.spark.plan.selection import QueueSpans, narrowed, require_known, selected_spans
 from flightlog.store.errors import InvalidSettingsError
 
 FIRST_MS = 1_700_000_000_000
@@ -46,11 +46,11 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReadOnlyStore]:
 
 
 def spans(view: ReadOnlyStore, bounds: Bounds = NO_BOUNDS, /, **options: str) -> QueueSpans:
-    selection = parse_selection({name.lower(): text for name, text in options.items()}, include_internal=False)
-    require_known(selection, [view])
+    given = parse_options({"path": str(view.path), **options})
+    require_known(given, [view])
     losses = Losses()
-    found = selection.resolve(view, losses)
-    losses.tell(fail=selection.fail_on_data_loss)
+    found = selected_spans(view, given, losses)
+    losses.tell(fail=given.fail_on_data_loss)
     assert found is not None
     return narrowed(view, found, bounds)
 
@@ -139,9 +139,9 @@ def test_a_time_behind_the_last_message(view: ReadOnlyStore) -> None:
 
 def test_everything_between_two_times_is_a_matter_of_bounds() -> None:
     given = {"startingtimestamp": "5", "endingtimestamp": "9"}
-    assert parse_selection(given, include_internal=False).bounds == Bounds(store_times_ms=Span(5, 9))
-    assert parse_selection({}, include_internal=False).bounds == Bounds()
-    assert parse_selection({"subscribe": "a", **given}, include_internal=False).bounds == Bounds()
+    assert parse_options({"path": "/s", **given}).bounds == Bounds(store_times_ms=Span(5, 9))
+    assert parse_options({"path": "/s"}).bounds == Bounds()
+    assert parse_options({"path": "/s", "subscribe": "a", **given}).bounds == Bounds()
 
 
 def test_names_that_are_not_there(view: ReadOnlyStore) -> None:
@@ -155,12 +155,12 @@ def test_names_that_are_not_there(view: ReadOnlyStore) -> None:
 def test_a_name_need_be_in_one_of_several_stores(view: ReadOnlyStore, tmp_path: Path) -> None:
     with flightlog.open(tmp_path / "other", StoreSettings.small()) as store:
         store.put(Message("refunds", b"x"))
-    selection = parse_selection({"subscribe": "orders,refunds"}, include_internal=False)
+    given = parse_options({"path": str(view.path), "subscribe": "orders,refunds"})
     with flightlog.open_read_only(tmp_path / "other") as other:
-        require_known(selection, [view, other])
-        assert narrowed(other, selection.resolve(other, Losses()) or {}) == {("refunds", 0): (0, 1)}
+        require_known(given, [view, other])
+        assert narrowed(other, selected_spans(other, given, Losses()) or {}) == {("refunds", 0): (0, 1)}
         with pytest.raises(InvalidSettingsError, match="refunds: not in"):
-            require_known(selection, [view])
+            require_known(given, [view])
 
 
 def test_bounds_narrow_it(view: ReadOnlyStore) -> None:

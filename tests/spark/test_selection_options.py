@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pytest
 
-from flightlog.spark.options.selection import Assigned, Offsets, Pattern, Selection, Times, Topics
-from flightlog.spark.options.selection_options import parse_selection, require_batch
+from flightlog.spark.options.read_options import Assigned, Offsets, Pattern, ReadOptions, Times, Topics, parse_options
 from flightlog.store.errors import InvalidSettingsError
 
 
-def parse(**options: str) -> Selection:
-    given = {name.lower(): value for name, value in options.items()}
-    return parse_selection(given, include_internal=given.get("includeinternal") == "true")
+def parse(**options: str) -> ReadOptions:
+    return replace(parse_options({"path": "/store", **options}), stores=())
 
 
 def test_without_options_everything_is_read() -> None:
-    assert parse() == Selection()
+    assert parse() == ReadOptions()
     assert parse().reads_the_log
-    require_batch(parse())
+    parse().require_batch()
 
 
 def test_the_ways_to_choose_queues() -> None:
@@ -107,7 +106,7 @@ def test_wrong_options_say_what_was_expected(options: dict[str, str], said: str)
 def test_a_batch_neither_starts_at_the_latest_nor_ends_at_the_earliest(options: dict[str, str], said: str) -> None:
     selection = parse(**options)
     with pytest.raises(InvalidSettingsError) as caught:
-        require_batch(selection)
+        selection.require_batch()
     assert said in str(caught.value)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import flightlog.spark
 from flightlog.spark import session
-from flightlog.spark.java import VECTOR_MODULE_ARGUMENT, Java, find_java
+from flightlog.spark.requirements import VECTOR_MODULE_ARGUMENT, Java, find_java
 from flightlog.store.errors import MissingExtraError, MissingJavaError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,7 +88,7 @@ def test_no_java_at_all_is_one_error_that_names_every_place(tmp_path: Path, monk
 
 
 def test_processes_that_start_together_share_one_whole_wrapper(cache: Path) -> None:
-    program = "from flightlog.spark.java import find_java; print(find_java({'PATH': ''}).home)"
+    program = "from flightlog.spark.requirements import find_java; print(find_java({'PATH': ''}).home)"
     with ThreadPoolExecutor(8) as pool:
         homes = set(pool.map(lambda _: run(program, os.environ).stdout, range(8)))
     assert len(homes) == 1

@@ -12,10 +12,10 @@ import pytest
 
 import flightlog
 from flightlog import CompressionType, Message, StoreSettings
-from flightlog.spark.options.columns import COLUMNS, HEADERS
-from flightlog.spark.plan.planning import plan
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
-from flightlog.spark.schema import arrow_schema, spark_schema
+from flightlog.spark.schema import COLUMNS, HEADERS, arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError, MissingExtraError
 from flightlog.store.format.compression import compress
 from flightlog.store.format.inner_batch import encode_inner
@@ -27,7 +27,7 @@ KINDS = list(CompressionType)
 
 
 def batches(path: Path, **choices: Any) -> list[Any]:
-    reader = RangeReader(SCHEMA, **choices)
+    reader = RangeReader(SCHEMA, ReadOptions(**choices))
     return [batch for pack in plan(path, 256 << 20) for piece in pack for batch in reader.read(piece)]
 
 
@@ -119,7 +119,8 @@ def test_what_small_bodies_become_is_not_held_at_once(tmp_path: Path) -> None:
     """One piece of the log stands for 400 MB."""
     path = put(tmp_path, *[packed(bytes(4 << 20), CompressionType.ZLIB)] * 100)
     assert sum(row["size"] for row in rows(path)) < 4 << 20
-    reader, sizes = RangeReader(arrow_schema(spark_schema(["value"])), decompress=True), list[int]()
+    options, sizes = ReadOptions(decompress=True), list[int]()
+    reader = RangeReader(arrow_schema(spark_schema(["value"])), options)
     tracemalloc.start()
     for pack in plan(path, 256 << 20):
         for batch in reader.read(pack[0]):

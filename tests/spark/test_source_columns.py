@@ -16,8 +16,8 @@ from flightlog.engine.columns.gathering import as_text, gather
 from flightlog.engine.columns.message_columns import MessageColumns
 from flightlog.engine.columns.property_columns import PropertyColumns
 from flightlog.engine.columns.schema import COLUMNS
-from flightlog.spark.options.visibility import is_internal, is_message
-from flightlog.spark.read.inner_batch import unwrap
+from flightlog.spark.options.bounds import is_internal
+from flightlog.spark.read.message_rows import is_message, unwrap
 from flightlog.store import native
 from flightlog.store.format import property_names as props
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1

@@ -16,10 +16,10 @@ import pytest
 
 import flightlog
 from flightlog.engine.open.tail_scan import Damage, scan_tail
-from flightlog.spark.options.columns import COLUMNS, CORRUPT
-from flightlog.spark.plan.planning import LogRange, plan
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.plan.log_planning import LogRange, plan
 from flightlog.spark.read.reading import RangeReader
-from flightlog.spark.schema import arrow_schema, spark_schema
+from flightlog.spark.schema import COLUMNS, CORRUPT, arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.format.sys_flag import INNER_BATCH
 from flightlog.tests.support import damage, sound_stores
@@ -44,7 +44,7 @@ def schema_of(names: Sequence[str]) -> Any:
 
 def read(ranges: Iterable[LogRange], on_corrupt: Any, schema: Any = SCHEMA, **choices: Any) -> tuple[list[Row], int]:
     """The rows, and how many places were counted as damaged."""
-    reader = RangeReader(schema, on_corrupt=on_corrupt, **choices)
+    reader = RangeReader(schema, ReadOptions(on_corrupt=on_corrupt, **choices))
     rows = [row for piece in ranges for batch in reader.read(piece) for row in batch.to_pylist()]
     return rows, reader.damaged_places
 

@@ -10,7 +10,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.plan.planning import plan
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 
@@ -18,7 +19,7 @@ SETTINGS = StoreSettings.small(segment_size=16 << 10)
 
 
 def scanned(path: Path, split_bytes: int, **how: Any) -> list[tuple[str, int]]:
-    reader = RangeReader(arrow_schema(spark_schema(("topic", "offset"))), **how)
+    reader = RangeReader(arrow_schema(spark_schema(("topic", "offset"))), ReadOptions(**how))
     tasks = pickle.loads(pickle.dumps(plan(path, split_bytes)))
     rows = [row for task in tasks for part in task for batch in reader.read(part) for row in batch.to_pylist()]
     return sorted((row["topic"], row["offset"]) for row in rows)

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.spark.options.options import DEFAULT_SPLIT_BYTES
-from flightlog.spark.plan.planning import plan_log
+from flightlog.spark.options.read_options import DEFAULT_SPLIT_BYTES
+from flightlog.spark.options.stores import StoreLocation
+from flightlog.spark.plan.log_planning import plan_log
 from flightlog.spark.plan.queue_planning import plan_queues
-from flightlog.spark.remote.locations import StoreLocation
 from flightlog.tests.support import sparse_log
 from flightlog.tools.counting_disk import CountingDisk
 

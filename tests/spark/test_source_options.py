@@ -12,7 +12,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.options import parse_options
+from flightlog.spark.options.read_options import parse_options
 from flightlog.store.errors import InvalidSettingsError
 
 if TYPE_CHECKING:

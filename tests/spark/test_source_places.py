@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.bounds import NO_BOUNDS, Bounds
-from flightlog.spark.options.options import ReadOptions, parse_options
+from flightlog.spark.options.read_options import ReadOptions, parse_options
 from flightlog.spark.plan.batch_planning import plan_batch
 from flightlog.store.errors import InvalidSettingsError, StoreNotFoundError
 
@@ -95,13 +96,13 @@ def test_a_filter_on_the_store_opens_no_other(tmp_path: Path) -> None:
     only_a = Bounds(stores=frozenset({"broker-a"}))
 
     def stores_read(options: ReadOptions, bounds: Bounds = NO_BOUNDS) -> list[str]:
-        return [piece.location.name for task in plan_batch(options, bounds) for piece in task]
+        return [piece.location.name for task in plan_batch(replace(options, bounds=bounds)) for piece in task]
 
     assert stores_read(every) == ["broker-a", "broker-b"]
     assert stores_read(every, Bounds(stores=frozenset({"broker-b", "broker-c"}))) == ["broker-b"]
     assert stores_read(by_topic) == ["broker-b"] and stores_read(by_topic, only_a) == []
     with pytest.raises(InvalidSettingsError, match="nowhere: not in"):
-        plan_batch(nowhere, only_a)  # as without the filter
+        plan_batch(replace(nowhere, bounds=only_a))  # as without the filter
     shutil.rmtree(tmp_path / "broker-b")
     assert stores_read(every, only_a) == ["broker-a"]
     with pytest.raises(StoreNotFoundError):

@@ -16,7 +16,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.plan.planning import LogRange, plan
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.plan.log_planning import LogRange, plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.disk.disk import RealDisk
@@ -54,8 +55,11 @@ def copy(store: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(store, tmp_path / "store"))
 
 
-def read(ranges: Iterable[LogRange], *columns: str, **choices: Any) -> list[dict[str, Any]]:
-    reader = RangeReader(arrow_schema(spark_schema(columns or ("physicalOffset", "value", "key"))), **choices)
+def read(
+    ranges: Iterable[LogRange], *columns: str, disk: RealDisk | None = None, **choices: Any
+) -> list[dict[str, Any]]:
+    schema = arrow_schema(spark_schema(columns or ("physicalOffset", "value", "key")))
+    reader = RangeReader(schema, ReadOptions(**choices), disk)
     return [row for piece in ranges for batch in reader.read(piece) for row in batch.to_pylist()]
 
 
@@ -276,11 +280,12 @@ def test_a_task_reads_its_ranges_and_little_more(store: Path) -> None:
 MEASURE = """
 import resource, sys
 from pathlib import Path
-from flightlog.spark.plan.planning import plan
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 ranges = [piece for pack in plan(Path(sys.argv[1]), 1 << 20) for piece in pack]
-reader = RangeReader(arrow_schema(spark_schema()))
+reader = RangeReader(arrow_schema(spark_schema()), ReadOptions())
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 size = sum(len(value) for piece in ranges for batch in reader.read(piece) for value in batch["value"].to_pylist())
 print(size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,10 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.bounds import Bounds
-from flightlog.spark.options.options import parse_options
-from flightlog.spark.options.selection import Selection
+from flightlog.spark.options.read_options import ReadOptions, parse_options
 from flightlog.spark.plan.batch_planning import plan_batch
-from flightlog.spark.plan.planning import LogRange, plan_log, require_store
-from flightlog.spark.read.range_reading import read_ranges
-from flightlog.spark.read.reading import RangeReader
+from flightlog.spark.plan.log_planning import LogRange, plan_log
+from flightlog.spark.read.reading import RangeReader, read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.spark.stream.followed_store import FollowedStore
 from flightlog.spark.stream.stream_log import LogStream
@@ -69,14 +68,14 @@ def served(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any, 
 def planned(options: dict[str, str], split_bytes: int = SPLIT_BYTES) -> list[LogRange]:
     ranges: list[LogRange] = []
     for location in parse_options(options).stores:
-        require_store(location)
+        location.require_store()
         with location.open() as view:
             ranges += plan_log(view, location, split_bytes)
     return ranges
 
 
 def read(ranges: list[LogRange], *columns: str, **choices: Any) -> list[dict[str, Any]]:
-    reader = RangeReader(arrow_schema(spark_schema(columns)), **choices)
+    reader = RangeReader(arrow_schema(spark_schema(columns)), ReadOptions(**choices))
     return [row for piece in ranges for batch in reader.read(piece) for row in batch.to_pylist()]
 
 
@@ -138,12 +137,7 @@ def test_a_topic_fetches_its_records_and_entries(tmp_path: Path) -> None:
         assert server.fetched("/commitlog/") < LOOK_BYTES + (64 << 10)
         server.requests.clear()
         schema = arrow_schema(spark_schema(options.columns))
-        found = [
-            row
-            for task in tasks
-            for batch in read_ranges(task, schema, options, options.bounds)
-            for row in batch.to_pylist()
-        ]
+        found = [row for task in tasks for batch in read_ranges(task, schema, options) for row in batch.to_pylist()]
         assert [row["tags"] for row in found] == [str(i) for i, topic in enumerate(topics) if topic == "rare"]
         assert server.fetched("/commitlog/") == size
         assert server.fetched("/consumequeue/") < 64 << 10
@@ -160,13 +154,14 @@ def test_a_key_is_looked_for_by_a_scan_or_in_its_topic(tmp_path: Path) -> None:
         options = parse_options({"path": f"http://{server.address}/store", "columns": "offset,keys"})
         schema = arrow_schema(spark_schema(options.columns))
         for bounds, least, most in ((of_key, end * 9 // 10, end), (of_key & of_topic, size, size)):
-            tasks = plan_batch(options, bounds)
+            bounded = replace(options, bounds=bounds)
+            tasks = plan_batch(bounded)
             server.requests.clear()
-            found = [batch.to_pylist() for task in tasks for batch in read_ranges(task, schema, options, bounds)]
+            found = [batch.to_pylist() for task in tasks for batch in read_ranges(task, schema, bounded)]
             assert [row for rows in found for row in rows] == [{"offset": 1, "keys": ["k407"]}]
             assert least <= server.fetched("/commitlog/") <= most, bounds
             assert not server.fetched("/index/")
-    local = plan_batch(parse_options({"path": str(tmp_path / "store")}), of_key)
+    local = plan_batch(replace(parse_options({"path": str(tmp_path / "store")}), bounds=of_key))
     assert [piece.size for task in local for piece in task if isinstance(piece, LogRange)] == [put[407].size]
 
 
@@ -177,7 +172,7 @@ def test_a_stream_sees_what_was_copied_since(tmp_path: Path) -> None:
     shutil.copytree(tmp_path / "store", tmp_path / "served" / "store")
     with served_stores.http_folder(tmp_path / "served") as server:
         [location] = parse_options({"path": f"http://{server.address}/store"}).stores
-        followed = FollowedStore(location, LogStream(Selection()))
+        followed = FollowedStore(location, LogStream(ReadOptions()))
         before = followed.view.end_physical_offset
         with flightlog.open(tmp_path / "store", StoreSettings.small()) as store:
             [result] = store.put_many([Message("orders", b"second")])

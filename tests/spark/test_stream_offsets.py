@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from flightlog.spark.stream.stream_limit import share_of
 from flightlog.spark.stream.stream_offsets import BEGINNING, LogPlace, QueuePlaces, StreamOffset, parse_offset
+from flightlog.spark.stream.stream_queues import share_of
 from flightlog.store.errors import UsageError
 
 QUEUES = QueuePlaces({("orders", 10): 7, ("orders", 2): 5, ("заказы", 0): 0}, 4096)

@@ -10,8 +10,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.spark.options.table_options import options_of_new_table, options_of_read, with_options
-from flightlog.spark.schema import spark_schema
+from flightlog.spark.schema import options_of_new_table, options_of_read, spark_schema, with_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,7 +21,8 @@ from flightlog.spark.options.write_options import NAMES, SETTINGS, parse_write_o
 from flightlog.spark.schema import SPARK_TYPES
 from flightlog.spark.write import staging as staging_module
 from flightlog.spark.write import writing
-from flightlog.spark.write.staging import StagedFile, Stager, check_staged, make_job_folder
+from flightlog.spark.write.staging import StagedFile, Stager, check_staged
+from flightlog.spark.write.staging_folder import make_job_folder
 from flightlog.spark.write.write_columns import PASSED_OVER, TYPES, WriteColumns
 from flightlog.spark.write.write_ledger import LEDGER_FILE, WriteLedger
 from flightlog.spark.write.writing import LogBatchWriter, append_files

@@ -28,9 +28,10 @@ import pyarrow as pa
 import flightlog
 from flightlog import FlightlogError, Message, MessageStore, PutResult, ReadOnlyStore, StoredMessage, StoreSettings
 from flightlog.engine.columns.schema import batch_schema
-from flightlog.spark.options.columns import ARROW_TYPES, CORRUPT
-from flightlog.spark.plan.planning import plan
+from flightlog.spark.options.read_options import ON_CORRUPT, ReadOptions
+from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
+from flightlog.spark.schema import ARROW_TYPES, CORRUPT
 from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError, DiskError, StoreNotFoundError
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
@@ -167,8 +168,8 @@ class Case:
     def _read_as_spark(self) -> None:
         packs = self._try(lambda: plan(self.root, 4096, self.disk)) or []
         schema = batch_schema(None).append(pa.field(CORRUPT.name, ARROW_TYPES[CORRUPT.type]))
-        for on_corrupt in ("skip", "fail", "rows"):
-            reader = RangeReader(schema, on_corrupt=on_corrupt, disk=self.disk, include_internal=True)
+        for on_corrupt in ON_CORRUPT:
+            reader = RangeReader(schema, ReadOptions(on_corrupt=on_corrupt, include_internal=True), self.disk)
             for piece in (piece for pack in packs for piece in pack):
                 self._try(lambda: self._check_rows(reader, piece))
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from flightlog.spark.java import find_java
+from flightlog.spark.requirements import find_java
 
 DEADLINE_S = 300.0
 DAEMON_MEMORY = "256m"

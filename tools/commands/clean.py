@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ...spark.write.left_staging import default_staging, remove_staged_job, staged_jobs
+from ...spark.write.staging_folder import default_staging, remove_staged_job, staged_jobs
 from ...store.errors import StoreNotFoundError
 from ..output import Column, Output
 from ..words import count_text, printable, size_text

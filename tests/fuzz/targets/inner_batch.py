@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flightlog.spark.read.inner_batch import unwrap
+from flightlog.spark.read.message_rows import unwrap
 from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError
 from flightlog.store.format.frame import FRAME_DTYPE

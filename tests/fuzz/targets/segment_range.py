@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from flightlog.engine.columns.schema import batch_schema
-from flightlog.spark.plan.planning import LogRange
+from flightlog.spark.options.read_options import ReadOptions
+from flightlog.spark.options.stores import StoreLocation
+from flightlog.spark.plan.log_planning import LogRange
 from flightlog.spark.read.reading import RangeReader
-from flightlog.spark.remote.locations import StoreLocation
 from flightlog.store.errors import DamagedStoreError
 from flightlog.store.native import masked_crc32
 from flightlog.tests.support import limited_disk, scratch, sound_records
@@ -22,13 +23,13 @@ def one(data: bytes) -> None:
     path = root / "commitlog/0"
     disk = limited.LimitedDisk(1000 + len(raw), 100 * (len(raw) + 100), len(raw))
     whole = LogRange(StoreLocation.local(root), str(path), 0, len(raw), 0, len(raw), is_cut=False)
-    reader = RangeReader(SCHEMA, include_internal=True, on_corrupt="skip", disk=disk)
+    reader = RangeReader(SCHEMA, ReadOptions(include_internal=True, on_corrupt="skip"), disk)
     rows = [row for batch in reader.read(whole) for row in batch.to_pylist()]
     places = [(row["physicalOffset"], row["batchIndex"]) for row in rows]
     assert len(places) == len(set(places)), "each comes once"
     for row in rows:
         assert row["value"] in raw and masked_crc32(row["value"]) == row["bodyCrc"] & 0x7FFFFFFF
-    reader = RangeReader(SCHEMA, on_corrupt="fail", disk=disk)
+    reader = RangeReader(SCHEMA, ReadOptions(on_corrupt="fail"), disk)
     try:
         shown = [row for batch in reader.read(whole) for row in batch.to_pylist()]
     except DamagedStoreError:

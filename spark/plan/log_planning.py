@@ -1,6 +1,11 @@
-"""Cutting a log into ranges for tasks, at places where a record surely starts (cutting.py).
+"""Cutting a log into ranges for tasks, at places where a record surely starts (split_points.py), without what the
+query surely does not want, as far as seals tell.
 
 The upper end is the read-only view's, so beside a live writer no task sees a record that is not complete.
+
+Store times are not in order in every log: the clock of a RocketMQ broker can be set back. So the times of first and
+last records prove nothing, and only a seal that holds the least and the greatest time of each of its blocks leaves out
+any. Segments without a seal are read, their records looked at before any column is made of them.
 """
 
 from __future__ import annotations
@@ -14,12 +19,13 @@ from typing import ClassVar
 from ...engine.open.tail_scan import Damage
 from ...engine.read_only import ReadOnlyStore, open_read_only
 from ...store.disk.disk import Disk
-from ...store.errors import FileGoneError, StoreNotFoundError
-from ...store.segments.log_files import COMMIT_LOG_FOLDER
+from ...store.errors import FileGoneError
+from ...store.seal.seal import Seal, read_seal
+from ...store.segments.segment import Segment
 from ...store.state.deleted_topics import DeletedTopics
 from ..options.bounds import NO_BOUNDS, Bounds
-from ..remote.locations import StoreLocation
-from .log_pruning import stretches
+from ..options.read_options import ReadOptions
+from ..options.stores import StoreLocation
 from .split_points import Cutter
 
 
@@ -49,14 +55,9 @@ class LogRange:
         return 0 if self.lost else self.stop - self.start
 
 
-def require_store(location: StoreLocation) -> None:
-    """Raises StoreNotFoundError where no store can be: early, when the DataFrame is made and not when it is used."""
-    disk = location.disk()
-    if not disk.exists(location.path / COMMIT_LOG_FOLDER):
-        found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(location.path) else "no such folder"
-        raise StoreNotFoundError(
-            f"{location.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/"
-        )
+def task_size(total: int, options: ReadOptions) -> int:
+    """How many bytes of so much log one task reads."""
+    return max(min(options.split_bytes, -(-total // options.min_partitions)), 1)
 
 
 def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[LogRange, ...]]:
@@ -84,7 +85,7 @@ def plan_log(
     for segment, start, stop in reader.segments_between(*span or (view.min_physical_offset, view.end_physical_offset)):
         try:
             deleted = view.deleted_topics if segment.base + start < view.deleted_topics.highest else None
-            parts = stretches(view, segment, start, stop, bounds)
+            parts = _stretches(view, segment, start, stop, bounds)
             cuts = [pairwise(cutter.cuts(segment, first, last, split_bytes)) for first, last in parts]
         except FileNotFoundError as e:
             raise gone(segment.path) from e
@@ -100,6 +101,56 @@ def plan_log(
             )
     lost = (place for place in view.lost_places() if span is None or span[0] <= place.physical_offset < span[1])
     return sorted([*ranges, *lost_ranges(view, location, lost)], key=lambda piece: piece.base + piece.start)
+
+
+def _stretches(
+    view: ReadOnlyStore, segment: Segment, start: int, stop: int, bounds: Bounds
+) -> Iterator[tuple[int, int]]:
+    """The parts of positions [start, stop) of a segment whose records can lie within the bounds. They begin where
+    records begin, and end there or at `stop`.
+
+    Raises FileNotFoundError and DiskError.
+    """
+    places = bounds.physical_offsets
+    if bounds.is_nothing or not places.meets(segment.base + start, segment.base + stop):
+        return
+    is_inside = segment.base + start in places and segment.base + stop - 1 in places
+    if is_inside and not bounds.says_topics and bounds.store_times_ms.is_everything:
+        yield start, stop
+        return
+    seal = _sound_seal(view, segment)
+    if seal is None:
+        yield start, stop
+    elif not bounds.says_topics or any(map(bounds.takes_topic, seal.topics)):
+        yield from _blocks(seal, start, stop, bounds)
+
+
+def _sound_seal(view: ReadOnlyStore, segment: Segment) -> Seal | None:
+    """The seal of a segment, where it surely says what is there. RocketMQ knows nothing of seals: after it nobody can
+    say, until a flightlog opens the store again and drops those of segments that were cut back and filled anew."""
+    seal = read_seal(view.log_reader.disk, view.path, segment) if view.shutdown_state.is_ours else None
+    return seal if seal is not None and seal.boundaries and seal.boundaries[0] == 0 else None
+
+
+def _blocks(seal: Seal, start: int, stop: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
+    """Neighbouring blocks together."""
+    ends = [*seal.boundaries[1:], seal.segment_size]
+    begun: int | None = None
+    for i, (first, last) in enumerate(zip(seal.boundaries, ends, strict=True)):
+        first, last = max(first, start), min(last, stop)
+        if first >= last:
+            continue
+        is_wanted = bounds.physical_offsets.meets(seal.base + first, seal.base + last)
+        if is_wanted and seal.store_times_ms:
+            least, greatest = seal.store_times_ms[i]
+            is_wanted = bounds.store_times_ms.meets(least, greatest + 1)
+        if is_wanted:
+            begun = first if begun is None else begun
+        elif begun is not None:
+            yield begun, first
+            begun = None
+    if begun is not None:
+        yield begun, stop
 
 
 def lost_ranges(view: ReadOnlyStore, location: StoreLocation, places: Iterable[Damage]) -> Iterator[LogRange]:

@@ -1,24 +1,35 @@
-"""The entries of a task's ranges, page by page, in the order of the log."""
+"""The entries of a task's ranges, page by page, in the order of the log; the segment files that they lead to; and a
+reader that needs nothing of the log but that these are there."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from ...engine.columns.entry_columns import EntryColumns
 from ...index.filter.tag_filter import TagFilter
 from ...index.queue.batch_unit import BATCH_UNIT_DTYPE
 from ...index.queue.queue_layout import QueueLayout
 from ...index.queue.queue_unit import decode_units, filler_mask, valid_mask
-from ...store.disk.disk import Disk
-from ...store.errors import CorruptQueueError, FileGoneError
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import CorruptQueueError, CorruptRecordError, FileGoneError
 from ...store.format.light_queues import EXCLUDED_TOPIC
+from ...store.segments.segment import segment_base, segment_name
 from ...store.settings import MAX_RECORD_SIZE
 from ..options.bounds import REPLACEMENT
-from .queue_planning import CarriedBatches, CarriedUnits, QueueRange
+from ..options.read_options import ReadOptions
+from ..plan.log_planning import gone
+from ..plan.queue_planning import CarriedBatches, CarriedUnits, QueueRange
+from ..schema import STORE, find_column
+
+log = logging.getLogger("flightlog.spark")
 
 PAGE_ENTRIES = 32768
 """Entries that are held, of all ranges together."""
@@ -135,3 +146,120 @@ class EntryReader:
         owners = np.full(len(units), number, np.int64)
         found_entries = Entries(physical_offsets, sizes, queue_offsets, owners)
         return found_entries if good.all() else found_entries.part(good)
+
+
+class SegmentOpening:
+    """Opens the segment files that the entries of a task lead to, one at a time; and what it means that one is not
+    there."""
+
+    def __init__(
+        self, disk: Disk, of: QueueRange, on_damage: Callable[[CorruptRecordError], None], options: ReadOptions
+    ) -> None:
+        """The segments of the log that this range belongs to."""
+        self._disk, self._of, self._on_damage = disk, of, on_damage
+        self._fail_on_data_loss = options.fail_on_data_loss
+        self._file: tuple[int, DiskFile | None] | None = None
+        """The segment that was opened last, by its base."""
+
+    def open(self, base: int) -> DiskFile | None:
+        """The segment that begins at this physical offset, until the next is opened; None where there is none.
+
+        A segment that is missing behind others goes to `on_damage`. One that retention has removed since the query
+        began raises FileGoneError, unless that is to be passed over.
+        """
+        if self._file is None or self._file[0] != base:
+            self.close()
+            self._file = base, self._find(base)
+        return self._file[1]
+
+    def _find(self, base: int) -> DiskFile | None:
+        folders = [Path(folder) for folder in self._of.log.folders]
+        for folder in folders:
+            with suppress(FileNotFoundError):
+                return self._disk.open(folder / segment_name(base))
+        path, left = folders[0] / segment_name(base), [e.name for each in folders for e in self._disk.list(each)]
+        if any((other := segment_base(name)) is not None and other < base for name in left):
+            # Retention begins with the oldest one.
+            self._on_damage(CorruptRecordError(path, base, "no segment", "records"))
+        else:
+            self.meet_loss(path)
+        return None
+
+    def meet_loss(self, path: Path) -> None:
+        """A file that was there when the query was planned is not any more."""
+        if self._fail_on_data_loss or not self._disk.exists(self._of.location.path):
+            raise gone(path)
+        log.warning("%s: gone since the query began; what it held is passed over", path, extra={"path": str(path)})
+
+    def close(self) -> None:
+        """Let go of what is open."""
+        file = self._file[1] if self._file is not None else None
+        self._file = None
+        if file is not None:
+            file.close()
+
+
+class EntryRangeReader:
+    """Reads ranges of queues of one store, and of its log nothing: only that the segments are there."""
+
+    def __init__(self, schema: Any, options: ReadOptions, disk: Disk | None = None) -> None:
+        """As `QueueRangeReader`, of columns that entries tell; the first damage raises."""
+        self._schema, self._columns = schema, [find_column(name).name for name in schema.names]
+        self._options, self._given_disk = options, disk
+
+    def read(self, ranges: Sequence[QueueRange]) -> Iterator[Any]:
+        """The messages of these ranges as RecordBatches of the schema, in the order of the log.
+
+        Raises CorruptQueueError for an entry that points at no record, CorruptRecordError for one into a segment that
+        is missing or shorter; DiskError where files are gone or cannot be read.
+        """
+        if not ranges:
+            return
+        location, segment_size = ranges[0].location, ranges[0].log.segment_size
+        disk = self._given_disk or location.disk()
+        topics, queue_ids = pa.array([each.topic for each in ranges]), np.array([each.queue_id for each in ranges])
+        segments = SegmentOpening(disk, ranges[0], _raise, self._options)
+        present: dict[int, bool] = {}
+        try:
+            for found in EntryReader(disk, ranges, _raise, segments.meet_loss):
+                entries = _in_segments(found, segment_size, segments, present)
+                columns = EntryColumns(
+                    topics.take(pa.array(entries.owners)),
+                    queue_ids[entries.owners],
+                    entries.queue_offsets,
+                    *entries[:2],
+                )
+                arrays = [
+                    pa.repeat(location.name, len(entries.sizes)) if name == STORE.name else columns.column(name)
+                    for name in self._columns
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        finally:
+            segments.close()
+
+
+def _raise(damage: CorruptQueueError | CorruptRecordError) -> None:
+    raise damage
+
+
+def _in_segments(entries: Entries, segment_size: int, segments: SegmentOpening, present: dict[int, bool]) -> Entries:
+    """The entries whose records' segments are there. Raises CorruptRecordError for one behind a segment's end."""
+    positions = entries.physical_offsets % segment_size
+    bases = entries.physical_offsets - positions
+    if not len(bases):
+        return entries
+    for base in np.unique(bases).tolist():
+        file: DiskFile | None = None
+        if base not in present or present[base]:
+            file = segments.open(base)
+            present[base] = file is not None
+        if file is None:
+            continue
+        inside = bases == base
+        size, needed = file.size(), int((positions + entries.sizes)[inside].max())
+        if needed > size:
+            found = f"the end of the file at {size}, and a queue entry that leads to {needed}"
+            raise CorruptRecordError(Path(file.path), base + size, found, "a record")
+    if all(present.values()):
+        return entries
+    return entries.part(np.isin(bases, [base for base, is_there in present.items() if is_there]))

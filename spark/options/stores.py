@@ -1,30 +1,78 @@
-"""Which stores a read is of: the options `path` and `paths`, as `load` hands them over.
+"""Which stores a read is of: the options `path` and `paths`, as `load` hands them over, and where each store lies.
 
 load("/data/store")                     one
 load(["/data/a", "/data/b"])            several; Spark hands them over as `paths`, a JSON array
 load("/data/broker-*")                  every folder that the pattern matches and that holds a store
 load("s3://bucket/broker-*")            the same in what no machine mounts (storages.py)
+
+In a pattern `*`, `?` and `[...]` stand for what they do in a shell, within one component of the path. What is there
+under exactly the given name is no pattern.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote
 
+from ...engine.read_only import ReadOnlyStore, open_read_only
+from ...store.disk.disk import Disk, RealDisk
+from ...store.disk.disk_errors import disk_errors
 from ...store.errors import InvalidSettingsError, StoreNotFoundError
 from ...store.segments.log_files import COMMIT_LOG_FOLDER
-from ..remote.addresses import Address, split_address
-from ..remote.locations import StoreLocation
 from ..remote.remote_disk import RemoteDisk
-from ..remote.storages import storage_of
-from .store_patterns import Folders, LocalFolders, is_pattern, matching_stores
+from ..remote.storages import Address, split_address, storage_of
 
-PATH_NAMES = ("path", "paths", "storageOptions")
 SQL_WAY = "CREATE TABLE name USING flightlog OPTIONS (path '/folder/of/the/store')"
 """Without columns: Spark asks the source for them, and at no other time hands a table's options over."""
+WILD = re.compile(r"[*?[]")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLocation:
+    """One store of a query, as it travels from the driver to tasks. Two of one query differ in `name` and in `uri`."""
+
+    name: str
+    """What the column `store` says."""
+    path: Path
+    """What `disk()` calls the store's folder."""
+    uri: str
+    """How messages call it."""
+    address: Address | None = None
+    """How to get there; None for a local or mounted folder."""
+    storage_options: str = field(default="", repr=False)
+    """JSON for the library that reads there. It may hold a password, so it is never shown."""
+
+    @classmethod
+    def local(cls, path: Path) -> StoreLocation:
+        """A single store in a local or mounted folder."""
+        return cls(path.name, path, str(path))
+
+    def disk(self) -> Disk:
+        """What this store's files are read by, in the driver and in tasks. Raises as `storage_of`."""
+        if self.address is None:
+            return RealDisk()
+        return RemoteDisk(storage_of(self.address, self.storage_options), self.address.root, self.path)
+
+    def open(self) -> ReadOnlyStore:
+        """A read-only view of the store. Raises StoreNotFoundError."""
+        return open_read_only(self.path, disk=self.disk())
+
+    def require_store(self) -> None:
+        """Raises StoreNotFoundError where no store can be: early, when the DataFrame is made and not when it is
+        used."""
+        disk = self.disk()
+        if not disk.exists(self.path / COMMIT_LOG_FOLDER):
+            found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(self.path) else "no such folder"
+            raise StoreNotFoundError(
+                f"{self.uri}: {found}; expected the folder of a store, the one that holds {COMMIT_LOG_FOLDER}/"
+            )
 
 
 def parse_stores(given: Mapping[str, str]) -> tuple[StoreLocation, ...]:
@@ -120,3 +168,53 @@ def _names(paths: Sequence[Path]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [str(path) for path in paths]
+
+
+class Folders(Protocol):
+    """Where patterns are looked up."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def folder_names(self, folder: Path) -> list[str]:
+        """The folders in this folder; none where there is no such folder. Raises DiskError."""
+
+
+class LocalFolders:
+    """Of local and mounted file systems. Links are followed: a pattern may lead to a link to a store's folder."""
+
+    def exists(self, path: Path) -> bool:
+        with disk_errors(path, "looking for it"):
+            return path.exists()
+
+    def folder_names(self, folder: Path) -> list[str]:
+        with disk_errors(folder, "listing it"):
+            try:
+                with os.scandir(folder) as entries:
+                    return [entry.name for entry in entries if entry.is_dir()]
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+
+
+def is_pattern(path: Path | str) -> bool:
+    """Whether this can name several stores."""
+    return WILD.search(str(path)) is not None
+
+
+def matching_stores(root: Path, pattern: Path, folders: Folders) -> list[Path]:
+    """The folders with a `commitlog` in them that a pattern matches, which lies below `root`; by name; or just
+    `pattern` where it is none. Raises DiskError."""
+    parts = pattern.relative_to(root).parts
+    if not any(map(is_pattern, parts)) or folders.exists(pattern):
+        return [pattern]
+    found = [root]
+    for part in parts:
+        if is_pattern(part):
+            found = [folder / name for folder in found for name in _matching(folders.folder_names(folder), part)]
+        else:
+            found = [folder / part for folder in found]
+    return [path for path in found if folders.exists(path / COMMIT_LOG_FOLDER)]
+
+
+def _matching(names: list[str], part: str) -> list[str]:
+    """As in a shell, a leading dot is matched by a dot alone."""
+    return sorted(name for name in names if fnmatchcase(name, part) and name.startswith(".") <= part.startswith("."))

