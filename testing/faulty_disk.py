@@ -53,7 +53,7 @@ class FaultyFile(RealFile):
     """A real file whose operations ask the disk first."""
 
     def __init__(self, disk: FaultyDisk, file: RealFile, writable: bool) -> None:
-        super().__init__(file.path, os.dup(file._descriptor), writable)
+        super().__init__(file.path, os.dup(file.descriptor), writable)
         file.close()
         self._disk = disk
 
@@ -68,7 +68,7 @@ class FaultyFile(RealFile):
                 self._disk.meet("write", self.path)
             except OSError as e:
                 if e.errno == errno.ENOSPC:  # a disk that runs full takes what it can
-                    os.pwrite(self._descriptor, data[: len(data) // 2], position)
+                    os.pwrite(self.descriptor, data[: len(data) // 2], position)
                 raise
         super().write(position, data)
 
@@ -95,7 +95,7 @@ class FaultyFileSystem(FileSystem):
     """Syncs every file, unless the disk fails it."""
 
     def __init__(self, disk: FaultyDisk, found: FileSystem) -> None:
-        super().__init__(found.path, os.dup(found._descriptor))
+        super().__init__(found.path, os.dup(found.descriptor))
         self._disk = disk
 
     def sync(self) -> None:

@@ -79,7 +79,7 @@ class PowerFile(RealFile):
     """Asks the disk before everything that changes something."""
 
     def __init__(self, disk: PowerDisk, file: RealFile, writable: bool, inode: Inode | None) -> None:
-        super().__init__(file.path, os.dup(file._descriptor), writable)
+        super().__init__(file.path, os.dup(file.descriptor), writable)
         file.close()
         self._disk, self.inode = disk, inode
 
@@ -104,7 +104,7 @@ class PowerFile(RealFile):
     def sync(self, part: MappedPart | None = None) -> None:
         self._disk.meet()
         if self.inode is not None:
-            now = os.pread(self._descriptor, self.size(), 0)
+            now = os.pread(self.descriptor, self.size(), 0)
             if self._disk.fails_syncs_of and self._disk.fails_syncs_of in str(self.path):
                 self.inode.lose(now)
                 raise SyncFailedError(self.path, os.strerror(errno.EIO))

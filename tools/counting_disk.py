@@ -24,7 +24,7 @@ class CountingDisk(RealDisk):
 
 class _CountingFile(RealFile):
     def __init__(self, disk: CountingDisk, file: RealFile, writable: bool) -> None:
-        super().__init__(file.path, os.dup(file._descriptor), writable)
+        super().__init__(file.path, os.dup(file.descriptor), writable)
         file.close()
         self._disk = disk
 

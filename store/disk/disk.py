@@ -180,21 +180,21 @@ class RealFile(HintedFile):
 
     def __init__(self, path: Path, descriptor: int, writable: bool) -> None:
         self.path = path
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._writable = writable
 
     def size(self) -> int:
-        return os.fstat(self._descriptor).st_size
+        return os.fstat(self.descriptor).st_size
 
     def has_name(self) -> bool:
         try:
-            return os.fstat(self._descriptor).st_nlink > 0
+            return os.fstat(self.descriptor).st_nlink > 0
         except OSError:  # a network's file system has lost sight of it
             return False
 
     def is_in_place(self) -> bool:
         try:
-            mine = os.fstat(self._descriptor)
+            mine = os.fstat(self.descriptor)
             if not mine.st_nlink:
                 return False
             if not self.path.is_absolute():  # after a change of the working folder it leads elsewhere
@@ -208,12 +208,12 @@ class RealFile(HintedFile):
 
     def read(self, position: int, size: int) -> bytes:
         try:
-            data = os.pread(self._descriptor, size, position)
+            data = os.pread(self.descriptor, size, position)
             if len(data) in (0, size):
                 return data
             parts = [data]
             got = len(data)
-            while got < size and (data := os.pread(self._descriptor, size - got, position + got)):
+            while got < size and (data := os.pread(self.descriptor, size - got, position + got)):
                 parts.append(data)
                 got += len(data)
             return b"".join(parts)
@@ -224,7 +224,7 @@ class RealFile(HintedFile):
         if not hasattr(os, "SEEK_DATA"):
             return position if position < self.size() else None
         try:
-            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+            return os.lseek(self.descriptor, position, os.SEEK_DATA)
         except OSError as e:
             if e.errno == errno.ENXIO:
                 return None
@@ -237,7 +237,7 @@ class RealFile(HintedFile):
         if position >= size or not hasattr(os, "SEEK_HOLE"):
             return size
         try:
-            return os.lseek(self._descriptor, position, os.SEEK_HOLE)
+            return os.lseek(self.descriptor, position, os.SEEK_HOLE)
         except OSError as e:
             if e.errno in (errno.ENXIO, errno.EINVAL):
                 return size
@@ -245,19 +245,19 @@ class RealFile(HintedFile):
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         try:
-            written = os.pwrite(self._descriptor, data, position)
+            written = os.pwrite(self.descriptor, data, position)
             while written < len(data):
-                written += os.pwrite(self._descriptor, memoryview(data)[written:], position + written)
+                written += os.pwrite(self.descriptor, memoryview(data)[written:], position + written)
         except OSError as e:
             raise_disk_error(e, self.path, f"writing {len(data)} bytes at {position}", len(data))
 
     def resize(self, size: int) -> None:
         with disk_errors(self.path, f"setting the length to {size} bytes", size):
-            os.ftruncate(self._descriptor, size)
+            os.ftruncate(self.descriptor, size)
 
     def allocate(self, position: int, size: int) -> None:
         with disk_errors(self.path, f"allocating {size} bytes at {position}", size):
-            allocate_blocks(self._descriptor, position, size)
+            allocate_blocks(self.descriptor, position, size)
 
     def sync(self, part: MappedPart | None = None) -> None:
         try:
@@ -266,15 +266,15 @@ class RealFile(HintedFile):
             if sys.platform == "darwin":  # fsync alone leaves the data in the drive's cache there
                 import fcntl
 
-                fcntl.fcntl(self._descriptor, fcntl.F_FULLFSYNC)
+                fcntl.fcntl(self.descriptor, fcntl.F_FULLFSYNC)
             else:
-                os.fdatasync(self._descriptor)
+                os.fdatasync(self.descriptor)
         except OSError as e:
             raise SyncFailedError(self.path, os.strerror(e.errno) if e.errno else str(e)) from e
 
     def map_for_append(self) -> mmap.mmap:
         with disk_errors(self.path, "mapping it for appends"):
-            mapping = mmap.mmap(self._descriptor, 0)
+            mapping = mmap.mmap(self.descriptor, 0)
             if hasattr(mmap, "MADV_RANDOM"):
                 # Else page-cache folios grow along the appends, and a sync of one record writes up to a mebibyte.
                 mapping.madvise(mmap.MADV_RANDOM)
@@ -282,10 +282,10 @@ class RealFile(HintedFile):
 
     def map_for_read(self) -> mmap.mmap:
         with disk_errors(self.path, "mapping it for reads"):
-            return mmap.mmap(self._descriptor, 0, access=mmap.ACCESS_READ)
+            return mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
 
     def close(self) -> None:
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -323,7 +323,7 @@ class RealDisk:
 
     def link(self, file: DiskFile) -> None:
         assert isinstance(file, RealFile)
-        descriptor = file._descriptor
+        descriptor = file.descriptor
         with disk_errors(file.path, "giving it its name"):
             # With a folder's descriptor, which an absolute path does without, or else the link's own name is meant.
             os.link(f"/proc/self/fd/{descriptor}", file.path, src_dir_fd=descriptor, follow_symlinks=True)

@@ -30,16 +30,16 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 class HintedFile:
     """The hints of a file on a local file system; see DiskFile."""
 
-    _descriptor = -1
+    descriptor = -1
 
     def will_poke(self) -> None:
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     def will_read(self, position: int, size: int) -> None:
-        read_ahead(self._descriptor, position, size)
+        read_ahead(self.descriptor, position, size)
 
     def will_sync(self, position: int, size: int) -> None:
         call = _sync_file_range()
         if call is not None and size > 0:
-            call(self._descriptor, position, size, SYNC_FILE_RANGE_WRITE)
+            call(self.descriptor, position, size, SYNC_FILE_RANGE_WRITE)

@@ -57,22 +57,22 @@ class Unpromising(NamedTuple):
 class FileSystem:
     """One open file description on a file system."""
 
-    _descriptor = -1
+    descriptor = -1
 
     def __init__(self, path: Path, descriptor: int) -> None:
-        self.path, self._descriptor = path, descriptor
+        self.path, self.descriptor = path, descriptor
 
     def sync(self) -> None:
         """Return once everything that anybody has written to this file system is on the disk, names and lengths too.
 
         Raises SyncFailedError if any write to it failed since this was opened or last synced, whose ever it was.
         """
-        if _libc().syncfs(self._descriptor):
+        if _libc().syncfs(self.descriptor):
             raise SyncFailedError(self.path, os.strerror(ctypes.get_errno()))
 
     def close(self) -> None:
         """Calling it twice is fine."""
-        descriptor, self._descriptor = self._descriptor, -1
+        descriptor, self.descriptor = self.descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
@@ -82,7 +82,7 @@ class FileSystem:
 
 def open_file_system(path: Path) -> FileSystem | None:
     """The file system of a folder, if a sync of the whole file system reports failed writes. Raises OSError."""
-    if not _reports_failures():
+    if not reports_failures():
         return None
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     found = FileSystem(path, descriptor)
@@ -116,7 +116,7 @@ def _libc() -> Any:
 
 
 @cache
-def _reports_failures() -> bool:
+def reports_failures() -> bool:
     version = re.match(r"(\d+)\.(\d+)", platform.release())
     return (
         sys.platform == "linux"

@@ -33,7 +33,7 @@ def put(store: Store, count: int, first: int = 0) -> None:
 
 def wake_ups(store: Store, subscription: Subscription) -> int:
     """How many wait, by what wakes them."""
-    return len(inside.arrivals(store)._waiting) + len(subscription._waiters._wake_ups)
+    return inside.waiting_for_arrivals(store) + inside.waiting_for_messages(subscription)
 
 
 async def turns(count: int) -> None:

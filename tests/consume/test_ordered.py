@@ -43,9 +43,7 @@ class World:
 
     def balance(self) -> None:
         """A round, and the chores, as far as they are due."""
-        assert inside.coordinator(self.store) is not None
-        inside.coordinator(self.store)._service.run_due()
-        inside.coordinator(self.store)._service._do_chores()
+        inside.rebalance_due(self.store)
 
 
 @pytest.fixture

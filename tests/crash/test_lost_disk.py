@@ -58,6 +58,7 @@ ASK = """
 import sys
 from pathlib import Path
 from flightlog.store.disk.lock import is_served
+from flightlog.tests.support import inside
 assert is_served(Path(sys.argv[1]))
 """
 
@@ -238,7 +239,7 @@ def test_a_writer_that_recovers_does_not_lend_its_life_to_the_page_of_before(los
     with flightlog.open_read_only(lost) as view:
         assert bodies(view) == list(range(COUNT))
         holder.serve()
-        assert is_served(lost) and view._shutdown_state.is_stale(RealDisk()), (
+        assert is_served(lost) and inside.shutdown_state(view).is_stale(RealDisk()), (
             "a writer has come: the look does not count"
         )
     holder.release()

@@ -27,16 +27,16 @@ class Lax:
     """A disk, or a file, that passes over one kind of call, of its own or of the files that it opens."""
 
     def __init__(self, real: Any, *names: str) -> None:
-        self._real, self._names = real, names
+        self.real, self._names = real, names
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._real, name) if name not in self._names else lambda *arguments: None
+        return getattr(self.real, name) if name not in self._names else lambda *arguments: None
 
     def open(self, *arguments: Any, **how: Any) -> Any:
-        return Lax(self._real.open(*arguments, **how), *self._names)
+        return Lax(self.real.open(*arguments, **how), *self._names)
 
     def open_unnamed(self, path: Path) -> Any:
-        return Lax(self._real.open_unnamed(path), *self._names)
+        return Lax(self.real.open_unnamed(path), *self._names)
 
 
 # -- the log
@@ -139,7 +139,7 @@ def does_not_sync_the_length_of_a_prepared_segment(patch: pytest.MonkeyPatch) ->
     def spoilt(self: AppendSegment) -> bool:
         disk, self.disk = self.disk, Lax(self.disk, "sync")
         is_made = real(self)
-        self.disk, self._write_file = disk, cast(Lax, self._write_file)._real
+        self.disk, self._write_file = disk, cast(Lax, self._write_file).real
         return is_made
 
     patch.setattr(AppendSegment, "open_unnamed", spoilt)
@@ -215,7 +215,7 @@ def does_not_sync_the_name_of_the_progress_page(patch: pytest.MonkeyPatch) -> No
 
     def spoilt(self: ProgressPage, disk: Any, root: Path, *, is_mapped: bool) -> None:
         real(self, Lax(disk, "sync_folder"), root, is_mapped=is_mapped)
-        self._file = self._file._real  # type: ignore[attr-defined]
+        self._file = self._file.real  # type: ignore[attr-defined]
 
     patch.setattr(ProgressPage, "__init__", spoilt)
 

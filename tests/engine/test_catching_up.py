@@ -21,13 +21,13 @@ def test_readers_go_on_as_soon_as_another_has_dispatched_their_messages(
     tmp_path: Path, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path) as store:
-        dispatcher = inside.maintenance(store)._dispatcher
+        dispatcher = inside.dispatcher(store)
         store.put(Message("t", b"1"))
         assert len(list(store.read("t"))) == 1
         found: list[int] = []
         with dispatcher._lock:  # as a dispatch has it
             store.put(Message("t", b"2"))
-            target = dispatcher._log.visible
+            target = inside.log(store).visible
             readers = [threading.Thread(target=lambda: found.append(len(store.queues()))) for _ in range(READERS)]
             for reader in readers:
                 reader.start()

@@ -55,7 +55,7 @@ class Rounds:
         """A round `ms` later: how often it synced segments, and the checkpoint, which the queues end with."""
         self._clock.at_ms += ms
         before = self._counts()
-        inside.flush_service(self._stores[-1])._flush_what_is_due()
+        inside.flush_what_is_due(self._stores[-1])
         log_syncs, queue_flushes = self._counts()
         return log_syncs - before[0], queue_flushes - before[1]
 
@@ -149,7 +149,7 @@ def test_an_idle_store_syncs_nothing(mode: FlushMode, rounds: Rounds, disk: Faul
     for ms in (500, 1000, 10_000, 60_000, HOUR_MS):
         assert rounds.after(ms) == (0, 0)
     assert disk.counts == before, "it does nothing at all on the disk"
-    assert inside.flush_service(store)._next_round_s() == float("inf")
+    assert inside.next_round_s(store) == float("inf")
 
 
 def test_under_sync_flush_a_round_syncs_what_no_put_has(rounds: Rounds) -> None:

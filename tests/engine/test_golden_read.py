@@ -16,7 +16,7 @@ from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.index.queue.batch_queue import BatchQueue
 from flightlog.store.errors import CorruptRecordError
 from flightlog.store.format.sys_flag import has_queue_entry
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import Fingerprint, GoldenSet, Key, WatchOpens
@@ -221,7 +221,7 @@ def test_entries_say_what_rocketmq_says(name: str, golden_set: GetSet) -> None:
     golden = golden_set(name)
     with flightlog.open_read_only(golden.store) as view:
         for (topic, queue_id, queue_offset), line in golden.java_read.items():
-            queue = view._table.get((topic, queue_id))
+            queue = inside.queue_table(view).get((topic, queue_id))
             assert queue is not None
             if isinstance(queue, BatchQueue):
                 (at,) = (queue.batches["base"] == queue_offset).nonzero()[0].tolist()

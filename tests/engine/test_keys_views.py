@@ -11,9 +11,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.open.view_keys import ViewKeys
 from flightlog.store.disk.disk import RealDisk, RealFile
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Fingerprint
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
 
 def in_memory(view: flightlog.ReadOnlyStore) -> int:
     """How many keys the view has gathered itself."""
-    assert view._keys is not None and isinstance(view._keys._source, ViewKeys)
-    known = view._keys._source._known
+    known = inside.view_keys(view)._known
     return 0 if known is None else len(known.memory)
 
 

@@ -90,7 +90,7 @@ def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
             assert prepared.allocated >= FOLIO_SIZE and prepared.populated > 0
             put_until(store, prepared.base + 1)
             assert store._log._active is prepared
-            assert os.stat(prepared.path).st_ino == os.fstat(prepared.write_file._descriptor).st_ino  # type: ignore[attr-defined]
+            assert os.stat(prepared.path).st_ino == os.fstat(prepared.write_file.descriptor).st_ino  # type: ignore[attr-defined]
             assert blocks(prepared.path) >= FOLIO_SIZE
         assert disk.count("link", "commitlog/") == 3
         assert disk.count("create", "commitlog/") == 4, "the first one was made by an append"

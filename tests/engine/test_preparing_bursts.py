@@ -57,7 +57,7 @@ def test_at_rest_as_much_is_prepared_as_the_last_burst_took(
 ) -> None:
     """Not for a few messages, and no more than the machine allows."""
     with flightlog.open(tmp_path, settings(), clock=clock) as store:
-        inside.log(store).preparation._most_for_burst = 96 * MIB  # on a machine of any size
+        inside.allow_for_burst(store, 96 * MIB)  # on a machine of any size
         put(store, 1)
         clock.at_ms += 10_000
         assert inside.prepare_service(store).settled(timeout_s=60)
@@ -69,7 +69,7 @@ def test_at_rest_as_much_is_prepared_as_the_last_burst_took(
         assert inside.prepare_service(store).settled(timeout_s=60)
         end = inside.log(store).end
         assert end + 80 * MIB <= inside.active_segment(store).populated <= end + 80 * MIB + 2 * FOLIO_SIZE
-        assert inside.active_segment(store)._expects_bulk
+        assert inside.expects_bulk(store)
         populated = inside.active_segment(store).populated
         put(store, 1)
         assert inside.prepare_service(store).settled(timeout_s=60)
@@ -89,7 +89,7 @@ def test_a_log_that_came_to_rest_is_prepared_unasked(
     tmp_path: Path, wait_until: WaitUntil, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path, settings()) as store:
-        inside.log(store).preparation._most_for_burst = 64 * MIB
+        inside.allow_for_burst(store, 64 * MIB)
         put(store, 1)
         assert inside.prepare_service(store).settled(timeout_s=60)
         with one_burst(store, monkeypatch):
@@ -117,7 +117,7 @@ def test_a_burst_is_not_prepared_for_on_a_disk_that_fills_up(
     tmp_path: Path, disk: FaultyDisk, clock: ManualClock, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     with flightlog.open(tmp_path, settings(), clock=clock, disk=disk) as store:
-        inside.log(store).preparation._most_for_burst = 100 * MIB
+        inside.allow_for_burst(store, 100 * MIB)
         put(store, 1)
         assert inside.prepare_service(store).settled(timeout_s=60)
         put(store, 100 * 16)

@@ -13,6 +13,7 @@ from flightlog import Message, StoreSettings
 from flightlog.engine.read.fetching import FETCH_COUNT, FETCH_SIZE, READ_AHEAD_SIZE
 from flightlog.store.disk.disk import RealFile
 from flightlog.store.errors import CorruptRecordError, StoreClosedError
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -155,5 +156,5 @@ def test_nothing_is_opened_before_its_turn(tmp_path: Path, assert_clean: AssertC
             next(reading)
         view.read_batch("t", max_count=100, columns=["value"])
         # An opening looks at the end of the log.
-        assert [segment._file is not None for segment in view.segments] == [True, *[False] * 4, True]
+        assert [inside.is_open(segment) for segment in view.segments] == [True, *[False] * 4, True]
     assert_clean(tmp_path)

@@ -181,7 +181,7 @@ class HookedDisk(RealDisk):
         file = super().open(path, writable=writable, create=create)
         if path.parent.name != "commitlog":
             return file
-        hooked = HookedFile(file.path, os.dup(file._descriptor), writable)
+        hooked = HookedFile(file.path, os.dup(file.descriptor), writable)
         hooked.disk = self
         return hooked
 

@@ -241,7 +241,7 @@ def test_an_iterator_holds_what_it_is_yet_to_read(
         dropped = store.read("t", 0)
         next(dropped)
     with open_store() as store:
-        assert inside.maintenance(store).retention._pins.lowest() is None, "a closed store's iterators hold nothing"
+        assert inside.lowest_pin(store) is None, "a closed store's iterators hold nothing"
         with pytest.raises(StoreClosedError):
             next(dropped)
     assert_clean(store.path)
@@ -288,8 +288,8 @@ def test_a_view_of_another_process_is_told(open_store: Callable[..., MessageStor
         seen = flightlog.open_read_only(store.path)
         begun = seen.read("t", 0)
         next(begun)
-        for pin in (view._pin, seen._pin):
-            pin.release()
+        for each in (view, seen):
+            inside.unpin(each)
         seen._queues.release()
         assert len(store.clean_up().segments) == 5
         assert bytes(mapped.mapping()) == content

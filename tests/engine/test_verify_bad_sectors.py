@@ -44,7 +44,7 @@ class BadDisk(RealDisk):
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         file = super().open(path, writable=writable, create=create)
-        found = BadFile(path, os.dup(file._descriptor), writable)
+        found = BadFile(path, os.dup(file.descriptor), writable)
         if path == self.path:
             found.bad = self.bad
         return found

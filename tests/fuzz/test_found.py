@@ -30,6 +30,7 @@ from flightlog.store.segments.log_files import list_log_files
 from flightlog.store.segments.segment import Segment, segment_name
 from flightlog.store.state.deleted_topics import deleted_path
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.limited_disk import LimitedDisk
 
 SIZE = 1 << 40
@@ -168,7 +169,7 @@ def test_a_batch_queue_that_leaves_out_more_than_can_be_counted(batches: Path) -
     units["base"][5:10] += 1 << 50
     path.write_bytes(units.tobytes())
     with flightlog.open_read_only(batches) as view:
-        queue = view._table.get(("batches", 0))
+        queue = inside.queue_table(view).get(("batches", 0))
         assert isinstance(queue, BatchQueue)
         queue.load()  # past whatever looks at a queue's last entry
         assert queue.end == (1 << 50) + 20

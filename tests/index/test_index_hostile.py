@@ -29,7 +29,7 @@ class WatchedFile(RealFile):
     """Counts reads, and holds them to what a file of its length has."""
 
     def __init__(self, disk: WatchedDisk, file: RealFile, writable: bool) -> None:
-        super().__init__(file.path, os.dup(file._descriptor), writable)
+        super().__init__(file.path, os.dup(file.descriptor), writable)
         file.close()
         self._disk = disk
 

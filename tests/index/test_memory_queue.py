@@ -211,7 +211,7 @@ class RemovingDisk(RealDisk):
     """Removes two files at the n-th use of one: a writer that cleans up in the middle of a view's look."""
 
     def __init__(self, folder: Path, nth: int) -> None:
-        self._folder, self._left = folder, nth
+        self._folder, self.left = folder, nth
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> RealFile:
         self.meet()
@@ -219,8 +219,8 @@ class RemovingDisk(RealDisk):
             return RemovingFile(self, path)
 
     def meet(self) -> None:
-        self._left -= 1
-        if self._left == 0:
+        self.left -= 1
+        if self.left == 0:
             for old in sorted(self._folder.iterdir())[:2]:
                 old.unlink()
 
@@ -234,6 +234,6 @@ def test_files_that_go_while_the_start_is_looked_for(start: int, nth: int, tmp_p
     below.load(thorough=True)
     queue = MemoryQueue(below)
     queue.put(45, units(*range(45, 50)))
-    disk._left = nth
+    disk.left = nth
     queue.set_min_offset(start)
     assert queue.min_index == start and places(queue) == list(range(start, 50))

@@ -51,7 +51,7 @@ def test_a_filter_looks_at_codes_in_the_extension(path: Path) -> None:
     """Not one entry of another tag is looked up in the log."""
     with flightlog.open_read_only(path) as view:
         for key, (first, end) in view.queues().items():
-            queue = view._table.get(key)
+            queue = inside.queue_table(view).get(key)
             assert queue is not None
             units = queue.units(first, end - first)
             assert (units["tags_code"] <= HIGHEST_EXTENSION_ADDRESS).all()

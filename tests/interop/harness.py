@@ -173,7 +173,7 @@ class RocketMq:
         arguments = {"path": path, "seed": seed, "count": count, "halt": halt, "lag": lag, **java_options(options)}
         if pause_every is not None:
             arguments |= {"pauseEvery": pause_every, "pauseMs": pause_ms}
-        with self._run("write", arguments, timeout_s) as output:
+        with self.run("write", arguments, timeout_s) as output:
             if manifest is not None:
                 shutil.copyfile(output, manifest)
             return [line for line in _lines(output) if line["type"] == "msg"]
@@ -183,7 +183,7 @@ class RocketMq:
     ) -> dict[QueueName, QueueDigest]:
         """Like `write_store` with a clean end, for millions of messages: returns a digest a queue."""
         arguments = {"path": path, "seed": seed, "count": count, "digest": True, **java_options(options)}
-        with self._run("write", arguments, timeout_s) as output:
+        with self.run("write", arguments, timeout_s) as output:
             return {_queue(line): _digest(line) for line in _lines(output) if line["type"] == "digest"}
 
     def open_store(
@@ -215,7 +215,7 @@ class RocketMq:
         arguments |= java_options({"first": APPENDED_FIRST, **options})
         with tempfile.TemporaryDirectory(prefix="flightlog-keys-") as folder:
             arguments["keys"] = "all" if queries == "all" else _write_words(Path(folder) / "keys", queries)
-            with self._run("open", arguments, timeout_s) as output:
+            with self.run("open", arguments, timeout_s) as output:
                 return _opened(output)
 
     def ask(self, stores: Sequence[Questions], timeout_s: float = RUN_LIMIT_S) -> list[Answers]:
@@ -228,12 +228,12 @@ class RocketMq:
                 job = java_options({"path": store.path, "questions": questions, **store.geometry})
                 jobs.append([f"{name}={_text(value)}" for name, value in job.items()])
             _write_words(Path(folder) / "jobs", jobs)
-            with self._run("ask", {"jobs": Path(folder) / "jobs"}, timeout_s) as output:
+            with self.run("ask", {"jobs": Path(folder) / "jobs"}, timeout_s) as output:
                 return _answered(output)
 
     def compress(self, folder: Path, timeout_s: float = RUN_LIMIT_S) -> None:
         """RocketMQ's clients' compressors over the files of a folder; CompressProgram.java says which become which."""
-        with self._run("compress", {"folder": folder.absolute()}, timeout_s):
+        with self.run("compress", {"folder": folder.absolute()}, timeout_s):
             pass
 
     def write_rocksdb(self, path: Path, *, count: int, halt: bool = False, **options: Unpack[Geometry]) -> None:
@@ -246,17 +246,17 @@ class RocketMq:
             "halt": halt,
             **java_options(options | {"config": config}),
         }
-        with self._run("rocksdb", arguments, RUN_LIMIT_S):
+        with self.run("rocksdb", arguments, RUN_LIMIT_S):
             pass
 
     def write_rocksdb_config(self, path: Path) -> None:
         """The folders in `path` that such a broker's topics, groups and offsets are in."""
-        with self._run("rocksdb", {"path": path}, RUN_LIMIT_S):
+        with self.run("rocksdb", {"path": path}, RUN_LIMIT_S):
             pass
 
     def settings(self, files: Path, dump: Path) -> list[Line]:
         """What a broker makes of the files that are named in `files`. Writes all settings, as they are, to `dump`."""
-        with self._run("settings", {"files": files, "dump": dump}, RUN_LIMIT_S) as output:
+        with self.run("settings", {"files": files, "dump": dump}, RUN_LIMIT_S) as output:
             return [line for line in _lines(output) if line["type"] == "conf"]
 
     def command(self, home: str, program: str, arguments: Mapping[str, object]) -> list[str]:
@@ -269,7 +269,7 @@ class RocketMq:
         return command + [f"{name}={_text(value)}" for name, value in arguments.items()]
 
     @contextmanager
-    def _run(self, program: str, arguments: Mapping[str, object], timeout_s: float) -> Iterator[Path]:
+    def run(self, program: str, arguments: Mapping[str, object], timeout_s: float) -> Iterator[Path]:
         """Runs one program; yields the file of its JSON lines, which is gone afterwards."""
         with tempfile.TemporaryDirectory(prefix="flightlog-java-") as home:
             output, errors = Path(home) / "stdout", Path(home) / "stderr"

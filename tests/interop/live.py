@@ -59,14 +59,14 @@ class LiveRocketMq:
     def await_caught_up(self, limit_s: float = CAUGHT_UP_LIMIT_S) -> None:
         """Return once every message is in its queue and nothing more is put."""
         assert self._caught_up.wait(limit_s), "RocketMQ does not get on"
-        assert self._process.poll() is None, self._said()
+        assert self._process.poll() is None, self.said()
 
     def close(self) -> None:
         """Let it shut down cleanly."""
         self._input.close()
         code = self._process.wait(END_LIMIT_S)
         self._reader.join()
-        assert code == 0, self._said()
+        assert code == 0, self.said()
 
     def end(self) -> None:
         """Be sure that it is gone."""
@@ -79,7 +79,7 @@ class LiveRocketMq:
         assert self._process.stdin is not None
         return self._process.stdin
 
-    def _said(self) -> str:
+    def said(self) -> str:
         return self._errors.read_text(errors="replace")[-6_000:]
 
 
@@ -99,7 +99,7 @@ def live(rocketmq: RocketMq, environment: Mapping[str, str], arguments: Mapping[
             )
         running = LiveRocketMq(process, errors)
         try:
-            assert running.is_open.wait(CAUGHT_UP_LIMIT_S) and process.poll() is None, running._said()
+            assert running.is_open.wait(CAUGHT_UP_LIMIT_S) and process.poll() is None, running.said()
             yield running
         finally:
             running.end()

@@ -33,7 +33,7 @@ def broker(rocketmq: RocketMq) -> Callable[..., dict[str, dict[int, int]]]:
     def deliver(path: Path, *, park: str = "", await_: str = "") -> dict[str, dict[int, int]]:
         options = {"path": path, **mixed.SMALL, "config": {"messageDelayLevel": LEVELS}}
         arguments = harness.java_options(options) | {"park": park, "await": await_}
-        with rocketmq._run("delays", arguments, LIMIT_S) as output:
+        with rocketmq.run("delays", arguments, LIMIT_S) as output:
             lines: list[Line] = [json.loads(line) for line in output.read_text().splitlines()]
         assert lines[0]["ok"] is True
         return {line["type"]: {int(level): int(at) for level, at in line["offsets"].items()} for line in lines}

@@ -32,7 +32,7 @@ def client(rocketmq: RocketMq, tmp_path: Path) -> Client:
     def run(*ask: str, commit: Sequence[str] = ()) -> dict[str, int]:
         arguments = {"path": tmp_path / "host", "group": "caches", "ask": ask, "commit": commit}
         found: dict[str, int] = {}
-        with rocketmq._run("local-offsets", arguments, LIMIT_S) as output:
+        with rocketmq.run("local-offsets", arguments, LIMIT_S) as output:
             for line in output.read_text().splitlines():
                 found |= {queue: int(offset) for queue, offset in json.loads(line)["offsets"].items()}
         return found

@@ -26,7 +26,7 @@ def broker_offsets(rocketmq: RocketMq) -> Callable[..., list[Line]]:
     ("GROUP:TOPIC:QUEUE_ID:OFFSET"), and writes the file."""
 
     def ask(path: Path, *, commit: Sequence[str] = ()) -> list[Line]:
-        with rocketmq._run("offsets", {"path": path, "commit": commit}, LIMIT_S) as output:
+        with rocketmq.run("offsets", {"path": path, "commit": commit}, LIMIT_S) as output:
             return [json.loads(line) for line in output.read_text().splitlines()]
 
     return ask

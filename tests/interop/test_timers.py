@@ -36,7 +36,7 @@ def run_rocketmq(rocketmq: RocketMq, root: Path, orders: Sequence[Sequence[objec
     """Its timers, with these orders; see TimersProgram.java."""
     path = root.parent / "orders"
     path.write_text("".join("\t".join(map(str, words)) + "\n" for words in orders))
-    with rocketmq._run("timers", {"path": root, "orders": path, **SIZES, **options}, 300) as output:
+    with rocketmq.run("timers", {"path": root, "orders": path, **SIZES, **options}, 300) as output:
         return [json.loads(line) for line in output.read_text().splitlines()]
 
 

@@ -27,7 +27,7 @@ def broker_topics(
 
     def ask(path: Path, *, make: Sequence[str] = (), delete: Sequence[str] = (), **geometry: Any) -> list[Line]:
         arguments = {"path": path, "make": make, "delete": delete, **harness.java_options(geometry)}
-        with rocketmq._run("topics", arguments, 120.0) as output:
+        with rocketmq.run("topics", arguments, 120.0) as output:
             return [json.loads(line) for line in output.read_text().splitlines()]
 
     return ask

@@ -78,7 +78,7 @@ def test_a_store_without_timers_has_none_of_their_files(tmp_path: Path, assert_c
     with flightlog.open(tmp_path, SETTINGS) as store:
         store.put(Message("t", b"1"))
         assert store.statistics().timers is None
-        assert not inside.delay_service(store).thread._was_started, "and no thread"
+        assert not inside.had_delay_thread(store), "and no thread"
     assert not {"timerwheel", "timerlog"} & {path.name for path in tmp_path.iterdir()}
     assert_clean(tmp_path)
 
@@ -132,7 +132,7 @@ def test_what_is_refused(tmp_path: Path, clock: ManualClock, until: Until) -> No
             store.cancel_timer("t", "1", clock.at_ms)
         for number in range(2):
             store.put(timer(number, clock.at_ms + 5000))
-        until(lambda: inside.timers(store)._count_at((clock.at_ms + 4999) // 1000) == 2)
+        until(lambda: inside.timers_in_second(store, (clock.at_ms + 4999) // 1000) == 2)
         with pytest.raises(TimersCongestedError):
             store.put(timer(2, clock.at_ms + 5000))
         store.put(timer(3, clock.at_ms))
@@ -157,7 +157,7 @@ def test_a_full_disk_is_waited_for_and_a_failed_sync_poisons(tmp_path: Path, clo
         disk.fail("*", "timerlog", errno.ENOSPC)
         store.put(timer(1, clock.at_ms + 1000))
         clock.advance(1000)
-        until(lambda: inside.timers(store)._failure != "")
+        until(lambda: inside.timer_failure(store) != "")
         disk.heal()
         clock.advance(2000)
         until(lambda: numbers(store) == [1])

@@ -158,14 +158,14 @@ def test_the_same_records_and_answers(
             if dice.random() < 0.05:
                 many = [some_message(dice, odd / 20) for _ in range(dice.randrange(60))]
                 assert answer(fast_path.put_many, many) == answer(long.put_many, many)
-        assert fast_path._log.queue_offsets == inside.log(long).queue_offsets
-        assert (fast_path._log.end, fast_path._log.appended_records) == (
+        assert inside.log(fast_path).queue_offsets == inside.log(long).queue_offsets
+        assert (inside.log(fast_path).end, inside.log(fast_path).appended_records) == (
             inside.log(long).end,
             inside.log(long).appended_records,
         )
-        assert fast_path._log.last_store_timestamp_ms == inside.log(long).last_store_timestamp_ms
+        assert inside.log(fast_path).last_store_timestamp_ms == inside.log(long).last_store_timestamp_ms
         assert inside.log(long).fast_path.taken == 0
-        assert fast_path._log.fast_path.taken > 200
+        assert inside.log(fast_path).fast_path.taken > 200
     assert log_bytes(tmp_path / "fast_path") == log_bytes(tmp_path / "long")
     assert_clean(tmp_path / "fast_path")
 
@@ -181,9 +181,11 @@ def test_each_odd_value_alone(name: str, tmp_path: Path, clock: ManualClock, ass
             store.put_many([Message("orders", b"first")] * 2)
         for value in ODD[name]:
             message = Message(**{"topic": "orders", "body": b"odd", name: value})
-            before = fast_path._log.fast_path.taken
+            before = inside.log(fast_path).fast_path.taken
             assert answer(fast_path.put, message) == answer(long.put, message), value
-            assert fast_path._log.fast_path.taken == before + (value in ORDINARY_ALL_THE_SAME and name == "properties")
+            assert inside.log(fast_path).fast_path.taken == before + (
+                value in ORDINARY_ALL_THE_SAME and name == "properties"
+            )
             many = [Message("orders", b"before"), message, Message("orders", b"after")]
             assert answer(fast_path.put_many, many) == answer(long.put_many, many), value
     assert log_bytes(tmp_path / "fast_path") == log_bytes(tmp_path / "long")

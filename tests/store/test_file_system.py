@@ -17,7 +17,7 @@ from flightlog.store.errors import SyncFailedError
 def test_it_syncs_and_closes(tmp_path: Path) -> None:
     found = RealDisk().open_file_system(tmp_path)
     if found is None:
-        assert not file_system._reports_failures() or platform.system() != "Linux" or not is_trusted(tmp_path)
+        assert not file_system.reports_failures() or platform.system() != "Linux" or not is_trusted(tmp_path)
         return
     (tmp_path / "file").write_bytes(b"x")
     found.sync()
@@ -35,12 +35,12 @@ def is_trusted(path: Path) -> bool:
 @pytest.mark.parametrize("release", ["5.7.19-generic", "4.18.0", "2.6.32", "unknown"])
 def test_not_on_a_kernel_that_would_not_tell(release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "release", lambda: release)
-    file_system._reports_failures.cache_clear()
+    file_system.reports_failures.cache_clear()
     try:
         assert open_file_system(tmp_path) is None
     finally:
         monkeypatch.undo()
-        file_system._reports_failures.cache_clear()
+        file_system.reports_failures.cache_clear()
 
 
 def test_not_on_a_file_system_that_would_not_tell() -> None:

@@ -18,6 +18,7 @@ from flightlog.tests.support import process
 
 LATER_S = 240
 WaitUntil = Callable[[Callable[[], object]], None]
+Waiter = pure_group_commit._Waiter
 
 
 @pytest.fixture
@@ -334,7 +335,7 @@ def pure() -> pure_group_commit.GroupCommit:
 
 def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> None:
     group_commit = pure()
-    line = [pure_group_commit._Waiter(1) for _ in range(4)]
+    line = [Waiter(1) for _ in range(4)]
     line[1].has_left = True
     group_commit._waiters.update(dict.fromkeys(line, True))
 
@@ -366,7 +367,7 @@ def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil
     wait_until(lambda: group_commit.waiting == 1)
     (second,) = group_commit._waiters
     del group_commit._waiters[second]
-    line = [pure_group_commit._Waiter(1) for _ in range(3)]
+    line = [Waiter(1) for _ in range(3)]
     group_commit._served.extend(line)
     group_commit.synced_to = 1
     # Rung long ago, or, for a machine that is slow, in an hour.

@@ -233,10 +233,11 @@ def test_messages_refuse_wrong_arguments() -> None:
 def test_a_record_is_taken_apart(name: str) -> None:
     module = import_module(native.MODULES[name], native.__name__)
     for message in Log(random.Random(SEED), 50).expected():
-        found = fields_of(module, bytes(message._rest))
+        rest = bytes(message._rest)
+        found = fields_of(module, rest)
         assert found == {name: getattr(message, name) for name in FIELD_NAMES}
         assert found["batch_index"] is None and found["queue_id"] == QUEUE_ID and found["topic"] == "topic"
-        for wrong in (b"", message._rest[:-1], message._rest + b"x", message._rest[:90], bytes(len(message._rest))):
+        for wrong in (b"", rest[:-1], rest + b"x", rest[:90], bytes(len(rest))):
             assert fields_of(module, wrong) is None
 
 

@@ -153,6 +153,11 @@ def test_results_hold_nothing_for_good() -> None:
     assert all(abs(now - then) <= 4 for now, then in zip(after, before, strict=True))
 
 
+def takes(store: Any, fast_path: object) -> None:
+    """What a put of this store asks first."""
+    store._put_fast_path = fast_path
+
+
 def test_what_the_fast_path_does_not_take_takes_the_slow_path(bases: Any) -> None:
     asked = deque[object]()
 
@@ -166,13 +171,13 @@ def test_what_the_fast_path_does_not_take_takes_the_slow_path(bases: Any) -> Non
         assert store.put(message) == "the slow path"  # no fast path yet
         assert asked.pop() is message
     fast_path = SimpleNamespace(put=lambda message: message or None)
-    store._put_fast_path = fast_path
+    takes(store, fast_path)
     assert store.put("taken") == "taken" and not asked
     assert store.put("") == "the slow path" and asked.pop() == ""
-    store._put_fast_path = make_fast_path(bytearray(1000), bytearray(64))
+    takes(store, make_fast_path(bytearray(1000), bytearray(64)))
     assert store.put(Message("orders", b"body")).queue_offset == 0 and not asked
     assert store.put(Message("nobody knows it", b"")) == "the slow path" and len(asked) == 1
-    store._put_fast_path = None
+    takes(store, None)
     assert store.put(Message("orders", b"body")) == "the slow path"
 
 
@@ -188,7 +193,7 @@ def test_errors_of_the_fast_path_and_of_the_slow_path_are_the_callers(bases: Any
     def refuse(message: object) -> None:
         raise LookupError(message)
 
-    store._put_fast_path = SimpleNamespace(put=refuse)
+    takes(store, SimpleNamespace(put=refuse))
     with pytest.raises(LookupError):
         store.put(1)
     with pytest.raises(TypeError):
@@ -204,11 +209,11 @@ def test_a_put_may_take_its_fast_path_away(bases: Any) -> None:
     store = Store()
 
     def put(message: object) -> object:
-        store._put_fast_path = None
+        takes(store, None)
         gc.collect()
         return message
 
-    store._put_fast_path = SimpleNamespace(put=put)
+    takes(store, SimpleNamespace(put=put))
     assert store.put("x") == "x"
 
 
@@ -218,7 +223,7 @@ def test_a_store_that_is_dropped_goes_at_once_and_one_in_a_cycle_is_collected(ba
 
     for in_cycle in (False, True):
         store = Store()
-        store._put_fast_path = SimpleNamespace(store=store if in_cycle else None)
+        takes(store, SimpleNamespace(store=store if in_cycle else None))
         put, reference = store.put, weakref.ref(store)
         del store
         assert reference() is not None  # by its method

@@ -45,7 +45,7 @@ class NotingDisk(RealDisk):
         file = super().open(path, writable=writable, create=create)
         if path.parent.name != "commitlog":
             return file
-        noted = NotedFile(file.path, os.dup(file._descriptor), writable)
+        noted = NotedFile(file.path, os.dup(file.descriptor), writable)
         file.close()
         noted.disk = self
         return noted
@@ -130,5 +130,5 @@ def test_where_the_system_syncs_no_parts_all_of_it_is_synced(tmp_path: Path, mon
     assert synced == []
     monkeypatch.setattr(native, "sync_pages", lambda mapping, position, size: False)
     file.sync(part)
-    assert synced == [file._descriptor]
+    assert synced == [file.descriptor]
     file.close()

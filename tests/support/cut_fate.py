@@ -65,7 +65,7 @@ class Fate:
     """Ends the writer at the n-th visit of one site."""
 
     def __init__(self, order: dict[str, Any], mounted: int) -> None:
-        self._site, self._left, self._after = order["site"], order.get("nth", 0), order.get("after", False)
+        self._site, self._left, self.after = order["site"], order.get("nth", 0), order.get("after", False)
         self._kills, self._mounted = order["end"] == "kill", mounted
         self._lock = threading.Lock()
         self.phase = "boot"
@@ -76,10 +76,10 @@ class Fate:
     @contextmanager
     def visit(self, *sites: str) -> Iterator[None]:
         comes = self._comes(sites)
-        if comes and not self._after:
+        if comes and not self.after:
             self.come()
         yield
-        if comes and self._after:
+        if comes and self.after:
             self.come()
 
     @contextmanager
@@ -111,7 +111,7 @@ class Fate:
 
 class FatedFile(RealFile):
     def __init__(self, fate: Fate, file: RealFile, writable: bool) -> None:
-        super().__init__(file.path, os.dup(file._descriptor), writable)
+        super().__init__(file.path, os.dup(file.descriptor), writable)
         file.close()
         self._fate, self._site, self._birth = fate, site_of(file.path), birth_site_of(file.path)
 
@@ -134,7 +134,7 @@ class FatedFile(RealFile):
 
 class FatedFileSystem(FileSystem):
     def __init__(self, fate: Fate, found: FileSystem) -> None:
-        super().__init__(found.path, os.dup(found._descriptor))
+        super().__init__(found.path, os.dup(found.descriptor))
         found.close()
         self._fate = fate
 

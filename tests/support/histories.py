@@ -281,16 +281,16 @@ class History:
 
     def _dispatch(self) -> None:
         self._say("round of the dispatcher")
-        inside.flush_service(self._open_store)._does(inside.maintenance(self._open_store).dispatch)
+        inside.does(self._open_store, inside.maintenance(self._open_store).dispatch)
 
     def _flush_queues(self) -> None:
         self._say("round of the queues")
-        if inside.flush_service(self._open_store)._does(inside.maintenance(self._open_store).flush_queues):
+        if inside.does(self._open_store, inside.maintenance(self._open_store).flush_queues):
             self._note_flushed()
 
     def _flush_index(self) -> None:
         self._say("round of the key index")
-        if inside.flush_service(self._open_store)._does(inside.maintenance(self._open_store).flush_index):
+        if inside.does(self._open_store, inside.maintenance(self._open_store).flush_index):
             self._note_flushed()
 
     def _note_flushed(self) -> None:

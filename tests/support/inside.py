@@ -5,12 +5,16 @@ Tests that can be written against what users see are; see also flightlog.testing
 
 from __future__ import annotations
 
-from flightlog import MessageStore, Store
+from collections.abc import Callable
+
+from flightlog import MessageStore, ReadOnlyStore, Store, Subscription
 from flightlog.consume.group.offset_table import OffsetTable
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.store_timers import Timers
 from flightlog.engine.dispatch.dispatcher import Dispatcher
+from flightlog.engine.open.shutdown_state import ShutdownState
+from flightlog.engine.open.view_keys import ViewKeys
 from flightlog.engine.services.arrivals import Arrivals
 from flightlog.engine.services.delay_service import DelayService
 from flightlog.engine.services.flush_service import FlushService
@@ -21,7 +25,9 @@ from flightlog.engine.write.putting import Putter
 from flightlog.index.queue.queue_table import QueueTable
 from flightlog.store.disk.clock import Clock
 from flightlog.store.log.commit_log import CommitLog
-from flightlog.store.segments.segment import AppendSegment
+from flightlog.store.log.poison import Poison
+from flightlog.store.native.group_commit_protocol import GroupCommitProtocol
+from flightlog.store.segments.segment import AppendSegment, Segment
 
 AnyStore = MessageStore | Store
 
@@ -41,7 +47,7 @@ def dispatcher(store: AnyStore) -> Dispatcher:
     return store._dispatcher
 
 
-def queue_table(store: AnyStore) -> QueueTable:
+def queue_table(store: AnyStore | ReadOnlyStore) -> QueueTable:
     return store._table
 
 
@@ -94,3 +100,121 @@ def coordinator(store: Store) -> GroupCoordinator:
 
 def group_offsets(store: Store) -> OffsetTable:
     return store._offsets
+
+
+# -- what services do, step by step
+
+
+def flush_what_is_due(store: AnyStore) -> None:
+    """One look of the flush service, in the caller's thread."""
+    flush_service(store)._flush_what_is_due()
+
+
+def next_round_s(store: AnyStore) -> float:
+    """When the flush service looks again by itself, of the monotonic clock; infinite if nothing is due."""
+    return flush_service(store)._next_round_s()
+
+
+def does(store: AnyStore, work: Callable[[], None]) -> bool:
+    """Whether the flush service got this done; what fails is judged as in its own thread."""
+    return flush_service(store)._does(work)
+
+
+def forget_to_end(store: AnyStore) -> None:
+    """What `close` will do is let go of files and threads, and no more: an end like that of a killed process, which
+    is told no cause, as `kill` tells one."""
+    maintenance(store)._was_ended = True
+
+
+def is_hurried(store: AnyStore) -> bool:
+    """Whether a put that did not wait asked for a sync that has not begun."""
+    return flush_service(store)._is_hurried
+
+
+def has_delay_thread(store: AnyStore) -> bool:
+    return delay_service(store).thread._thread is not None
+
+
+def had_delay_thread(store: AnyStore) -> bool:
+    """Whether delayed delivery ever had a thread."""
+    return delay_service(store).thread._was_started
+
+
+def timer_failure(store: AnyStore) -> str:
+    """Why timers are not delivered, as they log it; empty if they are."""
+    return timers(store)._failure
+
+
+def timers_in_second(store: AnyStore, slot_s: int) -> int:
+    return timers(store)._count_at(slot_s)
+
+
+def lowest_pin(store: AnyStore) -> int | None:
+    """Physical offset that the lowest of the readers still needs."""
+    return maintenance(store).retention._pins.lowest()
+
+
+# -- consumers
+
+
+def waiting_for_arrivals(store: AnyStore) -> int:
+    return len(arrivals(store)._waiting)
+
+
+def waiting_for_messages(subscription: Subscription) -> int:
+    return len(subscription._waiters._wake_ups)
+
+
+def rebalance_due(store: Store) -> None:
+    """One round of the coordinator's service, and its chores as far as they are due, in the caller's thread."""
+    service = coordinator(store)._service
+    service.run_due()
+    service._do_chores()
+
+
+def rebalance(store: Store, group: str) -> None:
+    coordinator(store)._groups[group].group.rebalance()
+
+
+# -- parts of the log
+
+
+def allow_for_burst(store: AnyStore, size: int) -> None:
+    """So many bytes are prepared at most for a burst, on a machine of any size."""
+    log(store).preparation._most_for_burst = size
+
+
+def group_commit(store: AnyStore) -> GroupCommitProtocol:
+    return log(store)._group_commit
+
+
+def poison(store: AnyStore) -> Poison:
+    return log(store)._poison
+
+
+def expects_bulk(store: AnyStore) -> bool:
+    """Whether the active segment prepares large folios."""
+    return active_segment(store)._expects_bulk
+
+
+def is_open(segment: Segment) -> bool:
+    return segment._file is not None
+
+
+# -- of views
+
+
+def unpin(view: ReadOnlyStore) -> None:
+    """Have retention take what the view may still read."""
+    view._pin.release()
+
+
+def shutdown_state(view: ReadOnlyStore) -> ShutdownState:
+    return view._shutdown_state
+
+
+def view_keys(view: ReadOnlyStore) -> ViewKeys:
+    assert view._keys is not None
+    source = view._keys._source
+    assert isinstance(source, ViewKeys)
+    return source

@@ -64,14 +64,14 @@ class Fate:
     """Kills the process at the n-th visit of one site."""
 
     def __init__(self, site: str, nth: int, after: bool) -> None:
-        self._site, self._left, self._after = site, nth, after
+        self._site, self._left, self.after = site, nth, after
         self._lock = threading.Lock()
         self.is_booting = True
 
     def strikes(self, site: str, *, after: bool) -> bool:
         if self.is_booting:
             site = "boot"
-        if site != self._site or after != self._after:
+        if site != self._site or after != self.after:
             return False
         with self._lock:
             self._left -= 1
@@ -97,7 +97,7 @@ class DoomedClock(SystemClock):
         if getattr(local, "in_batch", False):
             local.in_batch_records += 1
             if local.in_batch_records > 1:
-                self._fate.meet("batch", after=self._fate._after)
+                self._fate.meet("batch", after=self._fate.after)
         return super().now_ms()
 
 
@@ -116,8 +116,8 @@ class DoomedFile(RealFile):
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         with at("derived"):
-            if self._fate.strikes("derived", after=self._fate._after):
-                os.pwrite(self._descriptor, data[: len(data) // 2], position)
+            if self._fate.strikes("derived", after=self._fate.after):
+                os.pwrite(self.descriptor, data[: len(data) // 2], position)
                 die()
             super().write(position, data)
 
@@ -143,7 +143,7 @@ class DoomedDisk(RealDisk):
         if create:
             site = "roll" if path.parent.name == "commitlog" else "derived"
             with at(site):
-                self._fate.meet(site, after=self._fate._after)
+                self._fate.meet(site, after=self._fate.after)
         return DoomedFile(self._fate, path, descriptor, writable)
 
     def sync_folder(self, path: Path) -> None:

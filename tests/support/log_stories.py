@@ -354,7 +354,7 @@ def a_put_that_waits_for_anothers_sync(new: NewStage) -> None:
     leader.start()
     assert is_under_way.wait(LATER_S)
     follower.start()
-    while follower.is_alive() and not inside.log(store)._group_commit.waiting:
+    while follower.is_alive() and not inside.group_commit(store).waiting:
         follower.join(0.001)
     may_fail.set()
     for thread in (leader, follower):

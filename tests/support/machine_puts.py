@@ -202,8 +202,10 @@ class PuttingLife(StoreLife):
         if self.settings.flush_mode is not FlushMode.SYNC:
             return
         if not any(message.waits_for_sync for message in messages):
-            log, service = inside.log(self.it), inside.flush_service(self.it)
-            process.wait_until(lambda: log.poison is not None or (not service._is_hurried and log.flushed == log.end))
+            log = inside.log(self.it)
+            process.wait_until(
+                lambda: log.poison is not None or (not inside.is_hurried(self.it) and log.flushed == log.end)
+            )
         if inside.log(self.it).poison is None:
             self.synced = self.model.end
 

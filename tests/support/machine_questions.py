@@ -203,4 +203,4 @@ class MachineQuestions(Questions):
 
     @staticmethod
     def has_keys(store: Reading) -> bool:
-        return bool(questions._has_keys(store))
+        return bool(questions.has_keys(store))

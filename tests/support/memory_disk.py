@@ -106,25 +106,25 @@ class MemoryFile:
 
     def __init__(self, disk: MemoryDisk, path: Path, inode: Inode, writable: bool) -> None:
         self.path = path
-        self._disk, self._inode, self._writable = disk, inode, writable
+        self._disk, self.inode, self._writable = disk, inode, writable
 
     def size(self) -> int:
-        return len(self._inode)
+        return len(self.inode)
 
     def has_name(self) -> bool:
-        return self._disk.has_name(self.path, self._inode)
+        return self._disk.has_name(self.path, self.inode)
 
     def is_in_place(self) -> bool:
-        return self._disk.has_name(self.path, self._inode)
+        return self._disk.has_name(self.path, self.inode)
 
     def read(self, position: int, size: int) -> bytes:
-        return self._inode.read(position, size)
+        return self.inode.read(position, size)
 
     def next_data(self, position: int) -> int | None:
-        return position if position < len(self._inode) else None
+        return position if position < len(self.inode) else None
 
     def next_hole(self, position: int) -> int:
-        return len(self._inode)
+        return len(self.inode)
 
     def will_poke(self) -> None:
         pass
@@ -137,24 +137,24 @@ class MemoryFile:
 
     def write(self, position: int, data: bytes | memoryview) -> None:
         assert self._writable
-        self._disk.write(self.path, self._inode, position, data)
+        self._disk.write(self.path, self.inode, position, data)
 
     def resize(self, size: int) -> None:
-        self._disk.meet("resize", self.path, self._inode)
-        self._inode.resize(size)
+        self._disk.meet("resize", self.path, self.inode)
+        self.inode.resize(size)
 
     def allocate(self, position: int, size: int) -> None:
-        self._disk.meet("allocate", self.path, self._inode)
-        self._inode.resize(max(len(self._inode), position + size))
+        self._disk.meet("allocate", self.path, self.inode)
+        self.inode.resize(max(len(self.inode), position + size))
 
     def sync(self, part: MappedPart | None = None) -> None:
-        self._disk.sync(self.path, self._inode, part)
+        self._disk.sync(self.path, self.inode, part)
 
     def map_for_append(self) -> mmap.mmap:
-        return self._inode.map()
+        return self.inode.map()
 
     def map_for_read(self) -> mmap.mmap:
-        return self._inode.map()
+        return self.inode.map()
 
     def close(self) -> None:
         pass
@@ -231,7 +231,7 @@ class MemoryDisk:
     def link(self, file: DiskFile) -> None:
         assert isinstance(file, MemoryFile) and self._find(file.path) is None
         self.meet("link", file.path)
-        self.change(str(file.path.parent), {file.path.name: file._inode})
+        self.change(str(file.path.parent), {file.path.name: file.inode})
 
     def has_name(self, path: Path, inode: Inode) -> bool:
         return self._find(path) is inode

@@ -92,7 +92,7 @@ class Questions:
     def _query(
         self, store: Reading, end: int, topic: str, key: str, begin_ms: int, end_ms: int | None, max_count: int
     ) -> None:
-        if not _has_keys(store):
+        if not has_keys(store):
             with pytest.raises(UsageError, match="without a key index"):
                 store.query(topic, key, begin_ms, end_ms, max_count)
             return
@@ -126,7 +126,7 @@ class Questions:
         offset = record.physical_offset + dice.choice((0, 0, 0, 1, record.size))
         self._check_one(store.message_at(offset), model.at(offset, end))
         self._check_one(store.message_by_id(record.message_id), record if record.stop <= end else None)
-        if record.uniq_key is not None and _has_keys(store):
+        if record.uniq_key is not None and has_keys(store):
             self._uniq_key(store, end, record.queue_key[0], record.uniq_key)
         return f"message_at({offset}), message_by_uniq_key({record.uniq_key!r})"
 
@@ -166,6 +166,6 @@ class Questions:
             self._query(store, end, topic, name, 0, None, 1000)
 
 
-def _has_keys(store: Reading) -> bool:
+def has_keys(store: Reading) -> bool:
     """A view gathers keys itself where there is no index."""
     return isinstance(store, flightlog.ReadOnlyStore) or store.settings.key_index

@@ -185,7 +185,7 @@ class Stage:
     def die(self, store: MessageStore) -> None:
         """Let go of an open store as the death of its process would: nothing is flushed, nothing is noted."""
         inside.flush_service(store).stop()
-        inside.maintenance(store)._was_ended = True
+        inside.forget_to_end(store)
         store.close()
 
     def cut(self, *, keeps_all: bool = False) -> None:
