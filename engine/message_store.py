@@ -393,7 +393,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         if self._forked:
             raise ForkedStoreError(
                 f"{self.path}: this handle was opened by process {self._pid}, before a fork. "
-                "Open the store anew in this process, read-only while the parent writes"
+                "Open the store again in this process, read-only while the parent writes"
             )
         if self._closed:
             raise StoreClosedError(f"{self.path}: the store was closed; open it again")

@@ -121,7 +121,7 @@ class StoreInfo:
             case LastWriter.ROCKETMQ_CLOSED:
                 return "RocketMQ, shut down cleanly"
             case LastWriter.NOBODY:
-                return "nobody: there is no segment"
+                return "none: there is no segment"
 
 
 def open_to_inspect(path: Path, disk: Disk | None = None) -> ReadOnlyStore:

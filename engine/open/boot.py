@@ -284,7 +284,7 @@ def _refuse_a_lost_log(path: Path, shutdown_state: ShutdownState, table: QueueTa
     folders = ", ".join(map(str, shutdown_state.files.folders.all))
     raise DamagedStoreError(
         f"{path}: found {left}, and no segment of the log that they belong to in {folders}. Restore the segments from "
-        "a copy, or name the folders that hold them (commit_log_folders). To begin anew on purpose, move everything "
+        "a copy, or name the folders that hold them (commit_log_folders). To start an empty store, move everything "
         f"but {CONFIG_FOLDER}/ away"
     )
 

@@ -15,7 +15,7 @@ class DataLossError(FlightlogError):
 
     def __init__(self, losses: Sequence[str]) -> None:
         super().__init__(
-            f"gone before it was read: {'; '.join(losses)}. Retention was faster, or somebody deleted a topic; the "
+            f"gone before it was read: {'; '.join(losses)}. Retention was faster, or a topic was deleted; the "
             "option failOnDataLoss=false goes on with what there still is"
         )
         self.losses = tuple(losses)
@@ -28,7 +28,7 @@ class CheckpointAheadError(FlightlogError):
         super().__init__(
             f"{store}: the stream has read up to {detail}. The store lost its end (a power cut takes what was not "
             "flushed), was restored from an older backup, or is another one. Bring the newer store back, or begin "
-            "anew with another checkpointLocation"
+            "again with another checkpointLocation"
         )
 
 

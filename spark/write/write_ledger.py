@@ -61,7 +61,7 @@ class WriteLedger:
         if found is None:
             raise DamagedStoreError(
                 f"{self._file.path}: batch {batch} of query {self._query} began at physical offset {place[0]}, which "
-                "retention has removed since; nobody can tell whether it was committed. Set done to true if its "
+                "retention has removed since; it is unknown whether it was committed. Set done to true if its "
                 "messages were there, or take the entry out if they were not, and start the query again"
             )
         return found

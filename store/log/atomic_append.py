@@ -56,7 +56,7 @@ Commit = Callable[[AtomicRange], None]
 def note_held(disk: Disk, root: Path, start: int) -> None:
     """Tell the next open that what lies behind `start` was never part of the log, if it ends there."""
     progress = read_progress(disk, root)
-    assert progress is not None, "whoever appends has made the page"
+    assert progress is not None, "an append creates the page first"
     content = f"{start} in {progress.epoch}".encode().ljust(HELD_SIZE)
     file = disk.open(root / FLIGHTLOG_FOLDER / HELD_FILE, writable=True, create=True)
     try:

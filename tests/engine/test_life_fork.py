@@ -67,7 +67,7 @@ USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
 
 def use_everything(store: flightlog.MessageStore) -> None:
     for use in USES.values():
-        with pytest.raises(ForkedStoreError, match=r"opened by process \d+.*Open the store anew"):
+        with pytest.raises(ForkedStoreError, match=r"opened by process \d+.*Open the store again"):
             use(store)
 
 

@@ -438,7 +438,7 @@ def test_a_note_of_a_batch_that_nobody_can_judge_any_more(
     assert ledger.has(7), "the log says so"
     with monkeypatch.context() as patch:
         patch.setattr(flightlog.ReadOnlyStore, "min_physical_offset", 1 << 40)
-        with pytest.raises(DamagedStoreError, match="nobody can tell whether it was committed"):
+        with pytest.raises(DamagedStoreError, match="it is unknown whether it was committed"):
             ledger.has(7)
     note.write_text('{"query": {"batch": "x"}}')
     with pytest.raises(ConfigFileError):

@@ -25,7 +25,7 @@ def unpack_rocketmq_store(folder: Path) -> Path:
     archive = files(__package__.rpartition(".")[0]).joinpath("data", ARCHIVE)
     if not archive.is_file():
         raise MissingDataError(
-            f"{archive}: the store that RocketMQ wrote is not here. Install flightlog anew, it brings it"
+            f"{archive}: the store that RocketMQ wrote is not here. Reinstall flightlog, which contains it"
         )
     with archive.open("rb") as opened, tarfile.open(fileobj=opened, mode="r:xz") as tar:
         tar.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11 has it from 3.11.4 on
