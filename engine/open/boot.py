@@ -67,7 +67,7 @@ from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ...store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from ...store.state.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
 from ...store.state.deleted_topics import DeletedTopics, DeletedTopicsFile
-from ...store.state.format_version import refuse_newer_format, write_format_version
+from ...store.state.format_version import FormatVersion
 from ...store.state.geometry import Geometry
 from ...store.state.log_start import log_start_path, read_log_start, write_log_start
 from ...store.state.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
@@ -164,7 +164,8 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     for folder in folders.writable:
         disk.make_folder(folder)
     shutdown_state = read_shutdown_state(disk, path, tolerant=False, folders=folders)
-    refuse_newer_format(disk, path)
+    format_version = FormatVersion(disk, path)
+    format_version.refuse_newer()
     _refuse_unsupported(path, disk)
     maps_appends = _maps_appends(path, disk, folders)
     geometry = Geometry(disk, path, is_empty=not shutdown_state.files.bases)
@@ -232,7 +233,7 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
     _sync_state_folders(path, disk)
     topics.save()
     geometry.save()
-    write_format_version(disk, path)
+    format_version.save()
     report.tell(path, log)
     epoch = secrets.randbits(62)
     _write_abort(disk, path, epoch, shutdown_state)

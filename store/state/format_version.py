@@ -25,40 +25,35 @@ VERSION = 1
 log = logging.getLogger("flightlog.store")
 
 
-def read_format_version(disk: Disk, root: Path) -> int:
-    """0 where none is noted. Raises ConfigFileError, DiskError."""
-    return _noted(_file(disk, root))
+class FormatVersion:
+    """The note of one store while it is opened, read once."""
 
+    def __init__(self, disk: Disk, root: Path) -> None:
+        """Raises ConfigFileError for a note that makes no sense, and DiskError."""
+        self._root = root
+        self._file = ConfigFile(disk, root / FLIGHTLOG_FOLDER / FORMAT_FILE)
+        found = self._file.read()
+        version = 0 if found is None else found.get("version")
+        if not isinstance(version, int) or isinstance(version, bool) or version < 0:
+            raise ConfigFileError(self._file.path, f"version {version!r}", "a whole number")
+        self.noted = version
+        """0 where none is noted."""
 
-def refuse_newer_format(disk: Disk, root: Path) -> None:
-    """For writers. Raises NewerFormatError, ConfigFileError, DiskError."""
-    found = read_format_version(disk, root)
-    if found > VERSION:
-        raise NewerFormatError(root, _file(disk, root).path, found, VERSION)
+    def refuse_newer(self) -> None:
+        """For writers. Raises NewerFormatError."""
+        if self.noted > VERSION:
+            raise NewerFormatError(self._root, self._file.path, self.noted, VERSION)
+
+    def save(self) -> None:
+        """Note ours, unless it is noted; durable when it returns. Raises DiskFullError, SyncFailedError, DiskError."""
+        if self.noted != VERSION:
+            self._file.write({"version": VERSION})
+            self.noted = VERSION
 
 
 def warn_of_newer_format(disk: Disk, root: Path) -> None:
-    """For readers; a note that cannot be read tells them nothing, either."""
+    """For readers; a note that cannot be read tells them nothing, either. Raises DiskError."""
     try:
-        refuse_newer_format(disk, root)
+        FormatVersion(disk, root).refuse_newer()
     except (NewerFormatError, ConfigFileError) as e:
         log.warning("%s", e, extra={"path": str(root)})
-
-
-def write_format_version(disk: Disk, root: Path) -> None:
-    """Note ours, unless it is noted; durable when this returns. Raises DiskFullError, SyncFailedError, DiskError."""
-    file = _file(disk, root)
-    if _noted(file) != VERSION:
-        file.write({"version": VERSION})
-
-
-def _file(disk: Disk, root: Path) -> ConfigFile:
-    return ConfigFile(disk, root / FLIGHTLOG_FOLDER / FORMAT_FILE)
-
-
-def _noted(file: ConfigFile) -> int:
-    found = file.read()
-    version = 0 if found is None else found.get("version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 0:
-        raise ConfigFileError(file.path, f"version {version!r}", "a whole number")
-    return version

@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog.store.disk.disk import RealDisk
-from flightlog.store.state.format_version import FORMAT_FILE, VERSION, read_format_version
+from flightlog.store.state.format_version import FORMAT_FILE, VERSION, FormatVersion
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean
@@ -36,7 +36,7 @@ def test_a_store_of_an_earlier_version(version: int, ended: str, tmp_path: Path,
     with tarfile.open(OWN / f"version-{version}.tar.xz") as tar:
         tar.extractall(tmp_path)
     told, root = json.loads((tmp_path / "told.json").read_text()), tmp_path / ended
-    assert read_format_version(RealDisk(), root) == version == told["version"]
+    assert FormatVersion(RealDisk(), root).noted == version == told["version"]
     with flightlog.open_read_only(root) as view:
         orders = {message.body for queue_id in range(4) for message in view.read("orders", queue_id)}
         assert orders == {f"order {number}".encode() * 20 for number in range(told["orders"])}
@@ -53,7 +53,7 @@ def test_a_store_of_an_earlier_version(version: int, ended: str, tmp_path: Path,
         assert len([*store.read("SCHEDULE_TOPIC_XXXX", 17)]) == told["parked"]
         assert "gone" not in store.topics()
         put = store.put(flightlog.Message("orders", b"new"))
-    assert read_format_version(RealDisk(), root) == VERSION
+    assert FormatVersion(RealDisk(), root).noted == VERSION
     with flightlog.open_read_only(root) as view:
         assert view.get("orders", 0, put.queue_offset).messages[0].body == b"new"
     assert_clean(root)
