@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from flightlog.engine.read.readable import ReadableStore
-from flightlog.engine.read_only import open_read_only
+from flightlog.engine.message_store import MessageStore
+from flightlog.engine.read_only import ReadOnlyStore, open_read_only
 from flightlog.tools.bench.drive import no_collection
 from flightlog.tools.bench.messages import QUEUES, TOPIC
 
@@ -21,7 +21,7 @@ READY = "ready"
 NICE = 10
 
 
-def read_for(store: ReadableStore, each: int, seconds: float) -> float:
+def read_for(store: MessageStore | ReadOnlyStore, each: int, seconds: float) -> float:
     """Read the first `each` messages of every queue, again and again; returns messages a second."""
     started_s, passed_s, done = time.perf_counter(), 0.0, 0
     messages = again_and_again(store, each)
@@ -32,7 +32,7 @@ def read_for(store: ReadableStore, each: int, seconds: float) -> float:
     return done / passed_s
 
 
-def again_and_again(store: ReadableStore, each: int) -> Iterator[Any]:
+def again_and_again(store: MessageStore | ReadOnlyStore, each: int) -> Iterator[Any]:
     while True:
         for queue_id in range(QUEUES):
             yield from islice(store.read(TOPIC, queue_id), each)

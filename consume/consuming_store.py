@@ -6,15 +6,14 @@ import threading
 from pathlib import Path
 from weakref import WeakKeyDictionary
 
+from ..engine.documented import documented_by
 from ..engine.message_store import MessageStore
 from ..engine.write.delay_hook import PrePutHook
 from ..store.arguments import check_group, check_topic
 from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
-from ..store.queue_offsets import QueueKey
 from ..store.settings import StoreSettings
 from .group.consumed_store import ConsumedStore, Owner
-from .group.offset_table import OffsetTable
 from .group_coordinator import GroupCoordinator
 from .subscribing import Subscribing
 
@@ -33,21 +32,10 @@ class Store(Subscribing, MessageStore):
     def __init__(
         self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
     ) -> None:
-        super().__init__(path, settings, disk, clock, pre_put_hook)
         self._subscribing = threading.Lock()
         self._readers: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
         self._owners: dict[str, Owner] = {}
-        try:
-            self._offsets = OffsetTable(disk, path, clock, self._log.flush)
-            self._offsets.load(self._end_of)
-            self._offsets.save()  # before the first put, what was lowered
-        except BaseException:
-            super().close()
-            raise
-
-    def _end_of(self, key: QueueKey) -> int:
-        queue = self._table.get(key)
-        return 0 if queue is None else queue.end
+        super().__init__(path, settings, disk, clock, pre_put_hook)
 
     def _consuming(self) -> GroupCoordinator:
         with self._subscribing:
@@ -81,18 +69,9 @@ class Store(Subscribing, MessageStore):
         check_topic(topic)
         return self._offsets.of(group, topic)
 
-    def _unread(self, name: str, queue_ids: range) -> dict[str, int]:
-        bounds = self._bounds(name, queue_ids)
-        return {
-            group: sum(end - min(max(offsets.get(i, first), first), end) for i, (first, end) in bounds.items())
-            for group, offsets in self._offsets.of_topic(name).items()
-        }
-
-    def _delete_topic(self, name: str) -> None:
-        # First: a topic of this name that is made later must not be read from the middle.
-        self._offsets.forget_topic(name)
-        self._offsets.save()
-        super()._delete_topic(name)
+    @documented_by(MessageStore.delete_topic)
+    def delete_topic(self, name: str) -> None:
+        super().delete_topic(name)
         for coordinator, consumed in tuple(self._readers.items()):
             coordinator.forget_topic(consumed, name)
 

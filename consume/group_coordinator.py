@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from ..engine.topics.offset_table import name_of
 from ..index.filter.tag_filter import tag_filter
 from ..store.disk.clock import Clock, SystemClock
 from ..store.disk.disk import RealDisk
@@ -42,7 +43,6 @@ from .group.consumed_store import ConsumedStore, ConsumeProgress, GroupProgress
 from .group.group import Change, Group
 from .group.initial_offset import StartFrom
 from .group.local_progress import LocalProgress
-from .group.offset_table import name_of
 from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from .group.rebalance import RebalanceService
 

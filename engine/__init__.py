@@ -3,10 +3,10 @@
 The files of the folder itself are its two faces, `MessageStore` and `ReadOnlyStore`, and what only they need. Which
 room inside imports from which:
 
-    delay    -> write, services, open, read
+    delay    -> services, open, read
     verify   -> open, topics
     write    -> services, columns, dispatch, topics
-    services -> open
+    services -> open, dispatch, topics
     open     -> read, dispatch, topics
     read     -> columns, dispatch, topics
     columns  -> nothing

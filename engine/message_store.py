@@ -15,19 +15,20 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
+from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-from ..index.queue.queue_table import QueueTable
-from ..schedule.timer_request import TIMER_TOPIC
+from ..schedule.timer_request import cancellation, check_not_seconds, slot_time_ms
+from ..store import native
 from ..store.arguments import (
-    INT64_MAX,
     check_queue,
-    check_seconds,
     check_settings,
+    check_text,
+    check_topic,
     check_whole,
     checked_folder,
     checked_path,
@@ -35,70 +36,66 @@ from ..store.arguments import (
 from ..store.disk.clock import Clock, SystemClock
 from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import watch_fork
-from ..store.errors import (
-    DiskError,
-    DiskFullError,
-    FlightlogError,
-    ForkedStoreError,
-    StoreClosedError,
-    SyncFailedError,
-)
-from ..store.format import property_names as props
+from ..store.errors import ForkedStoreError, StoreClosedError
 from ..store.get_result import GetResult
+from ..store.log.atomic_append import AtomicRange, Commit
+from ..store.message import Message
+from ..store.queue_offsets import QueueKey
+from ..store.results import AppendResult, PutResult
 from ..store.settings import StoreSettings
-from ..store.timer_errors import UnknownTimerError
+from ..store.stored_message import StoredMessage
+from ..store.topic import READ_WRITE, Topic
 from .delay.delay_levels import begin_levels
-from .delay.store_timers import Timers
+from .delay.store_timers import Timers, check_timer
 from .dispatch.live_keys import LiveKeys
-from .open.boot import boot
+from .documented import documented_by
+from .open.boot import recover_store
 from .open.recovery import RecoveryReport
-from .read.finding import Finder
+from .read.finding import Boundary
 from .read.get_limits import DEFAULT_MAX_COUNT, GetLimits
-from .read.key_query import KeyQuery, has_uniq_key
-from .read.readable import ReadableStore
-from .read.reading import QueueReader
+from .read.key_query import KeyQuery, QueryResult
+from .read.reader import DEFAULT_BATCH_COUNT, DEFAULT_BATCH_SIZE, Reader
+from .read.reading import OnCorrupt, queue_bounds
 from .read_only import open_read_only
 from .services.arrivals import Arrivals
 from .services.delay_service import DelayService
 from .services.flush_service import FlushService
-from .services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S, LongPolls, PullRequest
+from .services.long_polls import DEFAULT_WAIT_S, LongPolls
 from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
 from .services.store_maintenance import StoreMaintenance
-from .shutdown import Service, close_at_exit, ending
+from .shutdown import close_at_exit, end_dropped, ending
 from .statistics import StoreStatistics, live_statistics
-from .topics.topic_calls import TopicWriting
+from .topics.offset_table import OffsetTable
+from .topics.topic_admin import TopicAdmin
 from .verify.findings import VerifyReport
+from .write.append_atomically import TopicColumns
 from .write.delay_hook import DelayHook, PrePutHook
-from .write.put_calls import PutCalls
 from .write.putting import Putter
+from .write.queue_handle import QueueHandle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger("flightlog.store")
-
-TIMERS_MAX_COUNT = 1000
-"""Timers of one uniq key that a cancellation looks at; with more it is appended."""
 
 HANDLE = "handle"
 """Among the log's blockers: that this handle was closed, or is the copy of one in a forked child."""
 
 
-def looking(queues: QueueReader) -> Callable[[PullRequest], GetResult]:
-    """How pulls ask queues; without the store, which they do not keep alive."""
+class MessageStore(native.OrdinaryPut):
+    """One store, open for writing, without consumer groups but for how far they are. A context manager.
 
-    def look(ask: PullRequest) -> GetResult:
-        return queues.get(*ask.key, ask.queue_offset, ask.max_count, tags=ask.tags, max_size=ask.max_size)
-
-    return look
-
-
-class MessageStore(PutCalls, TopicWriting, ReadableStore):
-    """One store, open for writing. Made by `flightlog.open`; a context manager.
-
-    Safe from many threads. The stop order of `close` is written there, with its reasons.
+    Safe from many threads. Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by
+    fork. The parts keep the handle alive no more than the services do: one that nobody holds is collected, and closed.
     """
 
     _is_released = True  # until there is something to let go of
     _forked = False
+
+    if TYPE_CHECKING:  # the kernel has it, and knows the types of neither
+
+        def put(self, message: Message) -> PutResult: ...
 
     def __init__(
         self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
@@ -107,68 +104,86 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         self._disk, self._clock, self._pid = disk, clock, os.getpid()
         self._close_lock = threading.Lock()
         self._closed = False
-        self._told_missing = set()
         self._at_exit = close_at_exit(self)
-        parts = boot(path, settings, disk, clock)
-        services: list[Service] = []
-        timers: Timers | None = None
-        try:
-            self._log, self._dispatcher = parts.log, parts.dispatcher
-            self._table: QueueTable = parts.table
-            self.recovery_report: RecoveryReport = parts.report
-            commit_log = parts.log  # not reached through self: a handle that nobody holds is to be collected at once
-            self._queues = QueueReader(
-                commit_log.reader, parts.table, GetLimits.of(settings), lambda: commit_log.visible
+        with ExitStack() as undo:  # whatever fails, everything is given back, as by a writer that was killed
+            # What was there, brought up to the log. Local names: no part reaches the others through the handle.
+            found = recover_store(path, settings, disk, clock, undo)
+            commit_log, dispatcher, topics = found.log, found.dispatcher, found.topics
+            table, index, deleted = dispatcher.table, dispatcher.index, dispatcher.deleted
+
+            # The services, without their threads.
+            maintenance = StoreMaintenance(disk, path, settings, clock, commit_log, dispatcher, topics, found.session)
+            flushing = FlushService(settings, clock, maintenance)
+            undo.callback(flushing.stop)
+            preparing = PrepareService(commit_log, flushing.dispatch_beside)
+            undo.callback(preparing.stop)
+            arrivals = Arrivals(commit_log, flushing, maintenance)
+            undo.callback(arrivals.stop)
+
+            # Reading.
+            reader = Reader(
+                *(path, commit_log.reader, table, GetLimits.of(settings)),
+                readable_end=lambda: commit_log.visible,
+                keys=KeyQuery(commit_log.reader, LiveKeys(index, dispatcher), deleted) if index else None,
+                topics=topics.all,
+                catch_up=maintenance.catch_up,
+                catch_up_keys=dispatcher.catch_up,
+                unindexed=lambda: (dispatcher.index_position, commit_log.end),
             )
-            self._finder = Finder(commit_log.reader, parts.table, lambda: commit_log.visible)
-            self._keys = (
-                KeyQuery(commit_log.reader, LiveKeys(parts.index, parts.dispatcher), parts.deleted)
-                if parts.index is not None
-                else None
-            )
-            self._maintenance = keep = StoreMaintenance(disk, path, settings, clock, parts)
-            self._catch_up, self._catch_up_keys = keep.catch_up, parts.dispatcher.catch_up
-            self._service = service = FlushService(settings, clock, keep)
-            self._preparing = preparing = PrepareService(parts.log, service.dispatch_beside)
-            self._delay_service = delay_service = DelayService(settings, clock)
-            self._timers = timers = Timers(disk, path, settings, clock, delay_service)
-            self._arrivals = arrivals = Arrivals(parts.log, service, keep)
-            self._pulls = pulls = LongPolls(
-                *(path, looking(self._queues), keep.catch_up, lambda: commit_log.visible, arrivals, clock)
-            )
-            parts.dispatcher.note_arrivals = pulls.note, arrivals.note
-            services += pulls, arrivals, delay_service, service, preparing
-            self._topic_table = parts.topics
-            self._deleted, self._deleted_file = parts.deleted, parts.deleted_file
-            self._putter = Putter(
-                *(parts.log, parts.dispatcher, settings, clock),
+            get, catch_up = reader.queue_reader.get, maintenance.catch_up
+            pulls = LongPolls(path, get, catch_up, lambda: commit_log.visible, arrivals, clock)
+            undo.callback(pulls.stop)
+            dispatcher.add_listener(pulls.note)  # first: who waits for arrivals wakes the pulls
+            dispatcher.add_listener(arrivals.note)
+
+            # Writing, and what waits for its time.
+            delay_service = DelayService(settings, clock)
+            undo.callback(delay_service.stop)
+            timers = Timers(disk, path, settings, clock, delay_service)
+            undo.callback(timers.close)
+            putter = Putter(
+                *(commit_log, dispatcher, settings, clock),
                 pre_put_hook or DelayHook(settings, park_timer=timers.admission),
-                *(service, keep, parts.topics, delay_service),
+                *(flushing, maintenance, topics, delay_service),
             )
-            self._put_fast_path = self._putter.put_fast_path
-            self._end = ending(services, self._putter.pending, (delay_service.save, timers.close), keep)
+            offsets = OffsetTable(disk, path, clock, commit_log.flush)
+            topic_admin = TopicAdmin(
+                *(path, settings, topics, offsets, deleted, found.deleted_file),
+                *(reader.queues, maintenance.delete_topic, maintenance.poison),
+            )
+
+            self.recovery_report: RecoveryReport = found.report
+            self._log, self._dispatcher, self._table, self._maintenance = commit_log, dispatcher, table, maintenance
+            self._reader, self._putter, self._put_fast_path = reader, putter, putter.put_fast_path
+            self._offsets, self._topic_admin = offsets, topic_admin
+            self._service, self._preparing, self._arrivals, self._pulls = flushing, preparing, arrivals, pulls
+            self._delay_service, self._timers = delay_service, timers
+            self._services = pulls, arrivals, delay_service, flushing, preparing  # as they are stopped
+            self._end = ending(self._services, putter.pending, (delay_service.save, timers.close), maintenance)
+
+            # Life: from here on there are threads.
             watch_fork(self)
-            service.start()
+            flushing.start()
             preparing.start()
-            self._levels = begin_levels(disk, path, settings, clock, parts, keep, self._putter, delay_service)
-            timers.begin(parts, keep, self._putter)
+            self._levels = begin_levels(
+                disk, path, settings, clock, commit_log, table, catch_up, putter.deliver, delay_service
+            )
+            timers.begin(commit_log, table, found.report.last_writer, maintenance, putter.deliver)
+            undo.callback(atexit.unregister, self._at_exit)
             atexit.register(self._at_exit)  # last: at an exit in between, nothing half made is closed
-        except BaseException:  # closed as one that was killed before anything happened
-            self._closed = True
-            atexit.unregister(self._at_exit)
-            for each in services:
-                each.stop()
-            if timers is not None:
-                timers.close()
-            parts.release()
-            raise
+            undo.pop_all()
         self._is_released = False
-        report = parts.report
+        report = self.recovery_report
         log.info(
             "%s: open for writing, the log goes on at physical offset %d",
             *(path, report.end),
             extra={"path": str(path), "physical_offset": report.end, "last_writer": report.last_writer.name},
         )
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            offsets.load(lambda key: queue_bounds(table.get(key))[1])
+            offsets.save()  # before the first put, what was lowered
+            undo.pop_all()
 
     @classmethod
     def open(
@@ -194,30 +209,211 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         check_settings(settings)
         return cls(found, settings or StoreSettings(), disk or RealDisk(), clock or SystemClock(), pre_put_hook)
 
-    # -- what can be put stands in engine/write/put_calls.py
+    # -- putting
 
-    def _delete_topic(self, name: str) -> None:
-        note, deleted = self._deleted_file, self._deleted
+    def _put_slow(self, message: Message) -> PutResult:
+        self._check_usable()
+        return self._putter.put(message)
 
-        def finish() -> None:
-            note.write(deleted, pending=[])
-            deleted.pending = []
+    @documented_by(Putter.put_async)
+    def put_async(self, message: Message) -> Future[PutResult]:
+        self._check_usable()
+        return self._putter.put_async(message)
 
-        try:
-            self._topic_table.delete(name, lambda: self._maintenance.delete_topic(name, note), finish)
-        except DiskError as e:  # with a full disk, what has begun is done by the next open
-            if isinstance(e, SyncFailedError) or (name in deleted.pending and not isinstance(e, DiskFullError)):
-                self._maintenance.poison(e)
-            raise
+    @documented_by(Putter.put_many)
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        self._check_usable()
+        return self._putter.put_many(messages)
 
-    def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
-        return {key[1]: bounds for key, bounds in self.queues().items() if key[0] == name and key[1] in queue_ids}
+    @documented_by(Putter.put_batch)
+    def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
+        self._check_usable()
+        return self._putter.put_batch(messages)
 
-    def _default_queue_count(self) -> int:
-        return self.settings.default_queue_count
+    def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
+        """One queue, to append to in the tightest loop: `append` puts as `put` does, without a Message to be made.
 
-    # -- what can be read stands in engine/read/readable.py, what can be done to topics in engine/topics/topic_calls.py
+        Nothing is stored by this; topic and queue are made by the first append, as by a put. Raises
+        InvalidMessageError, StoreClosedError, ForkedStoreError.
+        """
+        self._check_usable()
+        queue_id = check_queue(topic, queue_id)
+        return QueueHandle(topic, queue_id, self._putter.ordinary_append, self.put)
 
+    @documented_by(Putter.append_columns)
+    def append_columns(self, topic: str, columns: Any) -> AppendResult:
+        self._check_usable()
+        return self._putter.append_columns(topic, columns)
+
+    @documented_by(Putter.append_atomically)
+    def append_atomically(
+        self, parts: Iterable[TopicColumns], before_commit: Commit = lambda appended: None
+    ) -> AtomicRange:
+        self._check_usable()
+        return self._putter.append_atomically(parts, before_commit)
+
+    def cancel_timer(self, topic: str, uniq_key: str, deliver_at_ms: int) -> PutResult:
+        """Have a timer not be delivered: the one of this topic and uniq key, which was put with this very time. It is
+        appended as a put is, and durable as one. Cancelling it twice is fine.
+
+        Raises TimerTooLateError if the time has come; UnknownTimerError if no such timer was put, or if it is due at
+        another time, which the error says (a store without a key index cannot tell, and appends the cancellation, which
+        does nothing then); InvalidArgumentError, and as `put` and `query`.
+        """
+        self._check_usable()
+        check_topic(topic)
+        check_text("uniq_key", uniq_key, "the uniq key that the timer was put with, as text")
+        deliver_at_ms = check_whole("deliver_at_ms", deliver_at_ms)
+        check_not_seconds(topic, "deliver_at_ms", deliver_at_ms, self._clock.now_ms())
+        if deliver_at_ms > self._clock.now_ms():
+            check_timer(self._reader, self._log, topic, uniq_key, slot_time_ms(deliver_at_ms))
+        return self.put(cancellation(topic, uniq_key, deliver_at_ms))
+
+    def flush(self) -> None:
+        """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
+        wait for its sync, or waited too long.
+
+        Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
+        """
+        self._check_usable()
+        self._log.flush()
+
+    # -- reading
+
+    @documented_by(Reader.get)
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+    ) -> GetResult:
+        self._check_usable()
+        return self._reader.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+
+    @documented_by(Reader.read)
+    def read(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        tags: str | None = None,
+        decompress: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
+    ) -> Iterator[StoredMessage]:
+        self._check_usable()
+        return self._reader.read(
+            *(topic, queue_id, queue_offset),
+            tags=tags,
+            decompress=decompress,
+            on_corrupt=on_corrupt,
+            must_exist=must_exist,
+            check=self._check_usable,
+        )
+
+    @documented_by(Reader.read_batch)
+    def read_batch(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        max_count: int = DEFAULT_BATCH_COUNT,
+        max_size: int = DEFAULT_BATCH_SIZE,
+        columns: Sequence[str] | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> pa.RecordBatch:
+        self._check_usable()
+        return self._reader.read_batch(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count=max_count,
+            max_size=max_size,
+            columns=columns,
+            on_corrupt=on_corrupt,
+        )
+
+    @documented_by(Reader.body_view)
+    def body_view(self, message: StoredMessage) -> memoryview:
+        self._check_usable()
+        return self._reader.body_view(message)
+
+    @property
+    def corrupt_skipped(self) -> int:
+        """Messages that `on_corrupt="skip"` has left out so far."""
+        return self._reader.corrupt_skipped
+
+    @documented_by(Reader.queues)
+    def queues(self) -> dict[QueueKey, tuple[int, int]]:
+        self._check_usable()
+        return self._reader.queues()
+
+    @documented_by(Reader.queue_bounds)
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        self._check_usable()
+        return self._reader.queue_bounds(topic, queue_id)
+
+    @documented_by(Reader.offset_at)
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
+        self._check_usable()
+        return self._reader.offset_at(topic, queue_id, timestamp_ms, boundary)
+
+    @documented_by(Reader.estimate_count)
+    def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
+        self._check_usable()
+        return self._reader.estimate_count(topic, queue_id, start, stop, tags=tags)
+
+    @documented_by(Reader.message_at)
+    def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
+        self._check_usable()
+        return self._reader.message_at(physical_offset, batch_index)
+
+    @documented_by(Reader.message_by_id)
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        self._check_usable()
+        return self._reader.message_by_id(message_id)
+
+    @documented_by(Reader.query)
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int | datetime = 0,
+        end_ms: int | datetime | None = None,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> QueryResult:
+        self._check_usable()
+        return self._reader.query(topic, key, begin_ms, end_ms, max_count, on_corrupt=on_corrupt)
+
+    @documented_by(Reader.message_by_uniq_key)
+    def message_by_uniq_key(self, topic: str, uniq_key: str) -> StoredMessage | None:
+        self._check_usable()
+        return self._reader.message_by_uniq_key(topic, uniq_key)
+
+    @documented_by(Reader.was_stored)
+    def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
+        self._check_usable()
+        return self._reader.was_stored(uniq_key, topic)
+
+    @documented_by(Reader.topics)
+    def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
+        self._check_usable()
+        return self._reader.topics(include_system=include_system)
+
+    @documented_by(Reader.topic)
+    def topic(self, name: str) -> Topic | None:
+        self._check_usable()
+        return self._reader.topic(name)
+
+    @documented_by(LongPolls.pull)
     def pull(
         self,
         topic: str,
@@ -229,53 +425,61 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         max_size: int | None = None,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[GetResult]:
-        """What `get` answers, once there is a message: a future that waits up to `wait_s` seconds for one, 30 at most.
-
-        It is done when it is returned if `get` finds something, or there is nothing to wait for (an offset before the
-        first message, or past the end). Otherwise a put to this queue completes it, under sync flush once the message
-        is durable; messages that the tags leave out wake nobody. When its time is over it answers what `get` would:
-        without messages, and with the offset to go on from.
-
-        A pull that waits is no thread: there may be tens of thousands. `await asyncio.wrap_future(store.pull(...))`
-        waits in a coroutine; cancelling takes it back. Callbacks run in the one thread that answers pulls: they may use
-        the store, pull again, and close it, but while one waits, other pulls do. `close` completes every future with
-        StoreClosedError; in a child made by fork those of the parent are never completed.
-
-        Raises what `get` raises now; what a look at a message raises later is the future's. Raises UsageError for
-        another `wait_s`.
-        """
         self._check_usable()
-        queue_id = check_queue(topic, queue_id)
-        queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
-        max_count = check_whole("max_count", max_count, 1)
-        if max_size is not None:
-            max_size = check_whole("max_size", max_size)
-        check_seconds("wait_s", wait_s, MAX_WAIT_S)
-        return self._pulls.pull(PullRequest((topic, queue_id), queue_offset, max_count, tags, max_size), wait_s)
+        return self._pulls.pull(topic, queue_id, queue_offset, max_count, tags, max_size, wait_s)
 
-    def _check_timer(self, topic: str, uniq_key: str, slot_ms: int) -> None:
-        if self._keys is None:
-            return
-        if not self.was_stored(uniq_key, topic):
-            raise UnknownTimerError(topic, uniq_key, "found no message of it", "one that was put with a delivery time")
-        found, at = self._keys.query(TIMER_TOPIC, uniq_key, 0, None, TIMERS_MAX_COUNT, "skip", self._log.visible), set()
-        for message in found.messages:
-            if message.properties.get(props.REAL_TOPIC) == topic:
-                at.add(message.properties.get(props.TIMER_OUT_MS, ""))
-        visible_only = self._log.visible == self._log.end
-        if str(slot_ms) not in at and visible_only and not found.has_more:
-            places = ", ".join(sorted(at))
-            seen = f"found it due in the second from {places} on" if at else "found it as a message without a timer"
-            raise UnknownTimerError(topic, uniq_key, seen, f"the second from {slot_ms} on: its own delivery time")
+    # -- topics
 
-    def _readable_end(self) -> int:
-        return self._log.visible
+    @documented_by(TopicAdmin.create)
+    def create_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int = READ_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> Topic:
+        self._check_usable()
+        return self._topic_admin.create(
+            *(name, queue_count),
+            read_queue_count=read_queue_count,
+            write_queue_count=write_queue_count,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+        )
 
-    def _unread_from(self) -> int:
-        return self._dispatcher.index_position
+    @documented_by(TopicAdmin.update)
+    def update_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        allow_unread: bool = False,
+    ) -> Topic:
+        self._check_usable()
+        return self._topic_admin.update(
+            *(name, queue_count),
+            read_queue_count=read_queue_count,
+            write_queue_count=write_queue_count,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+            allow_unread=allow_unread,
+        )
 
-    def _is_unread(self, start: int, uniq_key: str, topic: str | None) -> bool:
-        return has_uniq_key(self._log.reader, start, self._log.end, topic, uniq_key)
+    @documented_by(TopicAdmin.delete)
+    def delete_topic(self, name: str) -> None:
+        self._check_usable()
+        self._topic_admin.delete(name)
 
     # -- checking
 
@@ -346,7 +550,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def _close_locked(self) -> None:
         if self._is_released:
             return
-        self._queues.release()
+        self._reader.queue_reader.release()
         try:
             self._end()
         finally:
@@ -360,21 +564,8 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
         text = f"{self.path}: the store was never closed; closing it now"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
         atexit.unregister(self._at_exit)
-        end, path = self._end, self.path
-
-        def end_quietly() -> None:
-            try:
-                end()
-            except FlightlogError as e:
-                log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
-
-        # A garbage collection may come in any thread, in the middle of what that one does for this store.
-        services = self._pulls, self._arrivals, self._delay_service, self._service, self._preparing
-        for thread in (*(each.thread for each in services), *self._putter.pending.threads):
-            if thread.is_current():
-                thread.stop_then(end_quietly)
-                return
-        end_quietly()
+        threads = *(each.thread for each in self._services), *self._putter.pending.threads
+        end_dropped(self.path, self._end, threads)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {str(self.path)!r}, {'closed' if self._closed else 'open for writing'}>"
@@ -386,7 +577,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def mark_forked(self) -> None:
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
-        self._queues.empty_pages()
+        self._reader.queue_reader.empty_pages()
         self._log.blockers[HANDLE] = "forked"
 
     def _check_usable(self) -> None:
@@ -401,9 +592,7 @@ class MessageStore(PutCalls, TopicWriting, ReadableStore):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

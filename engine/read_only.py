@@ -10,10 +10,14 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from ..index.dispatch.dispatch_rules import DispatchCount
 from ..index.queue.queue_table import QueueTable, find_file_entries, last_entry
@@ -30,7 +34,9 @@ from ..store.errors import (
     StoreClosedError,
     StoreNotFoundError,
 )
+from ..store.get_result import GetResult
 from ..store.log.log_reader import LogReader
+from ..store.queue_offsets import QueueKey
 from ..store.seal.block_checks import BlockChecks
 from ..store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ..store.segments.segment import Segment
@@ -39,24 +45,29 @@ from ..store.settings import DEFAULT_QUEUE_FILE_ENTRIES, StoreSettings
 from ..store.state.deleted_topics import DeletedTopics, read_deleted
 from ..store.state.format_version import warn_of_newer_format
 from ..store.state.progress import STILL_OPEN, read_progress
+from ..store.stored_message import StoredMessage
 from ..store.topic import Topic
 from .delay.waiting_levels import waiting_levels
 from .dispatch.dispatching import dispatch_range, dispatch_rules
+from .documented import documented_by
 from .open.deleting import note_foreign_deletions
 from .open.missing_ranges import lost_places, missing_start, start_text
 from .open.recovery import RecoveryReport, recover_queues
 from .open.shutdown_state import LastWriter, ShutdownState, read_abort, read_shutdown_state, refuse_links
 from .open.tail_scan import Damage, TailScan, scan_tail
 from .open.view_keys import ViewKeys
-from .read.finding import Finder
-from .read.get_limits import GetLimits
-from .read.key_query import KeyQuery
-from .read.readable import ReadableStore
-from .read.reading import QueueReader
+from .read.finding import Boundary
+from .read.get_limits import DEFAULT_MAX_COUNT, GetLimits
+from .read.key_query import KeyQuery, QueryResult
+from .read.reader import DEFAULT_BATCH_COUNT, DEFAULT_BATCH_SIZE, Reader
+from .read.reading import OnCorrupt
 from .statistics import StoreStatistics, view_statistics
 from .topics.topics import add_found, read_topics
 from .verify.findings import IN_ROCKSDB, VerifyReport
 from .verify.verifying import verify_store
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger("flightlog.read_only")
 
@@ -64,8 +75,11 @@ MORE_LOOKS = 20
 """How often a view is made anew because a writer has opened or closed the store in the middle of it."""
 
 
-class ReadOnlyStore(ReadableStore):
-    """A store as it can be read now. Use as a context manager, or call `close`."""
+class ReadOnlyStore:
+    """A store as it can be read now. Use as a context manager, or call `close`. Safe from many threads.
+
+    Every call raises StoreClosedError after `close`.
+    """
 
     def __init__(self, path: Path, disk: Disk, settings: StoreSettings, *, shown_below: int = 0) -> None:
         self.path = path
@@ -73,7 +87,6 @@ class ReadOnlyStore(ReadableStore):
         self._shown_below = shown_below
         """Physical offset up to which the view that this one is to go on for has shown the log."""
         self._closed = False
-        self._told_missing = set()
         if not disk.exists(path):
             raise StoreNotFoundError(
                 f"{path}: no such folder; expected the folder that holds a store's {COMMIT_LOG_FOLDER}/"
@@ -93,13 +106,13 @@ class ReadOnlyStore(ReadableStore):
                 # A writer removes what is old; RocketMQ, segments that it has prepared and does not need.
                 if not look:
                     raise
-            self._reader.close()
+            self._log_reader.close()
         else:
             raise StoreChangingError(
                 f"{path}: a writer opened or closed this store, or a topic was deleted, during each of "
                 f"{MORE_LOOKS + 1} looks at it. Open the view again when its writer stays open, or is gone"
             )
-        self._pin.move(self._reader.min_offset)
+        self._pin.move(self._log_reader.min_offset)
         self.report.tell(path, log)
 
     def _look(self) -> None:
@@ -107,7 +120,7 @@ class ReadOnlyStore(ReadableStore):
         disk, path = self._disk, self.path
         self._shutdown_state: ShutdownState = read_shutdown_state(disk, path, tolerant=True, folders=self._folders)
         asks_seals = self._settings.check_blocks and self._shutdown_state.is_ours
-        self._reader = LogReader(
+        self._log_reader = LogReader(
             disk,
             self._shutdown_state.files,
             check_crc_property=self._settings.check_crc_property,
@@ -121,19 +134,23 @@ class ReadOnlyStore(ReadableStore):
         self._table = self._load_table()
         self._table.drop_deleted(self._deleted)
         self._tail_scan, self.report = self._recover()
-        self._queues_begin_at = self._reader.min_offset
+        self._queues_begin_at = self._log_reader.min_offset
         found = self._tail_scan
         limits, known = GetLimits.of(self._settings), self._deleted
 
         def was_deleted(topic: str) -> bool:
             return _read_deleted(disk, path)[0].below(topic) > known.below(topic)
 
-        self._queues = QueueReader(self._reader, self._table, limits, lambda: found.end, was_deleted)
-        self._finder = Finder(self._reader, self._table, lambda: found.end, was_deleted)
         self._view_keys = ViewKeys(
-            disk, path, self._reader, self._shutdown_state, self.report.first_missed, lambda: found.end
+            disk, path, self._log_reader, self._shutdown_state, self.report.first_missed, lambda: found.end
         )
-        self._keys = KeyQuery(self._reader, self._view_keys, self._deleted)
+        self._reader = Reader(
+            *(path, self._log_reader, self._table, limits),
+            readable_end=lambda: found.end,
+            keys=KeyQuery(self._log_reader, self._view_keys, self._deleted),
+            topics=partial(_all_topics, disk, path, self._table, self._settings),
+            was_deleted=was_deleted,
+        )
 
     def _note_foreign_deletions(self) -> str | None:
         try:
@@ -158,14 +175,14 @@ class ReadOnlyStore(ReadableStore):
 
     def _recover(self) -> tuple[TailScan, RecoveryReport]:
         found, report = recover_queues(
-            self._reader, self._table, self._shutdown_state, self._rules, self._limit(), for_writing=False
+            self._log_reader, self._table, self._shutdown_state, self._rules, self._limit(), for_writing=False
         )
         if self._table.is_in_rocksdb:
             report.damage.append(f"{self.path}: {IN_ROCKSDB}")
         report.damage += self._shutdown_state.files.notes + self._table.unreadable
         if self._deleted_problem is not None:
             report.damage.append(self._deleted_problem)
-        lost_start = missing_start(self._disk, self.path, self._reader)
+        lost_start = missing_start(self._disk, self.path, self._log_reader)
         if lost_start is not None:
             report.damage.append(start_text(lost_start, self._shutdown_state))
         if found.torn is not None:
@@ -192,11 +209,11 @@ class ReadOnlyStore(ReadableStore):
         last_entries = filter(None, (last_entry(queue) for _, queue in self._table.items()))
         for physical_offset, size, _ in sorted(last_entries, reverse=True):
             try:
-                self._reader.message(physical_offset, size)
+                self._log_reader.message(physical_offset, size)
             except CorruptRecordError:
                 continue
             return physical_offset + size
-        return self._reader.min_offset
+        return self._log_reader.min_offset
 
     def refresh(self) -> None:
         """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced
@@ -215,22 +232,14 @@ class ReadOnlyStore(ReadableStore):
             return  # nobody has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._tail_scan.end)
         self._table.close()
-        self._shutdown_state, self._reader, self._table = reopened._shutdown_state, reopened._reader, reopened._table
+        self._shutdown_state, self._table = reopened._shutdown_state, reopened._table
+        self._log_reader = reopened._log_reader
         self._tail_scan, self.report, self._rules = reopened._tail_scan, reopened.report, reopened._rules
         self._deleted, self._deleted_as_read = reopened._deleted, reopened._deleted_as_read
-        reopened._queues.replaces(self._queues)
-        self._queues, self._finder, self._keys = reopened._queues, reopened._finder, reopened._keys
-        self._view_keys = reopened._view_keys
+        reopened._reader.replaces(self._reader)
+        self._reader, self._view_keys = reopened._reader, reopened._view_keys
         self._queues_begin_at = reopened._queues_begin_at
-        self._pin.move(self._reader.min_offset)
-
-    def _all_topics(self) -> dict[str, Topic]:
-        topics = read_topics(self._disk, self.path) or {}
-        add_found(topics, (key for key, _ in self._table.items()), self._settings, grows=False)
-        return topics
-
-    def _readable_end(self) -> int:
-        return self._tail_scan.end
+        self._pin.move(self._log_reader.min_offset)
 
     def _is_same_session(self) -> bool:
         """Whether the flightlog writer of the last look still has the store open; notes its progress."""
@@ -250,8 +259,8 @@ class ReadOnlyStore(ReadableStore):
     def _release_what_is_due(self) -> None:
         """Begin where the log begins now, or would if this view did not hold it; but no iterator loses what it is yet
         to read."""
-        reader, due_below = self._reader, SegmentPins.of(self._reader.folder).due_below
-        held = self._queues.lowest_held()
+        reader, due_below = self._log_reader, SegmentPins.of(self._log_reader.folder).due_below
+        held = self._reader.queue_reader.lowest_held()
         if held is not None:
             due_below = min(due_below, held)
         segments = reader.segments
@@ -274,16 +283,16 @@ class ReadOnlyStore(ReadableStore):
         if visible <= start:
             return
         files = list_log_files(self._disk, self._folders, tolerant=True)
-        known = {segment.base: segment for segment in self._reader.segments}
-        self._reader.segment_size = files.segment_size or self._reader.segment_size
-        self._reader.segments = [
-            known.get(base) or Segment(self._disk, files.path(base), base, self._reader.segment_size)
+        known = {segment.base: segment for segment in self._log_reader.segments}
+        self._log_reader.segment_size = files.segment_size or self._log_reader.segment_size
+        self._log_reader.segments = [
+            known.get(base) or Segment(self._disk, files.path(base), base, self._log_reader.segment_size)
             for base in files.bases
         ]
-        found = scan_tail(self._reader, self._shutdown_state, start, visible, for_writing=False)
-        count = DispatchCount(self._reader.min_offset)
+        found = scan_tail(self._log_reader, self._shutdown_state, start, visible, for_writing=False)
+        count = DispatchCount(self._log_reader.min_offset)
         for extent_start, extent_stop in found.extents:
-            dispatch_range(self._reader, self._table, self._rules, extent_start, extent_stop, count)
+            dispatch_range(self._log_reader, self._table, self._rules, extent_start, extent_stop, count)
         if count.gaps:  # what lay between was removed before it was seen: these queues begin behind it
             self._queues_begin_at = -1
         self._tail_scan.end = found.end
@@ -291,9 +300,146 @@ class ReadOnlyStore(ReadableStore):
         self.report.end = found.end
         self.report.records_scanned += found.records
 
+    # -- reading
+
+    @documented_by(Reader.get)
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+    ) -> GetResult:
+        self._check_usable()
+        return self._reader.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+
+    @documented_by(Reader.read)
+    def read(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        tags: str | None = None,
+        decompress: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
+    ) -> Iterator[StoredMessage]:
+        self._check_usable()
+        return self._reader.read(
+            *(topic, queue_id, queue_offset),
+            tags=tags,
+            decompress=decompress,
+            on_corrupt=on_corrupt,
+            must_exist=must_exist,
+            check=self._check_usable,
+        )
+
+    @documented_by(Reader.read_batch)
+    def read_batch(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        max_count: int = DEFAULT_BATCH_COUNT,
+        max_size: int = DEFAULT_BATCH_SIZE,
+        columns: Sequence[str] | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> pa.RecordBatch:
+        self._check_usable()
+        return self._reader.read_batch(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count=max_count,
+            max_size=max_size,
+            columns=columns,
+            on_corrupt=on_corrupt,
+        )
+
+    @documented_by(Reader.body_view)
+    def body_view(self, message: StoredMessage) -> memoryview:
+        self._check_usable()
+        return self._reader.body_view(message)
+
+    @property
+    def corrupt_skipped(self) -> int:
+        """Messages that `on_corrupt="skip"` has left out so far."""
+        return self._reader.corrupt_skipped
+
+    @documented_by(Reader.queues)
+    def queues(self) -> dict[QueueKey, tuple[int, int]]:
+        self._check_usable()
+        return self._reader.queues()
+
+    @documented_by(Reader.queue_bounds)
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        self._check_usable()
+        return self._reader.queue_bounds(topic, queue_id)
+
+    @documented_by(Reader.offset_at)
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
+        self._check_usable()
+        return self._reader.offset_at(topic, queue_id, timestamp_ms, boundary)
+
+    @documented_by(Reader.estimate_count)
+    def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
+        self._check_usable()
+        return self._reader.estimate_count(topic, queue_id, start, stop, tags=tags)
+
+    @documented_by(Reader.message_at)
+    def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
+        self._check_usable()
+        return self._reader.message_at(physical_offset, batch_index)
+
+    @documented_by(Reader.message_by_id)
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        self._check_usable()
+        return self._reader.message_by_id(message_id)
+
+    @documented_by(Reader.query)
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int | datetime = 0,
+        end_ms: int | datetime | None = None,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> QueryResult:
+        self._check_usable()
+        return self._reader.query(topic, key, begin_ms, end_ms, max_count, on_corrupt=on_corrupt)
+
+    @documented_by(Reader.message_by_uniq_key)
+    def message_by_uniq_key(self, topic: str, uniq_key: str) -> StoredMessage | None:
+        self._check_usable()
+        return self._reader.message_by_uniq_key(topic, uniq_key)
+
+    @documented_by(Reader.was_stored)
+    def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
+        self._check_usable()
+        return self._reader.was_stored(uniq_key, topic)
+
+    @documented_by(Reader.topics)
+    def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
+        self._check_usable()
+        return self._reader.topics(include_system=include_system)
+
+    @documented_by(Reader.topic)
+    def topic(self, name: str) -> Topic | None:
+        self._check_usable()
+        return self._reader.topic(name)
+
+    # -- for readers of whole ranges
+
     @property
     def min_physical_offset(self) -> int:
-        return self._reader.min_offset
+        return self._log_reader.min_offset
 
     @property
     def end_physical_offset(self) -> int:
@@ -303,17 +449,17 @@ class ReadOnlyStore(ReadableStore):
     @property
     def segments(self) -> list[Segment]:
         """The segments, for readers of whole ranges."""
-        return list(self._reader.segments)
+        return list(self._log_reader.segments)
 
     @property
     def log_reader(self) -> LogReader:
         """The log itself, for readers of whole ranges."""
-        return self._reader
+        return self._log_reader
 
     def lost_places(self) -> list[Damage]:
         """What of the log no walk over it comes by, for readers of whole ranges; see engine/open/missing_ranges.py."""
         self._check_usable()
-        return lost_places(self._reader, self._shutdown_state, self._tail_scan)
+        return lost_places(self._log_reader, self._shutdown_state, self._tail_scan)
 
     @property
     def queue_table(self) -> QueueTable:
@@ -341,7 +487,7 @@ class ReadOnlyStore(ReadableStore):
         self._check_usable()
         try:
             return verify_store(
-                self._disk, self.path, self._reader, self._table, self._shutdown_state, self._rules, self._tail_scan
+                self._disk, self.path, self._log_reader, self._table, self._shutdown_state, self._rules, self._tail_scan
             )
         except DiskError as e:
             if not is_bad_sector(e) or isinstance(self._disk, BadSectors):
@@ -354,7 +500,7 @@ class ReadOnlyStore(ReadableStore):
     def statistics(self) -> StoreStatistics:
         """What it holds, and how far each part was behind when its writer last said so; see engine/statistics.py."""
         self._check_usable()
-        reader, table = self._reader, self._table
+        reader, table = self._log_reader, self._table
         delays = waiting_levels(self._disk, self.path, self._settings, reader, table, SystemClock())
         return view_statistics(self._disk, self.path, reader, table, self._shutdown_state, self._tail_scan.end, delays)
 
@@ -368,11 +514,9 @@ class ReadOnlyStore(ReadableStore):
     def close(self) -> None:
         """Let go of every file. Calling it twice is fine; messages read before stay."""
         self._closed = True
-        self._reader.close()
+        self._log_reader.close()
         self._table.close()
-        self._queues.release()
-        if self._keys is not None:
-            self._keys.release()
+        self._reader.release()
         self._pin.release()
 
     def __enter__(self) -> ReadOnlyStore:
@@ -382,6 +526,13 @@ class ReadOnlyStore(ReadableStore):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _all_topics(disk: Disk, path: Path, table: QueueTable, settings: StoreSettings) -> dict[str, Topic]:
+    """Those of the file as it is now, and those that have queues. Raises ConfigFileError."""
+    topics = read_topics(disk, path) or {}
+    add_found(topics, (key for key, _ in table.items()), settings, grows=False)
+    return topics
 
 
 def _read_deleted(disk: Disk, root: Path) -> tuple[DeletedTopics, str | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from .services.delay_service import DelayService
 from .services.flush_service import FlushService
 from .services.long_polls import LongPolls
 from .services.prepare_service import PrepareService
+from .services.service_thread import ServiceThread
 from .services.store_maintenance import StoreMaintenance
 from .write.pending_puts import PendingPuts
 
@@ -64,3 +65,20 @@ def close_at_exit(store: Closing) -> Callable[[], None]:
                 log.error("%s: closed as one that was killed: %s", alive.path, e, extra={"path": str(alive.path)})
 
     return close
+
+
+def end_dropped(path: Path, end: Callable[[], None], threads: Iterable[ServiceThread]) -> None:
+    """End a store whose handle is being collected. That may happen in any thread, in the middle of what that one does
+    for this store: then it ends the store when it has done."""
+
+    def end_quietly() -> None:
+        try:
+            end()
+        except FlightlogError as e:
+            log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
+
+    for thread in threads:
+        if thread.is_current():
+            thread.stop_then(end_quietly)
+            return
+    end_quietly()

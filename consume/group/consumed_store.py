@@ -8,10 +8,10 @@ from typing import Protocol
 
 from ...engine.message_store import MessageStore
 from ...engine.services.arrivals import Arrivals
+from ...engine.topics.offset_table import OffsetTable
 from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
 from ...store.topic import TopicPermission, check_routable
-from .offset_table import OffsetTable
 
 
 class Owner(Protocol):

@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from ...index.queue.queue_table import QueueTable
 from ...schedule.delay_level import DelayLevel, Deliver, LevelState
 from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...schedule.delay_offsets import DelayOffsets
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
+from ...store.log.commit_log import CommitLog
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
-from ..open.boot import OpenParts
 from ..services.delay_service import DelayService
-from ..services.store_maintenance import StoreMaintenance
-from ..write.putting import Putter
 from .level_queue import LevelQueue
 
 
@@ -28,9 +27,10 @@ def begin_levels(
     path: Path,
     settings: StoreSettings,
     clock: Clock,
-    parts: OpenParts,
-    maintenance: StoreMaintenance,
-    putter: Putter,
+    commit_log: CommitLog,
+    table: QueueTable,
+    catch_up: Callable[[], None],
+    deliver: Deliver,
     service: DelayService,
 ) -> DelayLevels | None:
     """Deliver what waits in a store that has just been opened, and is whole; None where nothing is to be delivered.
@@ -39,7 +39,7 @@ def begin_levels(
     """
     if not settings.deliver_delayed:
         return None
-    levels = DelayLevels(disk, path, settings, clock, parts, maintenance.catch_up, putter.deliver, service)
+    levels = DelayLevels(disk, path, settings, clock, commit_log, table, catch_up, deliver, service)
     service.on_parked[SCHEDULE_TOPIC] = levels.parked
     service.savers.append(levels)
     if levels.has_pending:
@@ -56,22 +56,23 @@ class DelayLevels:
         path: Path,
         settings: StoreSettings,
         clock: Clock,
-        parts: OpenParts,
+        commit_log: CommitLog,
+        table: QueueTable,
         catch_up: Callable[[], None],
         deliver: Deliver,
         service: DelayService,
     ) -> None:
         """Raises ConfigFileError where neither the file nor its `.bak` can be read, DiskError."""
-        self._log, self._clock, self._deadlines = parts.log, clock, service.deadlines
+        self._log, self._clock, self._deadlines = commit_log, clock, service.deadlines
         self._levels = DelayLevelTable.parse(settings.delay_levels)
         self._file = DelayOffsets(disk, path, clock)
-        log, reader, saved = parts.log, parts.log.reader, self._file.load()
+        reader, saved = commit_log.reader, self._file.load()
         self._saved = dict(saved)
         self._schedulers: list[DelayLevel] = []
         for level, delay_ms in enumerate(self._levels.delays_ms, 1):
-            queue = LevelQueue(reader, parts.table, (SCHEDULE_TOPIC, level - 1), catch_up)
+            queue = LevelQueue(reader, table, (SCHEDULE_TOPIC, level - 1), catch_up)
             scheduler = DelayLevel(
-                *(level, delay_ms, saved.get(level, 0), queue, deliver, lambda: log.last_store_timestamp_ms)
+                *(level, delay_ms, saved.get(level, 0), queue, deliver, lambda: commit_log.last_store_timestamp_ms)
             )
             self._schedulers.append(scheduler)
             service.deadlines.add(scheduler)

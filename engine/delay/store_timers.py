@@ -9,23 +9,30 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...index.queue.queue_table import QueueTable
+from ...schedule.delay_level import Deliver
 from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission
 from ...schedule.timer_wheel_store import TimerWheelStore
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import FlightlogError, StorePoisonedError, SyncFailedError
+from ...store.format import property_names as props
+from ...store.log.commit_log import CommitLog
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
-from ..open.boot import OpenParts
+from ...store.timer_errors import UnknownTimerError
+from ..open.shutdown_state import LastWriter
+from ..read.reader import Reader
 from ..services.delay_service import DelayService
 from ..services.store_maintenance import StoreMaintenance
-from ..write.putting import Putter
 from .store_timer_host import StoreTimerHost
 
 log = logging.getLogger("flightlog.schedule")
 
 RETRY_MS = 1000
 """After a failure that is not for ever."""
+TIMERS_MAX_COUNT = 1000
+"""Timers of one uniq key that a cancellation looks at; with more it is appended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +67,19 @@ class Timers:
         """One past the highest queue offset that was parked in this session."""
         self._failure = ""
 
-    def begin(self, parts: OpenParts, maintenance: StoreMaintenance, putter: Putter) -> None:
+    def begin(
+        self,
+        commit_log: CommitLog,
+        table: QueueTable,
+        last_writer: LastWriter,
+        maintenance: StoreMaintenance,
+        deliver: Deliver,
+    ) -> None:
         """Deliver what waits. Raises DamagedStoreError, DiskError, ThreadStartError without a thread to give."""
         if not self._delivers:
             return
         self._maintenance = maintenance
-        self._around = StoreTimerHost(
-            parts.log, parts.table, parts.report.last_writer, maintenance.catch_up, putter.deliver
-        )
+        self._around = StoreTimerHost(commit_log, table, last_writer, maintenance.catch_up, deliver)
         # First, and here: the thread may run already, for levels, and must not open them as well.
         is_awaited = self._around.queue_bounds()[1] > 0 and self._opened().pending > 0
         self._service.on_parked[TIMER_TOPIC] = self.parked
@@ -141,3 +153,20 @@ class Timers:
         timers, self._timers = self._timers, None
         if timers is not None:
             timers.close()
+
+
+def check_timer(reader: Reader, commit_log: CommitLog, topic: str, uniq_key: str, slot_ms: int) -> None:
+    """Raises UnknownTimerError unless a timer of this topic and uniq key stands in this second of the wheel. A store
+    without a key index cannot tell."""
+    if not reader.has_key_index():
+        return
+    if not reader.was_stored(uniq_key, topic):
+        raise UnknownTimerError(topic, uniq_key, "found no message of it", "one that was put with a delivery time")
+    found = reader.query(TIMER_TOPIC, uniq_key, max_count=TIMERS_MAX_COUNT, on_corrupt="skip")
+    of_topic = [each.properties for each in found.messages if each.properties.get(props.REAL_TOPIC) == topic]
+    at = {properties.get(props.TIMER_OUT_MS, "") for properties in of_topic}
+    visible_only = commit_log.visible == commit_log.end
+    if str(slot_ms) not in at and visible_only and not found.has_more:
+        places = ", ".join(sorted(at))
+        seen = f"found it due in the second from {places} on" if at else "found it as a message without a timer"
+        raise UnknownTimerError(topic, uniq_key, seen, f"the second from {slot_ms} on: its own delivery time")

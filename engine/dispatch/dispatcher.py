@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ from ...store.errors import (
 )
 from ...store.log.commit_log import CommitLog
 from ...store.queue_offsets import QueueKey
-from ...store.state.deleted_topics import DeletedTopicsFile
+from ...store.state.deleted_topics import DeletedTopics, DeletedTopicsFile
 from ...store.state.progress import DISPATCHED, ProgressPage
 from .dispatching import dispatch_range
 from .key_scan import keys_between
@@ -73,6 +73,7 @@ class Dispatcher:
     ) -> None:
         self._disk, self._log, self._table, self._rules, self._progress = disk, log, table, rules, progress
         self._index = index
+        self._listeners: list[Callable[[Mapping[QueueKey, int]], object]] = []
         self._lock = threading.Lock()
         self.position = position
         """Physical offset below which every record is in its queue."""
@@ -82,10 +83,25 @@ class Dispatcher:
         """Entries put since queues were last synced."""
         self._index_failure: DiskError | None = None
         """What ended the index for this session: a sync that failed is not tried again."""
-        self.note_arrivals: Sequence[Callable[[Mapping[QueueKey, int]], object]] = ()
-        """Called by each dispatch with the first queue offset of each queue that got entries, before `position` moves:
-        see engine/services/arrivals.py and engine/services/long_polls.py."""
         self._is_closed = False
+
+    @property
+    def table(self) -> QueueTable:
+        return self._table
+
+    @property
+    def index(self) -> KeyIndex | None:
+        return self._index
+
+    @property
+    def deleted(self) -> DeletedTopics:
+        """Whose records are left out."""
+        return self._rules.deleted
+
+    def add_listener(self, listener: Callable[[Mapping[QueueKey, int]], object]) -> None:
+        """Have each dispatch call it with the first queue offset of each queue that got entries, before `position`
+        moves."""
+        self._listeners.append(listener)
 
     @property
     def is_stalled(self) -> bool:
@@ -189,8 +205,8 @@ class Dispatcher:
                 put_keys=put_keys if index is not None and is_in_step else None,
             )
             self.unsynced_entries += count.entries
-            for note in self.note_arrivals:
-                note(count.starts)
+            for listener in self._listeners:
+                listener(count.starts)
             if is_in_step and failure is None:
                 self.index_position = target
             self.position = self._log.dispatched = target
@@ -249,10 +265,13 @@ class Dispatcher:
                 raise
 
     def close(self) -> None:
-        """Write no queue from now on; the dispatch that is under way is waited for."""
+        """Write no queue and no key from now on; the dispatch that is under way is waited for. Calling it twice is
+        fine."""
         with self._lock:
             self._is_closed = True
             self._table.close()
+        if self._index is not None:
+            self._index.close()
 
     def prepare_index_flush(self, index: KeyIndex) -> tuple[FlushRound, int, int]:
         """What is to be written so that the index is durable, the physical offset below which it then has every key,

@@ -28,6 +28,7 @@ import logging
 import os
 import secrets
 import warnings
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -66,7 +67,7 @@ from ...store.seal.seal import drop_stale_seals
 from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders
 from ...store.settings import DEFAULT_QUEUE_FILE_ENTRIES, DEFAULT_SEGMENT_SIZE, StoreSettings
 from ...store.state.checkpoint import CHECKPOINT_FILE, Checkpoint, write_checkpoint
-from ...store.state.deleted_topics import DeletedTopics, DeletedTopicsFile
+from ...store.state.deleted_topics import DeletedTopicsFile
 from ...store.state.format_version import FormatVersion
 from ...store.state.geometry import Geometry
 from ...store.state.log_start import log_start_path, read_log_start, write_log_start
@@ -105,44 +106,32 @@ KNOWN_NAMES = frozenset(
 )
 
 
-@dataclass
-class OpenParts:
-    """What an open store consists of."""
+@dataclass(frozen=True)
+class WriterSession:
+    """The right to write a store, and the words that say how far the writer has come."""
 
     lock: StoreLock
-    log: CommitLog
-    table: QueueTable
-    index: KeyIndex | None
-    dispatcher: Dispatcher
     progress: ProgressPage
     checkpoint: Checkpoint
-    report: RecoveryReport
-    topics: TopicTable
-    deleted: DeletedTopics
-    deleted_file: DeletedTopicsFile
+    """As it was found."""
 
     def release(self) -> None:
-        """Give up every file; the lock last, so that nobody opens the store before. Calling it twice is fine."""
-        self.dispatcher.close()
-        if self.index is not None:
-            self.index.close()
-        self.log.close()
+        """Give up the lock last, so that nobody opens the store before. Calling it twice is fine."""
         self.progress.close()
         self.lock.release()
 
 
-def boot(path: Path, settings: StoreSettings, disk: Disk, clock: Clock) -> OpenParts:
-    """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, the lock is free again."""
-    if settings.unkept_promises:
-        raise UnkeptPromiseError(path, settings.unkept_promises)
-    check_folder(path, settings, disk)
-    disk.make_folder(path)
-    lock = StoreLock.acquire(path)
-    try:
-        return _boot_locked(path, settings, disk, clock, lock)
-    except BaseException:
-        lock.release()
-        raise
+@dataclass(frozen=True)
+class RecoveredStore:
+    """What steps 1 to 9 leave: a store that is whole, and at rest."""
+
+    session: WriterSession
+    log: CommitLog
+    dispatcher: Dispatcher
+    """With the queues and the key index, which it brings up to the log."""
+    topics: TopicTable
+    deleted_file: DeletedTopicsFile
+    report: RecoveryReport
 
 
 def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
@@ -159,7 +148,14 @@ def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
         )
 
 
-def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, lock: StoreLock) -> OpenParts:
+def recover_store(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, undo: ExitStack) -> RecoveredStore:
+    """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, `undo` frees the lock again."""
+    if settings.unkept_promises:
+        raise UnkeptPromiseError(path, settings.unkept_promises)
+    check_folder(path, settings, disk)
+    disk.make_folder(path)
+    lock = StoreLock.acquire(path)
+    undo.callback(lock.release)
     folders = LogFolders.of(path, settings)
     for folder in folders.writable:
         disk.make_folder(folder)
@@ -241,16 +237,19 @@ def _boot_locked(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, 
         write_checkpoint(disk, path, Checkpoint())
     checkpoint = shutdown_state.checkpoint or Checkpoint()
     page = ProgressPage(disk, path, is_mapped=maps_appends)
+    undo.callback(page.close)
     progress = _begin_progress(page, table, index, shutdown_state, files.segment_size or 0, found.end, newest_ms, epoch)
     lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
     commit_log = CommitLog(disk, files, settings, clock, progress, start, maps_appends=maps_appends)
+    undo.callback(commit_log.close)
     if settings.check_blocks:  # stale seals are gone by now
         commit_log.reader.first_broken = BlockChecks(disk, path).first_broken
     dispatcher = Dispatcher(disk, commit_log, table, index, rules, progress, found.end)
-    return OpenParts(
-        lock, commit_log, table, index, dispatcher, progress, checkpoint, report, topics, deleted, deleted_file
+    undo.callback(dispatcher.close)
+    return RecoveredStore(
+        WriterSession(lock, progress, checkpoint), commit_log, dispatcher, topics, deleted_file, report
     )
 
 

@@ -53,7 +53,7 @@ class Finder:
         """Whether another process has deleted this topic since the table was read."""
 
     def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
-        """The message whose record starts there; see ReadableStore.message_at."""
+        """The message whose record starts there; see Reader.message_at."""
         record = self._record_at(physical_offset)
         if record is None or batch_index is None:
             return record
@@ -70,7 +70,7 @@ class Finder:
         return None
 
     def message_by_id(self, message_id: str) -> StoredMessage | None:
-        """The message with this offset message id; see ReadableStore.message_by_id."""
+        """The message with this offset message id; see Reader.message_by_id."""
         _, physical_offset = decode_message_id(message_id)
         message = self.message_at(physical_offset)
         return message if message is not None and message.message_id == message_id.upper() else None
@@ -84,7 +84,7 @@ class Finder:
         return found == [message.physical_offset]
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary) -> int:
-        """The queue offset of a store time; see ReadableStore.offset_at.
+        """The queue offset of a store time; see Reader.offset_at.
 
         (RocketMQ's `ConsumeQueue#binarySearchInQueueByTime`, as `ConsumeQueueStore#getOffsetInQueueByTime` clamps it.)
         """
@@ -144,7 +144,7 @@ class Finder:
             raise
 
     def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, tags: str | None) -> int:
-        """About how many messages match; see ReadableStore.estimate_count.
+        """About how many messages match; see Reader.estimate_count.
 
         (RocketMQ's `DefaultMessageStore#estimateMessageCount` and `ConsumeQueue#estimateMessageCount`. With tags those
         count nothing of a queue file that the range leaves past the queue's end; here such a range ends there.)

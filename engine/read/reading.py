@@ -364,7 +364,7 @@ class QueueReader:
                 yield found if wanted is None else [message for message in found if wanted.matches(message)]
 
     def body_view(self, message: StoredMessage) -> memoryview:
-        """See `ReadableStore.body_view`."""
+        """See `Reader.body_view`."""
         if message.batch_index is not None:
             raise UsageError("body_view: the message is a part of an inner batch: its body is a copy")
         return self._reader.body_view(message)
@@ -377,7 +377,7 @@ class QueueReader:
         columns: Sequence[str] | None,
         on_corrupt: OnCorrupt,
     ) -> Any:
-        """See `ReadableStore.read_batch`; `limits` are a count and a size."""
+        """See `Reader.read_batch`; `limits` are a count and a size."""
         arrow = with_arrow(".read.batch_reading", "read_batch")
         for name, value, highest in zip(("max_count", "max_size"), limits, BATCH_LIMITS, strict=True):
             if not 1 <= value <= highest:

@@ -36,7 +36,10 @@ class Arrivals:
         self._has_new_queue = False
         """Whether one of them had none before: perhaps nobody knows of it yet."""
         self._work = WakeUp()
+        self._is_expected = False
+        """Whether anybody has ever waited: before that, an append need not be told."""
         commit_log.poison_wake_ups.append(self._work.notify)
+        service.add_listener(self._note_append)
         self.thread = ServiceThread("flightlog-arrivals", self._serve, self._work.notify)
 
     def expect(self, wake_up: Notifiable, wanted: Container[QueueKey] | None = None) -> None:
@@ -50,7 +53,7 @@ class Arrivals:
             wake_up.notify()
             return
         self.thread.start()
-        self._service.also_wake = self._work.notify
+        self._is_expected = True
         self._maintenance.expect_puts(self._work.notify_once)
         if self._log.end > self._log.visible:  # a put that rang nobody, and cannot be read yet
             self._work.notify()
@@ -59,6 +62,10 @@ class Arrivals:
         """Who expected something waits no longer."""
         with self._lock:
             self._waiting.pop(wake_up, None)
+
+    def _note_append(self) -> None:
+        if self._is_expected:
+            self._work.notify()
 
     def note(self, starts: Mapping[QueueKey, int]) -> None:
         """Called by each dispatch with the first queue offset of each queue that got entries; see Dispatcher."""

@@ -88,8 +88,7 @@ class FlushService:
         self._clean_due_s = math.inf
         if self._retention_hours is not None:
             self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
-        self.also_wake: Callable[[], object] | None = None
-        """Whom else appends are to tell, once somebody waits for messages; see engine/services/arrivals.py."""
+        self._listeners: list[Callable[[], object]] = []
         self._work = WakeUp()
         """Rung by appends; waited for while no round is coming."""
         self._hurry = WakeUp()
@@ -101,10 +100,14 @@ class FlushService:
     def start(self) -> None:
         self._thread.start()
 
+    def add_listener(self, listener: Callable[[], object]) -> None:
+        """Have each append that takes the slow path call it."""
+        self._listeners.append(listener)
+
     def wake(self) -> None:
         """Something was appended."""
-        if self.also_wake is not None:
-            self.also_wake()
+        for listener in self._listeners:
+            listener()
         self.note_append()
 
     def note_append(self) -> None:
@@ -114,8 +117,8 @@ class FlushService:
 
     def sync_soon(self) -> None:
         """Something was appended that is to be synced without delay, and nobody waits for it."""
-        if self.also_wake is not None:
-            self.also_wake()
+        for listener in self._listeners:
+            listener()
         self._is_hurried = True
         self._notify()
 

@@ -28,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ...store.arguments import INT64_MAX, check_queue, check_seconds, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError
 from ...store.get_result import GetResult, GetStatus
@@ -76,14 +77,14 @@ class LongPolls:
     def __init__(
         self,
         path: Path,
-        look: Callable[[PullRequest], GetResult],
+        get: Callable[..., GetResult],
         catch_up: Callable[[], None],
         visible: Callable[[], int],
         arrivals: Arrivals,
         clock: Clock,
     ) -> None:
-        self._path, self._look, self._catch_up, self._visible = path, look, catch_up, visible
-        """`look` answers of what has been dispatched, `catch_up` dispatches what is visible."""
+        self._path, self._get, self._catch_up, self._visible = path, get, catch_up, visible
+        """`get` is a QueueReader's: it answers of what has been dispatched; `catch_up` dispatches what is visible."""
         self._arrivals, self._clock = arrivals, clock
         self._lock = threading.Lock()
         self._held: dict[QueueKey, set[LongPoll]] = {}
@@ -96,8 +97,38 @@ class LongPolls:
         self._wake_up = WakeUp()
         self.thread = ServiceThread("flightlog-pulls", self._serve, self._wake_up.notify)
 
-    def pull(self, request: PullRequest, wait_s: float) -> Future[GetResult]:
-        """See MessageStore.pull."""
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int,
+        tags: str | None,
+        max_size: int | None,
+        wait_s: float,
+    ) -> Future[GetResult]:
+        """What `get` answers, once there is a message: a future that waits up to `wait_s` seconds for one, 30 at most.
+
+        It is done when it is returned if `get` finds something, or there is nothing to wait for (an offset before the
+        first message, or past the end). Otherwise a put to this queue completes it, under sync flush once the message
+        is durable; messages that the tags leave out wake nobody. When its time is over it answers what `get` would:
+        without messages, and with the offset to go on from.
+
+        A pull that waits is no thread: there may be tens of thousands. `await asyncio.wrap_future(store.pull(...))`
+        waits in a coroutine; cancelling takes it back. Callbacks run in the one thread that answers pulls: they may use
+        the store, pull again, and close it, but while one waits, other pulls do. `close` completes every future with
+        StoreClosedError; in a child made by fork those of the parent are never completed.
+
+        Raises what `get` raises now; what a look at a message raises later is the future's. Raises UsageError for
+        another `wait_s`.
+        """
+        queue_id = check_queue(topic, queue_id)
+        queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
+        max_count = check_whole("max_count", max_count, 1)
+        if max_size is not None:
+            max_size = check_whole("max_size", max_size)
+        check_seconds("wait_s", wait_s, MAX_WAIT_S)
+        request = PullRequest((topic, queue_id), queue_offset, max_count, tags, max_size)
         visible = self._visible()
         self._catch_up()
         found = self._look(request)
@@ -116,6 +147,9 @@ class LongPolls:
         if self.thread.is_stopping and self._take(held):
             raise self._closed_error()
         return held
+
+    def _look(self, ask: PullRequest) -> GetResult:
+        return self._get(*ask.key, ask.queue_offset, ask.max_count, tags=ask.tags, max_size=ask.max_size)
 
     def note(self, keys: Iterable[QueueKey]) -> None:
         """Called by each dispatch, once its entries are in these queues and before it is told to be over."""

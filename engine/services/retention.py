@@ -31,13 +31,14 @@ from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import DiskFullError
+from ...store.log.commit_log import CommitLog
 from ...store.seal.seal import drop_seals_below
 from ...store.segments.segment import Segment
 from ...store.segments.segment_pins import SegmentPins
 from ...store.settings import StoreSettings
 from ...store.state.log_start import write_log_start
-from ...store.state.progress import INDEX_COUNT, QUEUE_STARTS
-from ..open.boot import OpenParts
+from ...store.state.progress import INDEX_COUNT, QUEUE_STARTS, ProgressPage
+from ..dispatch.dispatcher import Dispatcher
 from .retention_rule import HOUR_MS, RetentionRule
 
 log = logging.getLogger("flightlog.retention")
@@ -71,15 +72,17 @@ class Retention:
         path: Path,
         settings: StoreSettings,
         clock: Clock,
-        parts: OpenParts,
+        commit_log: CommitLog,
+        dispatcher: Dispatcher,
+        progress: ProgressPage,
         flush_queues_to: Callable[[int], None],
         flush_index: Callable[[KeyIndex], None],
     ) -> None:
         self._disk, self._path, self._settings, self._clock = disk, path, settings, clock
-        self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
-        self._index, self._flush_index, self._flush_queues_to = parts.index, flush_index, flush_queues_to
+        self._log, self._dispatcher, self._progress = commit_log, dispatcher, progress
+        self._index, self._flush_index, self._flush_queues_to = dispatcher.index, flush_index, flush_queues_to
         self._rule = RetentionRule(settings)
-        self._pins = SegmentPins.of(parts.log.reader.folder)
+        self._pins = SegmentPins.of(commit_log.reader.folder)
         self._pins.due_below = 0
         self._trimmed_below = 0
         self._noted_pin: Path | None = None

@@ -24,6 +24,7 @@ from ...store.errors import (
     SyncFailedError,
     TooManyFilesError,
 )
+from ...store.log.commit_log import CommitLog
 from ...store.meters import Latest, RateMeter
 from ...store.seal.open_seal import OpenSeal
 from ...store.seal.seal import make_seal, read_seal, write_seal
@@ -44,8 +45,10 @@ from ...store.state.progress import (
     QUEUES_FLUSHED,
     STORE_TIMESTAMP,
 )
-from ..open.boot import OpenParts
+from ..dispatch.dispatcher import Dispatcher
+from ..open.boot import WriterSession
 from ..open.shutdown_state import ABORT_FILE
+from ..topics.topics import TopicTable
 from .retention import CleanUpReport, Retention
 
 log = logging.getLogger("flightlog.store")
@@ -54,24 +57,38 @@ log = logging.getLogger("flightlog.store")
 class StoreMaintenance:
     """Used by the flush service while it runs, and by the closer after it has ended; `catch_up` and `poison` by all."""
 
-    def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, parts: OpenParts) -> None:
-        self._disk, self._path, self._parts, self._clock = disk, path, parts, clock
-        self._log, self._dispatcher, self._progress = parts.log, parts.dispatcher, parts.progress
-        self._queues_flushed = parts.dispatcher.position
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        commit_log: CommitLog,
+        dispatcher: Dispatcher,
+        topics: TopicTable,
+        session: WriterSession,
+    ) -> None:
+        self._disk, self._path, self._clock = disk, path, clock
+        self._log, self._dispatcher, self._topics = commit_log, dispatcher, topics
+        self._session, self._progress = session, session.progress
+        self._queues_flushed = dispatcher.position
         """As the word of that name in the progress page."""
-        self._index_flushed = parts.dispatcher.index_position
+        self._index_flushed = dispatcher.index_position
         """The same."""
-        self._checkpoint = parts.checkpoint
-        self._sealed_below = parts.log.reader.min_offset
+        self._checkpoint = session.checkpoint
+        self._sealed_below = commit_log.reader.min_offset
         self._open_seal = OpenSeal(disk, path)
         self._is_uncovered = False
         """Whether the disk refused what the open segment's seal is to say, and that was told."""
-        self._begin = parts.log.end
+        self._begin = commit_log.end
         self._put_rate = RateMeter(clock.monotonic_s())
         self.put_ms = Latest()
         """How long puts took."""
-        parts.log.fast_path.note = self.put_ms.note
-        self.retention = Retention(disk, path, settings, clock, parts, self._flush_queues_to, self._flush_index)
+        commit_log.fast_path.note = self.put_ms.note
+        self.retention = Retention(
+            *(disk, path, settings, clock, commit_log, dispatcher, session.progress),
+            *(self._flush_queues_to, self._flush_index),
+        )
         self._one_at_a_time = threading.Lock()
         """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
         comes between those of the service. Only the lock of the topics is taken before it, to delete one."""
@@ -135,7 +152,7 @@ class StoreMaintenance:
 
     @property
     def has_index(self) -> bool:
-        return self._parts.index is not None
+        return self._dispatcher.index is not None
 
     @property
     def queues_flushed(self) -> int:
@@ -163,7 +180,7 @@ class StoreMaintenance:
 
     def flush_queues(self) -> None:
         """Make queues durable, then say so: first the checkpoint, then the progress page."""
-        self._parts.topics.save()
+        self._topics.save()
         with self._one_at_a_time:
             self._flush_queues()
 
@@ -177,7 +194,7 @@ class StoreMaintenance:
         self._catch_up_queues()
         self._log.flush()
         synced = self._dispatcher.sync_queues()
-        index = self._parts.index
+        index = self._dispatcher.index
         full_timestamp_ms = self._checkpoint.index_timestamp_ms
         if index is not None:
             full_timestamp_ms = self._dispatcher.index_full_timestamp_ms(index)
@@ -198,11 +215,11 @@ class StoreMaintenance:
 
     def index_is_dirty(self, least_pages: int) -> bool:
         """Whether the index knows a key that is not durable in it, or has passed records without any."""
-        return self._parts.index is not None and self._dispatcher.index_position > self._index_flushed
+        return self._dispatcher.index is not None and self._dispatcher.index_position > self._index_flushed
 
     def flush_index(self) -> None:
         """Make the key index durable, then say so. Raises SyncFailedError, DiskFullError and DiskError."""
-        index = self._parts.index
+        index = self._dispatcher.index
         if index is not None:
             with self._one_at_a_time:
                 self._flush_index(index)
@@ -282,7 +299,9 @@ class StoreMaintenance:
             with self._one_at_a_time:  # a round that is under way would go on in somebody else's store
                 self._was_ended = True
                 self.retention.stop()
-            self._parts.release()
+            self._dispatcher.close()
+            self._log.close()
+            self._session.release()
             self.is_over = True
 
     def _end_cleanly(self) -> None:

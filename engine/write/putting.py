@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from ...schedule.delivered import DueMessage
+from ...store.arguments import check_callable
 from ...store.disk.clock import Clock
 from ...store.errors import (
     DiskError,
@@ -23,6 +24,7 @@ from ...store.errors import (
     StorePoisonedError,
     SyncFailedError,
     UsageError,
+    WrongTypeError,
 )
 from ...store.format.batch_record import envelope
 from ...store.format.record import PreparedRecord, prepare
@@ -59,7 +61,8 @@ TIMED_EVERY = 16
 
 
 class Putter:
-    """The puts of one open store. What they promise stands at MessageStore's calls of the same names."""
+    """The puts of one open store. MessageStore's calls of the same names lead here; what `put` promises stands in the
+    kernel, which has it."""
 
     def __init__(
         self,
@@ -124,6 +127,20 @@ class Putter:
         return result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
 
     def put_async(self, message: Message) -> Future[PutResult]:
+        """Append one message in this call, and leave the waiting to the future that it returns.
+
+        Errors before the append are raised here, the same as by `put`. Under async flush, and for a message that does
+        not wait (`wait_store_ok=False`), the future is done when it is returned. Under sync flush it is completed by a
+        thread of the store: with PUT_OK once the message is durable and can be read; with FLUSH_DISK_TIMEOUT once
+        `sync_flush_timeout_ms` have passed, even while a sync hangs; with a StorePoisonedError, whose cause is the
+        failure, if syncs have failed: the message was not acknowledged. One sync serves all that wait, here and in
+        `put`. Nothing bounds how many futures wait at a time.
+
+        A future cannot be cancelled: its message is in the log. Callbacks run in the thread that completes futures, one
+        after the other: they may use the store, and close it, but what they wait for holds up the futures behind, so
+        none may wait for another future of the store. `close` completes every future before it returns. In a child made
+        by fork the futures of the parent are never completed.
+        """
         if self._is_sync:
             self.pending.start()  # before the append: what cannot be completed must not be stored
         result, waits = self._fast_path.put(message), self._is_sync
@@ -136,6 +153,11 @@ class Putter:
         return future
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Append messages in order, with one sync for all of them under sync flush, unless none of them waits for it.
+
+        All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it
+        stored: their results are its `results`. Otherwise as `put`.
+        """
         offered = checked_messages(messages)
         results: list[PutResult] = []
         waits = self._is_sync
@@ -180,6 +202,15 @@ class Putter:
         return waits
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a
+        topic whose queues hold batches: one that is new, or was made with the attribute `queue.type` = `BatchCQ`; such
+        a topic takes nothing else. Readers get the messages one by one.
+
+        Their keys and uniq keys together are properties of the batch, and so must fit into 32,767 bytes; the batch must
+        fit into `max_message_size`. Messages of transactions, delayed and compressed ones cannot be in a batch.
+        The results have the messages' queue offsets, and the record's physical offset, size and message id. Otherwise
+        as `put`.
+        """
         made, count = envelope(messages)
         result, waits = self._append_one(made, count)
         if waits:
@@ -221,6 +252,26 @@ class Putter:
             self._retention.refuse_puts()
 
     def append_columns(self, topic: str, columns: Any) -> AppendResult:
+        """Append the rows of an Arrow record batch or table, or of a mapping of names to numpy arrays and sequences, as
+        `put_many` would append their messages, without an object for each; returns where they went, as arrays.
+
+        The columns, by the names of `read_batch` or of a Message, in any case of letters:
+
+            value, body                       the bodies: bytes; numpy S, V or rows of uint8; Arrow binary or string
+            tags, uniqKey                     texts; empty or missing: none
+            keys                              one text a row, or a list of them
+            properties                        a mapping a row (Arrow: a map), or a column each (a mapping; a struct)
+            partition, queue_id               whole numbers; missing: the topic's queues take turns; no column: 0
+            bornTimestamp, born_timestamp_ms  ms, or times; missing: the store time
+            flag                              whole numbers
+
+        A single number or text stands for a column full of it. All rows are checked before the first one is appended,
+        and the error names the first row at fault. Rows of one hold of the log (about 1 MiB) get one store time. If a
+        property has a meaning to a put (WAIT, delays, light queues), all rows are put as messages.
+
+        A DiskFullError in the middle leaves the rows before it stored: its `appended` says which. Otherwise as
+        `put_many`: one sync for all of them under sync flush.
+        """
         self._check_room()
         parts = all_rows(topic, columns, self._settings, self._log.segment_size)
         is_uncommon = not self._parks or self._settings.append_crc_property
@@ -243,6 +294,22 @@ class Putter:
         return self._await_rows(topic, records)
 
     def append_atomically(self, parts: Iterable[TopicColumns], before_commit: Commit) -> AtomicRange:
+        """Append the rows of all parts, of any number of topics and of any size: all of them are in the store when this
+        returns, durable in every flush mode, or none is. Readers see them all at once. Other puts wait meanwhile.
+
+        A part is taken when those before it are written, so `parts` may be a generator of more than memory holds; rows
+        are checked as by `append_columns`, those with properties that have a meaning to a put (delays, light queues)
+        are refused. `before_commit` is called when all rows are written and none can be seen yet.
+        Neither may put to this store: they would wait for themselves.
+
+        Whatever is raised, also by `parts` and by `before_commit`: close the store then, for puts raise
+        StorePoisonedError if any row was written. The next open removes what was written, or finds all of it where the
+        error came behind the commit point: where the record at the `start` that `before_commit` was told is the
+        `first_record`. A kill or a power cut in the middle is no different.
+        """
+        if isinstance(parts, (TopicColumns, str, bytes)) or not isinstance(parts, Iterable):
+            raise WrongTypeError("parts", parts, "an iterable of flightlog.TopicColumns")
+        check_callable("before_commit", before_commit, "a function that takes what was appended")
         settings = self._settings
         if not self._parks or settings.append_crc_property:
             raise UsageError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from flightlog.consume.group.offset_table import OffsetTable
+from flightlog.engine.topics.offset_table import OffsetTable
 from flightlog.store.disk.clock import SystemClock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, DiskError, UsageError

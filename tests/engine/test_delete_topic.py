@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, GetStatus, Message, MessageStore, StoreSettings
-from flightlog.engine.read.readable import ReadableStore
+from flightlog import FlushMode, GetStatus, Message, MessageStore, ReadOnlyStore, StoreSettings
 from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
@@ -52,7 +51,7 @@ def fill(store: MessageStore, first: int = 0, topics: tuple[str, ...] = ("stays"
     store.put_many([message(topic, i, i % 2) for i in range(first, first + 40) for topic in topics])
 
 
-def numbers(store: ReadableStore, topic: str) -> list[int]:
+def numbers(store: MessageStore | ReadOnlyStore, topic: str) -> list[int]:
     found = []
     for name, queue_id in store.queues():
         if name == topic:
@@ -62,7 +61,7 @@ def numbers(store: ReadableStore, topic: str) -> list[int]:
     return sorted(found)
 
 
-def assert_gone(store: ReadableStore, stays: int = 40) -> None:
+def assert_gone(store: MessageStore | ReadOnlyStore, stays: int = 40) -> None:
     assert numbers(store, "stays") == list(range(stays))
     assert not [key for key in store.queues() if key[0] == "goes"]
     assert store.topic("goes") is None and store.topic("stays") is not None

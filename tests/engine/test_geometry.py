@@ -70,7 +70,7 @@ def shown(path: Path) -> dict[str, int]:
 
 
 def index_geometry(store: MessageStore) -> tuple[int, int]:
-    index = store._maintenance._parts.index
+    index = store._dispatcher.index
     assert index is not None
     return index.geometry.slots, index.geometry.entries
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flightlog.consume.group.local_progress import OFFSETS_FILE as LOCAL_OFFSETS_FILE
-from flightlog.consume.group.offset_table import OFFSETS_FILE
 from flightlog.engine.open.boot import KNOWN_NAMES
 from flightlog.engine.open.rocksdb_config import FOLDERS
 from flightlog.engine.open.shutdown_state import ABORT_SIZE
 from flightlog.engine.open.truncation import CUT_PREFIX
+from flightlog.engine.topics.offset_table import OFFSETS_FILE
 from flightlog.engine.topics.topics import TOPICS_FILE
 from flightlog.index.key import index_file
 from flightlog.index.queue.batch_unit import BATCH_UNIT_SIZE

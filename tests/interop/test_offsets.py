@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from flightlog.consume.group.offset_table import OffsetTable
+from flightlog.engine.topics.offset_table import OffsetTable
 from flightlog.store.disk.clock import SystemClock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.queue_offsets import QueueKey

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flightlog import MessageStore, ReadOnlyStore, Store, Subscription
-from flightlog.consume.group.offset_table import OffsetTable
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.store_timers import Timers
@@ -21,6 +20,7 @@ from flightlog.engine.services.flush_service import FlushService
 from flightlog.engine.services.long_polls import LongPolls
 from flightlog.engine.services.prepare_service import PrepareService
 from flightlog.engine.services.store_maintenance import StoreMaintenance
+from flightlog.engine.topics.offset_table import OffsetTable
 from flightlog.engine.write.putting import Putter
 from flightlog.index.queue.queue_table import QueueTable
 from flightlog.store.disk.clock import Clock
@@ -214,7 +214,7 @@ def shutdown_state(view: ReadOnlyStore) -> ShutdownState:
 
 
 def view_keys(view: ReadOnlyStore) -> ViewKeys:
-    assert view._keys is not None
-    source = view._keys._source
+    assert view._reader._keys is not None
+    source = view._reader._keys._source
     assert isinstance(source, ViewKeys)
     return source

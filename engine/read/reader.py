@@ -1,11 +1,11 @@
-"""What can be asked of a store, whether it is open for writing or read-only."""
+"""What can be asked of a store, whether it is open for writing or read-only: the part that both of them read with."""
 
 from __future__ import annotations
 
 import logging
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from ...index.queue.queue_table import QueueTable
@@ -32,19 +32,17 @@ from ...store.errors import (
 from ...store.format.light_queues import is_light
 from ...store.format.record import RETRY_TOPIC_PREFIX
 from ...store.get_result import GetResult, GetStatus
+from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
 from ...store.stored_message import StoredMessage
-from ...store.topic import is_system_topic
-from ..topics.topic_calls import TopicReading
+from ...store.topic import Topic, is_system_topic
 from ..topics.topics import DEAD_LETTER_PREFIX
 from .finding import Boundary, Finder
-from .get_limits import DEFAULT_MAX_COUNT
-from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, was_put_to
+from .get_limits import DEFAULT_MAX_COUNT, GetLimits
+from .key_query import PARKING_TOPICS, KeyQuery, QueryResult, has_uniq_key, was_put_to
 from .reading import BATCH_LIMITS, OnCorrupt, QueueReader, queue_bounds
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow as pa
 
 DEFAULT_BATCH_COUNT = 65_536
@@ -57,29 +55,67 @@ MAX_TOLD_MISSING = 1000
 log = logging.getLogger("flightlog.store")
 
 
-class ReadableStore(TopicReading):
-    """The reading half of MessageStore and ReadOnlyStore. Safe from many threads.
+class Reader:
+    """Reads one log, its queues and its keys. Safe from many threads. It checks arguments; whether the store may still
+    be used is checked by the store, whose methods of the same names call these."""
 
-    Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by fork.
-    """
+    def __init__(
+        self,
+        path: Path,
+        log_reader: LogReader,
+        table: QueueTable,
+        limits: GetLimits,
+        *,
+        readable_end: Callable[[], int],
+        keys: KeyQuery | None,
+        topics: Callable[[], dict[str, Topic]],
+        was_deleted: Callable[[str], bool] = lambda topic: False,
+        catch_up: Callable[[], None] | None = None,
+        catch_up_keys: Callable[[], None] | None = None,
+        unindexed: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        """`readable_end` tells the physical offset up to which the log may be read now. `keys`: None where the settings
+        want no key index. `was_deleted` tells whether another process has deleted a topic since the table was read.
 
-    _table: QueueTable
-    _queues: QueueReader
-    _finder: Finder
-    _keys: KeyQuery | None
-    """None where the settings want no key index."""
-    _catch_up: Callable[[], None] | None = None
-    """Called before each question, for queues that grow meanwhile."""
-    _catch_up_keys: Callable[[], None] | None = None
-    """Called before each question by key; raises what keeps keys out of the index."""
-    path: Path
-    _told_missing: set[str]
-    """Topics that were read and do not exist, of which a warning was logged."""
+        For a log that grows: `catch_up` is called before each question, `catch_up_keys` before each one by key, and
+        raises what keeps keys out of the index; `unindexed` tells the physical range that the index lacks.
+        """
+        self._path, self._table, self._keys, self._topics = path, table, keys, topics
+        self._log_reader, self._readable_end = log_reader, readable_end
+        self._catch_up, self._catch_up_keys, self._unindexed = catch_up, catch_up_keys, unindexed
+        self.queue_reader = QueueReader(log_reader, table, limits, readable_end, was_deleted)
+        self._finder = Finder(log_reader, table, readable_end, was_deleted)
+        self._told_missing: set[str] = set()
+        """Topics that were read and do not exist, of which a warning was logged."""
+
+    def release(self) -> None:
+        """Keep no file open, and hold nothing for iterators: the store was closed."""
+        self.queue_reader.release()
+        if self._keys is not None:
+            self._keys.release()
+
+    def replaces(self, before: Reader) -> None:
+        """Go on for that one, which looked at the same store as it was before."""
+        self.queue_reader.replaces(before.queue_reader)
+        self._told_missing = before._told_missing
 
     def _make_ready(self) -> None:
-        self._check_usable()
         if self._catch_up is not None:
             self._catch_up()
+
+    # -- topics
+
+    def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
+        """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
+        request. A read-only view reads the file anew. Raises ConfigFileError."""
+        check_flag("include_system", include_system)
+        found = self._topics()
+        return {name: found[name] for name in sorted(found) if include_system or not found[name].is_system}
+
+    def topic(self, name: str) -> Topic | None:
+        """One topic, or None. Raises ConfigFileError."""
+        check_text("name", name, "the name of a topic as text", may_be_empty=True)
+        return self._topics().get(name)
 
     # -- one queue
 
@@ -103,12 +139,13 @@ class ReadableStore(TopicReading):
         Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged (one further on ends
         the answer before it), UsageError for a `max_count` below 1 and for `tags` that name none.
         """
-        self._make_ready()
+        if self._catch_up is not None:
+            self._catch_up()
         if queue_offset.__class__ is not int or max_count.__class__ is not int or max_count < 1:
             queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
             max_count = check_whole("max_count", max_count, 1)
         try:
-            found = self._queues.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+            found = self.queue_reader.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
         except TypeError:
             _check_get(topic, queue_id, max_size)
             raise
@@ -126,6 +163,7 @@ class ReadableStore(TopicReading):
         decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
         must_exist: bool = False,
+        check: Callable[[], None],
     ) -> Iterator[StoredMessage]:
         """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached; in a read-only
         view, to the end as of its last refresh. `tags` as in `get`. `decompress` gives compressed bodies as they were
@@ -144,10 +182,10 @@ class ReadableStore(TopicReading):
         check_flag("decompress", decompress)
         check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
         check_flag("must_exist", must_exist)
-        if must_exist or not self._queues.has_queue(topic, queue_id):
+        if must_exist or not self.queue_reader.has_queue(topic, queue_id):
             self._tell_missing(topic, queue_id, must_exist)
-        return self._queues.read(
-            *(topic, queue_id, queue_offset, tags, on_corrupt, self._check_usable, self._catch_up),
+        return self.queue_reader.read(
+            *(topic, queue_id, queue_offset, tags, on_corrupt, check, self._catch_up),
             decompress=decompress,
         )
 
@@ -155,14 +193,14 @@ class ReadableStore(TopicReading):
         """Raise where a topic, or its queue, does not exist but must; else log a warning once for each topic."""
         is_optional = is_light(topic) or is_system_topic(topic) or topic.startswith(GROUP_TOPIC_PREFIXES)
         if must_exist:
-            if self._queues.has_queue(topic, queue_id):
+            if self.queue_reader.has_queue(topic, queue_id):
                 return
             found = self.topic(topic)
             if found is None:
-                raise TopicNotFoundError(self.path, topic, "make it with create_topic, or read without must_exist")
+                raise TopicNotFoundError(self._path, topic, "make it with create_topic, or read without must_exist")
             if queue_id >= found.queue_count:
                 raise QueueNotFoundError(
-                    f"{self.path}: the topic {topic!r} has queues 0 to {found.queue_count - 1}, and none with id "
+                    f"{self._path}: the topic {topic!r} has queues 0 to {found.queue_count - 1}, and none with id "
                     f"{queue_id}; read one of those, or read without must_exist"
                 )
         elif not is_optional and topic not in self._told_missing and len(self._told_missing) < MAX_TOLD_MISSING:
@@ -172,8 +210,8 @@ class ReadableStore(TopicReading):
                 return
             if is_missing:
                 self._told_missing.add(topic)
-                extra = {"path": str(self.path), "topic": topic}
-                log.warning("%s: there is no topic %r: a read of it has no messages", self.path, topic, extra=extra)
+                extra = {"path": str(self._path), "topic": topic}
+                log.warning("%s: there is no topic %r: a read of it has no messages", self._path, topic, extra=extra)
 
     def read_batch(
         self,
@@ -207,7 +245,7 @@ class ReadableStore(TopicReading):
         )
         _check_columns(columns)
         check_choice("on_corrupt", on_corrupt, ON_CORRUPT)
-        return self._queues.read_batch((topic, queue_id), queue_offset, (max_count, max_size), columns, on_corrupt)
+        return self.queue_reader.read_batch((topic, queue_id), queue_offset, (max_count, max_size), columns, on_corrupt)
 
     def body_view(self, message: StoredMessage) -> memoryview:
         """The body of a message of this store where it lies in the log, as stored and not copied, read-only: for large
@@ -221,14 +259,13 @@ class ReadableStore(TopicReading):
         Raises CorruptRecordError if the message does not lie there, or is damaged; UsageError for one in an inner
         batch, whose body may lie compressed.
         """
-        self._check_usable()
         check_type("message", message, StoredMessage, "a StoredMessage, as this store gives them")
-        return self._queues.body_view(message)
+        return self.queue_reader.body_view(message)
 
     @property
     def corrupt_skipped(self) -> int:
         """Messages that `on_corrupt="skip"` has left out so far."""
-        return self._queues.corrupt_skipped + (self._keys.corrupt_skipped if self._keys is not None else 0)
+        return self.queue_reader.corrupt_skipped + (self._keys.corrupt_skipped if self._keys is not None else 0)
 
     def queues(self) -> dict[QueueKey, tuple[int, int]]:
         """(topic, queue id) -> (offset of the first message, offset one past the last)."""
@@ -336,31 +373,26 @@ class ReadableStore(TopicReading):
         check_text("uniq_key", uniq_key)
         if topic is not None:
             check_topic(topic)
-        keys, unread_from, end = self._key_query(), self._unread_from(), self._readable_end()
+        keys = self._key_query()
+        unindexed_from = 0 if self._unindexed is None else self._unindexed()[0]  # before the readable end is looked at
+        end = self._readable_end()
         topics = (topic, *PARKING_TOPICS) if topic is not None else sorted(self._table.topics())
         found = (keys.by_uniq_key(name, uniq_key, end) for name in topics)
-        is_there = any(message is not None and was_put_to(message, topic) for message in found)
-        return is_there or self._is_unread(unread_from, uniq_key, topic)
+        if any(message is not None and was_put_to(message, topic) for message in found):
+            return True
+        if self._unindexed is None:
+            return False
+        return has_uniq_key(self._log_reader, unindexed_from, self._unindexed()[1], topic, uniq_key)
+
+    def has_key_index(self) -> bool:
+        return self._keys is not None
 
     def _key_query(self) -> KeyQuery:
-        self._check_usable()
         if self._keys is None:
             raise UsageError("this store was opened without a key index: open it with key_index=True, or read-only")
         if self._catch_up_keys is not None:
             self._catch_up_keys()
         return self._keys
-
-    @abstractmethod
-    def _readable_end(self) -> int:
-        """Physical offset up to which messages can be read."""
-
-    def _unread_from(self) -> int:
-        """Physical offset below which the index has every key."""
-        return self._readable_end()
-
-    def _is_unread(self, start: int, uniq_key: str, topic: str | None) -> bool:
-        """Whether a message from physical offset `start` on, which could not be read yet, has this uniq key."""
-        return False
 
 
 def _check_get(topic: object, queue_id: Any, max_size: Any) -> None:

@@ -1,16 +1,26 @@
-"""What can be asked of a store about its topics, and done to them."""
+"""What can be done to the topics of a store that is open for writing."""
 
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ...store.arguments import check_flag, check_text
-from ...store.errors import InvalidTopicError, UnreadMessagesError, UsageError, WrongTypeError
+from ...store.errors import (
+    DiskError,
+    DiskFullError,
+    InvalidTopicError,
+    SyncFailedError,
+    UnreadMessagesError,
+    UsageError,
+    WrongTypeError,
+)
+from ...store.queue_offsets import QueueKey
+from ...store.settings import StoreSettings
+from ...store.state.deleted_topics import DeletedTopics, DeletedTopicsFile
 from ...store.topic import (
     READ_WRITE,
     Topic,
@@ -20,47 +30,33 @@ from ...store.topic import (
     check_topic_name,
     is_system_topic,
 )
+from .offset_table import OffsetTable
 from .topics import TopicTable
 
 log = logging.getLogger("flightlog.store")
 
 
-class TopicReading(ABC):
-    """The same for a store that is open for writing and for a read-only view."""
+class TopicAdmin:
+    """Makes, changes and deletes topics. What these calls did is durable when they return."""
 
-    @abstractmethod
-    def _check_usable(self) -> None:
-        """Raise if this handle may not be used any more."""
+    def __init__(
+        self,
+        path: Path,
+        settings: StoreSettings,
+        topics: TopicTable,
+        offsets: OffsetTable,
+        deleted: DeletedTopics,
+        deleted_file: DeletedTopicsFile,
+        queue_bounds: Callable[[], dict[QueueKey, tuple[int, int]]],
+        delete_queues: Callable[[str, DeletedTopicsFile], None],
+        poison: Callable[[BaseException], None],
+    ) -> None:
+        """`delete_queues` does steps 1 and 2 of engine/open/deleting.py; `poison` refuses puts from then on."""
+        self._path, self._default_queue_count, self._topics = path, settings.default_queue_count, topics
+        self._offsets, self._deleted, self._deleted_file = offsets, deleted, deleted_file
+        self._queue_bounds, self._delete_queues, self._poison = queue_bounds, delete_queues, poison
 
-    @abstractmethod
-    def _all_topics(self) -> dict[str, Topic]:
-        """Every topic, by name."""
-
-    def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
-        """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
-        request. A read-only view reads the file again. Raises ConfigFileError."""
-        self._check_usable()
-        check_flag("include_system", include_system)
-        found = self._all_topics()
-        return {name: found[name] for name in sorted(found) if include_system or not found[name].is_system}
-
-    def topic(self, name: str) -> Topic | None:
-        """One topic, or None. Raises ConfigFileError."""
-        self._check_usable()
-        check_text("name", name, "the name of a topic as text", may_be_empty=True)
-        return self._all_topics().get(name)
-
-
-class TopicWriting(TopicReading):
-    """What only a store that is open for writing can do. What these calls did is durable when they return."""
-
-    path: Path
-    _topic_table: TopicTable
-
-    def _all_topics(self) -> dict[str, Topic]:
-        return self._topic_table.all()
-
-    def create_topic(
+    def create(
         self,
         name: str,
         queue_count: int | None = None,
@@ -77,17 +73,16 @@ class TopicWriting(TopicReading):
         Raises InvalidTopicError for a name that RocketMQ gives no topic, TopicExistsError, UsageError, and DiskError
         (nothing was made).
         """
-        self._check_usable()
         check_topic_name(name)
-        count = self._default_queue_count() if queue_count is None else queue_count
+        count = self._default_queue_count if queue_count is None else queue_count
         topic = replace(
             Topic(name, count, count),
             **_changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes),
         )
-        self._topic_table.create(topic)
+        self._topics.create(topic)
         return topic
 
-    def update_topic(
+    def update(
         self,
         name: str,
         queue_count: int | None = None,
@@ -109,20 +104,19 @@ class TopicWriting(TopicReading):
 
         Raises TopicNotFoundError, UsageError, and DiskError (nothing was changed).
         """
-        self._check_usable()
         check_text("name", name, "the name of a topic as text")
         check_flag("allow_unread", allow_unread)
         changes = _changes(queue_count, read_queue_count, write_queue_count, perm, order, attributes)
         if not changes:
             raise UsageError(f"update_topic({name!r}): nothing to change was given")
-        before = self._topic_table.all().get(name)
+        before = self._topics.all().get(name)
         if before is None or changes.get("read_queue_count", before.read_queue_count) >= before.read_queue_count:
-            return self._topic_table.update(name, changes)
+            return self._topics.update(name, changes)
         cut_off = range(changes["read_queue_count"], before.read_queue_count)
         unread = self._unread(name, cut_off)
         if any(unread.values()) and not allow_unread:
-            raise UnreadMessagesError(self.path, name, cut_off, unread)
-        topic = self._topic_table.update(name, changes)
+            raise UnreadMessagesError(self._path, name, cut_off, unread)
+        topic = self._topics.update(name, changes)
         self._tell_unread(name, cut_off)  # counted again: puts continued meanwhile
         return topic
 
@@ -134,10 +128,10 @@ class TopicWriting(TopicReading):
             shown = f"{count}, and no group has ever read the topic" if count else ""
         if shown:
             text = "%s: topic %r: no consumer reads queues %d to %d any more, with messages that were not consumed: %s"
-            extra = {"path": str(self.path), "topic": name, "first_queue_id": cut_off[0], "last_queue_id": cut_off[-1]}
-            log.warning(text, self.path, name, cut_off[0], cut_off[-1], shown, extra=extra | {"unread": unread})
+            extra = {"path": str(self._path), "topic": name, "first_queue_id": cut_off[0], "last_queue_id": cut_off[-1]}
+            log.warning(text, self._path, name, cut_off[0], cut_off[-1], shown, extra=extra | {"unread": unread})
 
-    def delete_topic(self, name: str) -> None:
+    def delete(self, name: str) -> None:
         """Delete a topic with its messages, for good: no queue, query, view, Spark scan or rebuilding shows them again.
         A topic of this name that is made later begins at queue offset 0.
 
@@ -149,29 +143,37 @@ class TopicWriting(TopicReading):
         Raises TopicNotFoundError, InvalidTopicError for RocketMQ's own topics, and DiskFullError or DiskError (nothing
         has happened), SyncFailedError (the store takes no more puts; open it again to see).
         """
-        self._check_usable()
         check_text("name", name, "the name of a topic as text")
         if is_system_topic(name):
             raise InvalidTopicError(f"topic {name!r}: one of RocketMQ's own topics; it cannot be deleted")
-        self._delete_topic(name)
+        # First: a topic of this name that is made later must not be read from the middle.
+        self._offsets.forget_topic(name)
+        self._offsets.save()
+        note, deleted = self._deleted_file, self._deleted
 
-    @abstractmethod
-    def _delete_topic(self, name: str) -> None:
-        """See engine/open/deleting.py."""
+        def finish() -> None:
+            note.write(deleted, pending=[])
+            deleted.pending = []
+
+        try:
+            self._topics.delete(name, lambda: self._delete_queues(name, note), finish)
+        except DiskError as e:  # with a full disk, what has begun is done by the next open
+            if isinstance(e, SyncFailedError) or (name in deleted.pending and not isinstance(e, DiskFullError)):
+                self._poison(e)
+            raise
 
     def _unread(self, name: str, queue_ids: range) -> dict[str, int]:
-        """How many messages of these queues each consumer group of the topic has yet to consume. A store that knows no
-        groups has none."""
-        return {}
+        """How many messages of these queues each consumer group of the topic has yet to consume."""
+        bounds = self._bounds(name, queue_ids)
+        return {
+            group: sum(end - min(max(offsets.get(i, first), first), end) for i, (first, end) in bounds.items())
+            for group, offsets in self._offsets.of_topic(name).items()
+        }
 
-    @abstractmethod
     def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
         """Queue id -> the offset of its first message, one past its last: of those of the topic's queues that have
         ever had messages."""
-
-    @abstractmethod
-    def _default_queue_count(self) -> int:
-        """The setting of that name."""
+        return {key[1]: found for key, found in self._queue_bounds().items() if key[0] == name and key[1] in queue_ids}
 
 
 def _changes(
