@@ -1,8 +1,7 @@
 /* A message's properties as store/format/properties.py writes them, where they are plain texts. */
 #include "fast_path.h"
 
-#define NAME_END 0x01
-#define VALUE_END 0x02
+#include "record.h"
 
 struct text {
     uint8_t *at;
