@@ -36,6 +36,7 @@ from .reads.files import SEALS, VERIFY
 from .reads.reads import QUERY, READ, READ_BATCH, READ_COLD, READ_FIELDS
 from .reads.recover import RECOVER
 from .rocketmq import RIVALS
+from .scan.queries import NOT_PUSHED, PARQUET
 
 NOTES = {
     MEMCPY: "the same bytes into a mapped file whose pages are there already: the limit of memory",
@@ -58,6 +59,8 @@ NOTES = {
     QUERY: "a message by its key, keys in random order, from the page cache",
     RECOVER: "open for writing what a writer at default settings left that was killed right after its last put; "
     "RocketMQ what its own killed writer left",
+    PARQUET: "Spark's own reading of the same rows, the limit here; CPU s: of all of Spark's processes",
+    NOT_PUSHED: "the same answer by a filter that Spark keeps to itself",
 }
 IDENTITY = tuple(each.name for each in fields(Case) if each.compare)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...store.errors import UsageError
-from ..output import Output
 from ..progress_bar import ProgressBar
 from ..words import seconds_text, size_text
 from . import plot, report
@@ -91,14 +90,8 @@ def run(options: ScanOptions) -> int:
     if options.plot:
         plot.draw(outcomes, machine, options.plot)
 
-    def show(output: Output) -> None:
-        report.show(outcomes, output)
-        output.line(
-            "Parquet: Spark's own, of the same rows. not pushed: the same answer by a filter that Spark keeps to "
-            "itself. of the limit: as fast as these, round by round; CPU s: of all of Spark's processes"
-        )
-
-    report.tell(report.as_object(outcomes, machine), show, as_json=options.as_json, save=options.save)
+    found = report.as_object(outcomes, machine)
+    report.tell(found, lambda output: report.show(outcomes, output), as_json=options.as_json, save=options.save)
     return 0
 
 
