@@ -20,13 +20,12 @@ if _sys.platform == "win32":
 
 
 from .consume.consumer import Consumer
-from .consume.consuming_store import Store
-from .consume.consuming_store import open_store as open
 from .consume.deliver.received import ReceivedMessage
 from .consume.deliver.subscription import Subscription
 from .consume.group.initial_offset import StartFrom
+from .consume.store import Store
+from .consume.store import open_store as open
 from .consume.stores import Stores
-from .engine.message_store import MessageStore
 from .engine.read.finding import Boundary
 from .engine.read.key_query import QueryResult
 from .engine.read_only import ReadOnlyStore, open_read_only
@@ -156,7 +155,6 @@ __all__ = [
     "ListenerResultError",
     "Message",
     "MessageQueue",
-    "MessageStore",
     "MissingExtraError",
     "MissingJavaError",
     "MissingSegmentsError",

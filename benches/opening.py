@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from flightlog.engine.message_store import MessageStore, open_store
+from flightlog.consume.store import Store, open_store
 from flightlog.engine.read_only import ReadOnlyStore, open_read_only
 from flightlog.store.message import Message
 from flightlog.store.segments.log_files import COMMIT_LOG_FOLDER
@@ -68,7 +68,7 @@ def batches(count: int, queues: int) -> Iterator[list[Message]]:
         yield batch
 
 
-def put(store: MessageStore, count: int, queues: int) -> None:
+def put(store: Store, count: int, queues: int) -> None:
     """Append them."""
     for batch in batches(count, queues):
         store.put_many(batch)
@@ -82,16 +82,14 @@ def build(path: Path, count: int, queues: int, settings: StoreSettings) -> float
     return time.perf_counter() - started_s
 
 
-def open_cold(
-    path: Path, settings: StoreSettings, *, for_writing: bool
-) -> tuple[ReadOnlyStore | MessageStore, OpeningCost]:
+def open_cold(path: Path, settings: StoreSettings, *, for_writing: bool) -> tuple[ReadOnlyStore | Store, OpeningCost]:
     """Open a store of which nothing is in the page cache; the caller closes it."""
     forget(path)
     before = cached_size(path / COMMIT_LOG_FOLDER)
     disk = CountingDisk(may_write=for_writing)
     fetched_before = _fetched_size()
     started_s = time.perf_counter()
-    store: ReadOnlyStore | MessageStore
+    store: ReadOnlyStore | Store
     if for_writing:
         store = open_store(path, settings, disk=disk)
         report = store.recovery_report

@@ -20,7 +20,9 @@ from .deliver.subscription import Subscription
 from .deliver.workers import Workers
 from .group.group import Change
 from .group.initial_offset import StartFrom, check_start
-from .subscribing import Subscribing, checked_subscription
+from .group_coordinator import checked_subscription
+from .store import Store
+from .stores import Stores
 
 log = logging.getLogger("flightlog.consume")
 
@@ -54,7 +56,7 @@ class Consumer:
 
     def __init__(
         self,
-        store: Subscribing,
+        store: Store | Stores,
         topics: str | Mapping[str, str],
         group: str | int,
         listener: Listener,
@@ -74,7 +76,7 @@ class Consumer:
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
             check_whole(name, value, 1)
-        check_type("store", store, Subscribing, "a Store that is open for writing, or Stores")
+        check_type("store", store, (Store, Stores), "a Store that is open for writing, or Stores")
         topics, group = checked_subscription(topics, group, tags, member, strategy, limits, on_change)
         check_listener(listener)
         start = check_start(start)

@@ -17,22 +17,33 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine.topics.offset_table import name_of
 from ..index.filter.tag_filter import tag_filter
+from ..store.arguments import (
+    check_callable,
+    check_flag,
+    check_group,
+    check_seconds,
+    check_text,
+    check_type,
+    checked_folder,
+)
 from ..store.disk.clock import Clock, SystemClock
 from ..store.disk.disk import RealDisk
 from ..store.errors import (
     DiskError,
     InconsistentGroupError,
+    InvalidArgumentError,
     InvalidSettingsError,
     StoreClosedError,
     StorePoisonedError,
     TopicNotFoundError,
-    UsageError,
+    WrongTypeError,
 )
 from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy, Averagely
@@ -41,7 +52,7 @@ from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore, ConsumeProgress, GroupProgress
 from .group.group import Change, Group
-from .group.initial_offset import StartFrom
+from .group.initial_offset import StartFrom, check_start
 from .group.local_progress import LocalProgress
 from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from .group.rebalance import RebalanceService
@@ -92,6 +103,32 @@ class _Consumers(NamedTuple):
                 slot.tell(change)
 
 
+def checked_subscription(
+    topics: Any, group: Any, tags: Any, member: Any, strategy: Any, limits: Any, on_change: Any
+) -> tuple[dict[str, str], str]:
+    """The tags of each topic, and the group; raises InvalidArgumentError for what a subscription does not take."""
+    group = check_group(group)
+    if isinstance(topics, str):
+        topics = {topics: tags}
+    elif not isinstance(topics, Mapping):
+        raise WrongTypeError("topics", topics, "a topic as text, or a mapping of topics to tags, as in {'orders': '*'}")
+    if not topics:
+        raise InvalidArgumentError("topics", topics, "at least one topic")
+    for topic, wanted in topics.items():
+        check_text("topics", topic, "topics as text")
+        tag_filter(wanted)
+    tag_filter(tags)
+    if member is not None:
+        check_text("member", member)
+    if strategy is not None and not callable(getattr(strategy, "allocate", None)):
+        raise WrongTypeError("strategy", strategy, "an AllocationStrategy, or None")
+    if limits is not None:
+        check_type("limits", limits, FlowLimits, "FlowLimits, or None")
+    if on_change is not None:
+        check_callable("on_change", on_change, "a function that takes a Change, or None")
+    return dict(topics), group
+
+
 class GroupCoordinator:
     """Safe from many threads. Its thread runs while there are members: who lets go of them needs no `close`."""
 
@@ -125,7 +162,7 @@ class GroupCoordinator:
             if before is not None:
                 self._take_out(before)
             self._stores = {**self._stores, store.name: store}
-            store.poison_wake_ups.append(self._service.hint.give)
+            store.store.poison_wake_ups.append(self._service.hint.give)
             for consumers in self._groups.values():
                 consumers.group.add_source(store)
                 consumers.group.rebalance()
@@ -153,7 +190,7 @@ class GroupCoordinator:
             for slot in consumers.slots:
                 self._save_local(slot.progress)
         self._stores = {name: kept for name, kept in self._stores.items() if kept is not store}
-        store.poison_wake_ups.remove(self._service.hint.give)
+        store.store.poison_wake_ups.remove(self._service.hint.give)
         self._unsaved.discard(store.store.path)
         _save(store)
 
@@ -176,29 +213,71 @@ class GroupCoordinator:
 
     def subscribe(
         self,
-        topics: Mapping[str, str],
-        group: str,
+        topics: str | Mapping[str, str],
+        group: str | int,
         *,
-        member: str | None,
-        strategy: AllocationStrategy | None,
-        start: StartFrom | int,
-        limits: FlowLimits | None,
-        ordered: bool,
-        idle_s: float | None,
-        broadcast_folder: str | os.PathLike[str] | None,
-        on_change: Callable[[Change], None] | None,
-        must_exist: bool,
+        tags: str = "*",
+        start: StartFrom | int | datetime = StartFrom.FIRST,
+        member: str | None = None,
+        strategy: AllocationStrategy | None = None,
+        limits: FlowLimits | None = None,
+        ordered: bool = False,
+        idle_s: float | None = None,
+        broadcast_folder: str | os.PathLike[str] | None = None,
+        on_change: Callable[[Change], None] | None = None,
+        must_exist: bool = False,
     ) -> Subscription:
-        """See Subscribing.subscribe."""
-        if idle_s is not None and not idle_s >= 0:
-            raise UsageError(f"idle_s={idle_s!r}: expected seconds, 0 or more, or None")
-        for topic, tags in topics.items():
+        """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
+
+            for message in store.subscribe("orders", group="billing"):
+                ...
+                message.ack()
+
+        The members of a group share the queues of a topic (or of several: `{"orders": "paid || sent", "bills": "*"}`,
+        with the tags of each); every group has all messages. `start` says where a group begins in a queue it has never
+        been in: StartFrom.FIRST, LAST, or a store time (ms, or a datetime with a time zone). `strategy` shares the
+        queues (Averagely), `limits` say how much may be handed out without an acknowledgement. The iterator waits for
+        messages; after `idle_s` seconds without one it ends (None: when it or the store is closed).
+
+        A message that is not acknowledged comes again: to another member once this one is closed, or after the next
+        open. Acknowledgements are written to the disk every five seconds and at close, never ahead of the messages.
+
+        `ordered`: a queue's next message comes once the one before was acknowledged (or given back, then it comes again
+        first), also after a seek, and also if another member has the queue by then.
+
+        `broadcast_folder`: every member has all queues, and keeps how far it is on its own side, in
+        `BROADCAST_FOLDER/GROUP/offsets.json`; the folder is that member's alone. All members of a group broadcast, or
+        none does.
+
+        `on_change` is called with a `flightlog.consume.group.group.Change` (queues kept, added, dropped) after each
+        round of sharing out that has given this member queues or taken some, the first one too; by the thread of the
+        round, which waits for it. It should only take note.
+
+        A topic that no store has is waited for, and the group's first member logs a warning that names it; with
+        `must_exist` that is a TopicNotFoundError.
+
+        A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
+        and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
+
+        Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of
+        this name, or is balanced elsewhere (by one store alone, or by others together); TopicNotFoundError, UsageError,
+        InvalidArgumentError, StoreClosedError, ForkedStoreError; TooManyQueuesError for a topic with more than 65,536
+        queues to read in one store.
+        """
+        wanted, group = checked_subscription(topics, group, tags, member, strategy, limits, on_change)
+        start = check_start(start)
+        for name, flag in (("ordered", ordered), ("must_exist", must_exist)):
+            check_flag(name, flag)
+        if idle_s is not None:
+            check_seconds("idle_s", idle_s)
+        if broadcast_folder is not None:
+            broadcast_folder = checked_folder("broadcast_folder", broadcast_folder)
+        for topic in wanted:
             name_of(topic, group)  # whether both are names that offsets can be kept under
-            tag_filter(tags)  # and whether these are tags
             for store in self._stores.values():
                 if store.is_usable:
                     store.check_routable(topic)
-        self._check_topics(topics, group, must_exist)
+        self._check_topics(wanted, group, must_exist)
         progress: ConsumeProgress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
@@ -208,7 +287,7 @@ class GroupCoordinator:
         found = (kind if ordered else Subscription)(
             lambda: self._stores,
             progress,
-            *(group, member or f"member-{next(self._numbers):06}", dict(topics)),
+            *(group, member or f"member-{next(self._numbers):06}", wanted),
             strategy=strategy or Averagely(),
             start=start,
             limits=limits or FlowLimits(),
@@ -297,7 +376,7 @@ class GroupCoordinator:
         if consumers is not None:
             with suppress(StoreClosedError):  # by somebody, just now: then its queues are dropped, and all are rung
                 has_changed = consumers.group.look_for_queues()
-        causes = [(store, cause) for store in stores.values() if (cause := store.poison()) is not None]
+        causes = [(store, cause) for store in stores.values() if (cause := store.poison) is not None]
         if causes and len(causes) == len(stores):
             raise StorePoisonedError(causes[0][0].store.path, causes[0][1])
         return has_changed

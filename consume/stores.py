@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
 
+from ..engine.documented import documented_by
 from ..store.arguments import check_group, check_text, check_topic, check_type
 from ..store.disk.clock import Clock
 from ..store.errors import WrongTypeError
 from ..store.message_queue import MessageQueue
-from .consuming_store import Store
+from .allocate.allocate import AllocationStrategy
+from .deliver.process_queue import FlowLimits
+from .deliver.subscription import Subscription
+from .group.group import Change
+from .group.initial_offset import StartFrom
 from .group_coordinator import GroupCoordinator
-from .subscribing import Subscribing
+from .store import Store
 
 
-class Stores(Subscribing):
+class Stores:
     """Open stores by name, the names a producer has for them; closes none of them. A context manager; its thread runs
     while there are members. Safe from many threads.
 
@@ -39,8 +46,36 @@ class Stores(Subscribing):
     def __repr__(self) -> str:
         return f"<Stores {', '.join(map(repr, self.names))}>"
 
-    def _consuming(self) -> GroupCoordinator:
-        return self._coordinator
+    @documented_by(GroupCoordinator.subscribe)
+    def subscribe(
+        self,
+        topics: str | Mapping[str, str],
+        group: str | int,
+        *,
+        tags: str = "*",
+        start: StartFrom | int | datetime = StartFrom.FIRST,
+        member: str | None = None,
+        strategy: AllocationStrategy | None = None,
+        limits: FlowLimits | None = None,
+        ordered: bool = False,
+        idle_s: float | None = None,
+        broadcast_folder: str | os.PathLike[str] | None = None,
+        on_change: Callable[[Change], None] | None = None,
+        must_exist: bool = False,
+    ) -> Subscription:
+        return self._coordinator.subscribe(
+            *(topics, group),
+            tags=tags,
+            start=start,
+            member=member,
+            strategy=strategy,
+            limits=limits,
+            ordered=ordered,
+            idle_s=idle_s,
+            broadcast_folder=broadcast_folder,
+            on_change=on_change,
+            must_exist=must_exist,
+        )
 
     def add_store(self, name: str, store: Store) -> None:
         """Read this one, too, from now on; in place of the one of that name, if there is one. Raises

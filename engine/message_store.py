@@ -22,13 +22,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..schedule.timer_request import cancellation, check_not_seconds, slot_time_ms
 from ..store import native
 from ..store.arguments import (
     check_queue,
     check_settings,
-    check_text,
-    check_topic,
     check_whole,
     checked_folder,
     checked_path,
@@ -46,7 +43,7 @@ from ..store.settings import StoreSettings
 from ..store.stored_message import StoredMessage
 from ..store.topic import READ_WRITE, Topic
 from .delay.delay_levels import begin_levels
-from .delay.store_timers import Timers, check_timer
+from .delay.store_timers import Timers, checked_cancellation
 from .dispatch.live_keys import LiveKeys
 from .documented import documented_by
 from .open.boot import recover_store
@@ -101,9 +98,8 @@ class MessageStore(native.OrdinaryPut):
         self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
     ) -> None:
         self.path, self.settings = path, settings
-        self._disk, self._clock, self._pid = disk, clock, os.getpid()
-        self._close_lock = threading.Lock()
-        self._closed = False
+        self._disk, self.clock, self._pid = disk, clock, os.getpid()
+        self._close_lock, self._closed = threading.Lock(), False
         self._at_exit = close_at_exit(self)
         with ExitStack() as undo:  # whatever fails, everything is given back, as by a writer that was killed
             # What was there, brought up to the log. Local names: no part reaches the others through the handle.
@@ -154,9 +150,10 @@ class MessageStore(native.OrdinaryPut):
 
             self.recovery_report: RecoveryReport = found.report
             self._log, self._dispatcher, self._table, self._maintenance = commit_log, dispatcher, table, maintenance
-            self._reader, self._putter, self._put_fast_path = reader, putter, putter.put_fast_path
-            self._offsets, self._topic_admin = offsets, topic_admin
-            self._service, self._preparing, self._arrivals, self._pulls = flushing, preparing, arrivals, pulls
+            self._reader, self._putter, self._topic_admin = reader, putter, topic_admin
+            self.put_fast_path = self._put_fast_path = putter.put_fast_path
+            self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
+            self._service, self._preparing, self._pulls = flushing, preparing, pulls
             self._delay_service, self._timers = delay_service, timers
             self._services = pulls, arrivals, delay_service, flushing, preparing  # as they are stopped
             self._end = ending(self._services, putter.pending, (delay_service.save, timers.close), maintenance)
@@ -211,23 +208,26 @@ class MessageStore(native.OrdinaryPut):
 
     # -- putting
 
-    def _put_slow(self, message: Message) -> PutResult:
-        self._check_usable()
+    def put_slow(self, message: Message) -> PutResult:
+        """`put` where the fast path has been tried; the kernel calls it."""
+        self.check_usable()
         return self._putter.put(message)
+
+    _put_slow = put_slow
 
     @documented_by(Putter.put_async)
     def put_async(self, message: Message) -> Future[PutResult]:
-        self._check_usable()
+        self.check_usable()
         return self._putter.put_async(message)
 
     @documented_by(Putter.put_many)
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        self._check_usable()
+        self.check_usable()
         return self._putter.put_many(messages)
 
     @documented_by(Putter.put_batch)
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
-        self._check_usable()
+        self.check_usable()
         return self._putter.put_batch(messages)
 
     def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
@@ -236,38 +236,26 @@ class MessageStore(native.OrdinaryPut):
         Nothing is stored by this; topic and queue are made by the first append, as by a put. Raises
         InvalidMessageError, StoreClosedError, ForkedStoreError.
         """
-        self._check_usable()
+        self.check_usable()
         queue_id = check_queue(topic, queue_id)
         return QueueHandle(topic, queue_id, self._putter.ordinary_append, self.put)
 
     @documented_by(Putter.append_columns)
     def append_columns(self, topic: str, columns: Any) -> AppendResult:
-        self._check_usable()
+        self.check_usable()
         return self._putter.append_columns(topic, columns)
 
     @documented_by(Putter.append_atomically)
     def append_atomically(
         self, parts: Iterable[TopicColumns], before_commit: Commit = lambda appended: None
     ) -> AtomicRange:
-        self._check_usable()
+        self.check_usable()
         return self._putter.append_atomically(parts, before_commit)
 
+    @documented_by(checked_cancellation)
     def cancel_timer(self, topic: str, uniq_key: str, deliver_at_ms: int) -> PutResult:
-        """Have a timer not be delivered: the one of this topic and uniq key, which was put with this very time. It is
-        appended as a put is, and durable as one. Cancelling it twice is fine.
-
-        Raises TimerTooLateError if the time has come; UnknownTimerError if no such timer was put, or if it is due at
-        another time, which the error says (a store without a key index cannot tell, and appends the cancellation, which
-        does nothing then); InvalidArgumentError, and as `put` and `query`.
-        """
-        self._check_usable()
-        check_topic(topic)
-        check_text("uniq_key", uniq_key, "the uniq key that the timer was put with, as text")
-        deliver_at_ms = check_whole("deliver_at_ms", deliver_at_ms)
-        check_not_seconds(topic, "deliver_at_ms", deliver_at_ms, self._clock.now_ms())
-        if deliver_at_ms > self._clock.now_ms():
-            check_timer(self._reader, self._log, topic, uniq_key, slot_time_ms(deliver_at_ms))
-        return self.put(cancellation(topic, uniq_key, deliver_at_ms))
+        self.check_usable()
+        return self.put(checked_cancellation(self._reader, self._log, self.clock, topic, uniq_key, deliver_at_ms))
 
     def flush(self) -> None:
         """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
@@ -275,7 +263,7 @@ class MessageStore(native.OrdinaryPut):
 
         Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
         """
-        self._check_usable()
+        self.check_usable()
         self._log.flush()
 
     # -- reading
@@ -291,7 +279,8 @@ class MessageStore(native.OrdinaryPut):
         tags: str | None = None,
         max_size: int | None = None,
     ) -> GetResult:
-        self._check_usable()
+        if self._closed or self._forked:
+            self.check_usable()
         return self._reader.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
 
     @documented_by(Reader.read)
@@ -306,14 +295,15 @@ class MessageStore(native.OrdinaryPut):
         on_corrupt: OnCorrupt = "raise",
         must_exist: bool = False,
     ) -> Iterator[StoredMessage]:
-        self._check_usable()
+        if self._closed or self._forked:
+            self.check_usable()
         return self._reader.read(
             *(topic, queue_id, queue_offset),
             tags=tags,
             decompress=decompress,
             on_corrupt=on_corrupt,
             must_exist=must_exist,
-            check=self._check_usable,
+            check=self.check_usable,
         )
 
     @documented_by(Reader.read_batch)
@@ -328,7 +318,7 @@ class MessageStore(native.OrdinaryPut):
         columns: Sequence[str] | None = None,
         on_corrupt: OnCorrupt = "raise",
     ) -> pa.RecordBatch:
-        self._check_usable()
+        self.check_usable()
         return self._reader.read_batch(
             topic,
             queue_id,
@@ -341,7 +331,7 @@ class MessageStore(native.OrdinaryPut):
 
     @documented_by(Reader.body_view)
     def body_view(self, message: StoredMessage) -> memoryview:
-        self._check_usable()
+        self.check_usable()
         return self._reader.body_view(message)
 
     @property
@@ -351,32 +341,32 @@ class MessageStore(native.OrdinaryPut):
 
     @documented_by(Reader.queues)
     def queues(self) -> dict[QueueKey, tuple[int, int]]:
-        self._check_usable()
+        self.check_usable()
         return self._reader.queues()
 
     @documented_by(Reader.queue_bounds)
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        self._check_usable()
+        self.check_usable()
         return self._reader.queue_bounds(topic, queue_id)
 
     @documented_by(Reader.offset_at)
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
-        self._check_usable()
+        self.check_usable()
         return self._reader.offset_at(topic, queue_id, timestamp_ms, boundary)
 
     @documented_by(Reader.estimate_count)
     def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
-        self._check_usable()
+        self.check_usable()
         return self._reader.estimate_count(topic, queue_id, start, stop, tags=tags)
 
     @documented_by(Reader.message_at)
     def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
-        self._check_usable()
+        self.check_usable()
         return self._reader.message_at(physical_offset, batch_index)
 
     @documented_by(Reader.message_by_id)
     def message_by_id(self, message_id: str) -> StoredMessage | None:
-        self._check_usable()
+        self.check_usable()
         return self._reader.message_by_id(message_id)
 
     @documented_by(Reader.query)
@@ -390,27 +380,27 @@ class MessageStore(native.OrdinaryPut):
         *,
         on_corrupt: OnCorrupt = "raise",
     ) -> QueryResult:
-        self._check_usable()
+        self.check_usable()
         return self._reader.query(topic, key, begin_ms, end_ms, max_count, on_corrupt=on_corrupt)
 
     @documented_by(Reader.message_by_uniq_key)
     def message_by_uniq_key(self, topic: str, uniq_key: str) -> StoredMessage | None:
-        self._check_usable()
+        self.check_usable()
         return self._reader.message_by_uniq_key(topic, uniq_key)
 
     @documented_by(Reader.was_stored)
     def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
-        self._check_usable()
+        self.check_usable()
         return self._reader.was_stored(uniq_key, topic)
 
     @documented_by(Reader.topics)
     def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
-        self._check_usable()
+        self.check_usable()
         return self._reader.topics(include_system=include_system)
 
     @documented_by(Reader.topic)
     def topic(self, name: str) -> Topic | None:
-        self._check_usable()
+        self.check_usable()
         return self._reader.topic(name)
 
     @documented_by(LongPolls.pull)
@@ -425,7 +415,7 @@ class MessageStore(native.OrdinaryPut):
         max_size: int | None = None,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[GetResult]:
-        self._check_usable()
+        self.check_usable()
         return self._pulls.pull(topic, queue_id, queue_offset, max_count, tags, max_size, wait_s)
 
     # -- topics
@@ -442,7 +432,7 @@ class MessageStore(native.OrdinaryPut):
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> Topic:
-        self._check_usable()
+        self.check_usable()
         return self._topic_admin.create(
             *(name, queue_count),
             read_queue_count=read_queue_count,
@@ -465,7 +455,7 @@ class MessageStore(native.OrdinaryPut):
         attributes: Mapping[str, str] | None = None,
         allow_unread: bool = False,
     ) -> Topic:
-        self._check_usable()
+        self.check_usable()
         return self._topic_admin.update(
             *(name, queue_count),
             read_queue_count=read_queue_count,
@@ -478,14 +468,14 @@ class MessageStore(native.OrdinaryPut):
 
     @documented_by(TopicAdmin.delete)
     def delete_topic(self, name: str) -> None:
-        self._check_usable()
+        self.check_usable()
         self._topic_admin.delete(name)
 
     # -- checking
 
     def verify(self) -> VerifyReport:
         """Check every byte of the store against itself, as a reader beside this writer would."""
-        self._check_usable()
+        self.check_usable()
         self._maintenance.catch_up()
         with open_read_only(self.path, self.settings, disk=self._disk) as view:
             return view.verify()
@@ -493,10 +483,10 @@ class MessageStore(native.OrdinaryPut):
     def statistics(self) -> StoreStatistics:
         """What it holds, how far each part lags behind, how fast it is; see engine/statistics.py. Cheap, and on a
         poisoned store too."""
-        self._check_usable()
+        self.check_usable()
         parts = self._log, self._dispatcher, self._table, self._maintenance
         delays = () if self._levels is None else self._levels.states()
-        return live_statistics(self._disk, self.path, *parts, self._clock, delays, self._timers.state())
+        return live_statistics(self._disk, self.path, *parts, self.clock, delays, self._timers.state())
 
     def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
         """One round of retention now: the oldest full segments go, `clean_batch_count` at most, if they were last
@@ -509,10 +499,10 @@ class MessageStore(native.OrdinaryPut):
         Raises DiskError if a file cannot be removed: what went before is gone, and the next round goes on. Raises
         UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.
         """
-        self._check_usable()
+        self.check_usable()
+        hours = self.settings.retention_hours
         if retention_hours is not None:
-            retention_hours = check_whole("retention_hours", retention_hours)
-        hours = self.settings.retention_hours if retention_hours is None else retention_hours
+            hours = check_whole("retention_hours", retention_hours)
         return self._maintenance.clean_up(hours, is_asked_for=True)
 
     # -- life
@@ -574,13 +564,24 @@ class MessageStore(native.OrdinaryPut):
     def is_closed(self) -> bool:
         return self._closed
 
+    @property
+    def poison(self) -> BaseException | None:
+        """What has ended puts and syncs for good, if anything has."""
+        return self._log.poison
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it is open, in the process that opened it."""
+        return not self._closed and not self._forked
+
     def mark_forked(self) -> None:
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
         self._reader.queue_reader.empty_pages()
         self._log.blockers[HANDLE] = "forked"
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Raise StoreClosedError, or ForkedStoreError, unless it is."""
         if self._forked:
             raise ForkedStoreError(
                 f"{self.path}: this handle was opened by process {self._pid}, before a fork. "

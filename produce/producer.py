@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..engine.message_store import MessageStore
 from ..store.arguments import check_callable, check_text, check_topic, check_type, check_whole
 from ..store.disk.clock import Clock, SystemClock
 from ..store.errors import (
@@ -39,7 +38,7 @@ from .faults import FaultRules, FaultTable
 from .hot_spots import HotSpots, HotWatch
 from .queue_hash import by_hash_code, by_sip_hash
 from .round_robin import RoundRobin
-from .route import Route, Routes
+from .route import Route, Routes, SendStore
 from .uniq_key import UniqKeys
 
 log = logging.getLogger("flightlog.produce")
@@ -82,7 +81,7 @@ class Producer:
 
     def __init__(
         self,
-        stores: MessageStore | Mapping[str, MessageStore],
+        stores: SendStore | Mapping[str, SendStore],
         *,
         rule: GroupRule = by_sip_hash,
         retries: int = RETRIES,
@@ -93,11 +92,11 @@ class Producer:
         check_callable("rule", rule, "a function of a message group and a number of queues, such as by_sip_hash")
         if fault_rules is not None:
             check_type("fault_rules", fault_rules, FaultRules, "FaultRules, or None")
-        if not isinstance(stores, (MessageStore, Mapping)):
+        if not isinstance(stores, (SendStore, Mapping)):
             raise WrongTypeError("stores", stores, f"{A_STORE}, or several by name, as in {{'disk-a': store}}")
-        for name, store in {} if isinstance(stores, MessageStore) else stores.items():
+        for name, store in {} if isinstance(stores, SendStore) else stores.items():
             _check_store(name, store)
-        self._stores = {ONE_STORE: stores} if isinstance(stores, MessageStore) else dict(stores)
+        self._stores = {ONE_STORE: stores} if isinstance(stores, SendStore) else dict(stores)
         self._rule, self._retries, self._clock = rule, retries, clock or SystemClock()
         self._faults = FaultTable(self._clock, fault_rules or FaultRules())
         self._routes, self._turns, self._hot, self._uniq_keys = (
@@ -112,7 +111,7 @@ class Producer:
 
     # -- stores
 
-    def add_store(self, name: str, store: MessageStore) -> None:
+    def add_store(self, name: str, store: SendStore) -> None:
         """Send to this one, too, from the next message on; in place of the one of that name, if there is one (a store
         that was opened again). Message groups move to other queues where the number of queues changes."""
         _check_store(name, store)
@@ -150,7 +149,7 @@ class Producer:
         chooses. Those two are tried once: the error says what became of the message.
 
         A message without a `uniq_key` gets one, and the result tells it. What is promised when this returns is what
-        `MessageStore.put` promises. Raises NoRouteError, TooManyQueuesError (over 65,536 queues in a store), and what
+        `Store.put` promises. Raises NoRouteError, TooManyQueuesError (over 65,536 queues in a store), and what
         `put` raises: of a store that may have the message, that store's error, with a note.
         """
         if message.__class__ is not Message:
@@ -271,7 +270,8 @@ class Producer:
 
 def _check_store(name: object, store: object) -> None:
     check_text("name", name)
-    check_type("store", store, MessageStore, A_STORE)
+    if not isinstance(store, SendStore):
+        raise WrongTypeError("store", store, A_STORE)
 
 
 def by_key(queues: Sequence[MessageQueue], message: Message) -> MessageQueue:

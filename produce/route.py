@@ -5,15 +5,33 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
 
-from ..engine.message_store import MessageStore
 from ..store.disk.clock import Clock
 from ..store.errors import NoRouteError, StoreClosedError
+from ..store.message import Message
 from ..store.message_queue import MessageQueue
-from ..store.topic import TopicPermission, check_routable
+from ..store.results import PutResult
+from ..store.settings import StoreSettings
+from ..store.topic import Topic, TopicPermission, check_routable
 
 KNOWN_FOR_S = 1.0
 """How long a route is believed: after that, topics that were changed meanwhile are seen."""
+
+
+@runtime_checkable
+class SendStore(Protocol):
+    """What a producer asks of a store that is open for writing: `flightlog.Store` is one."""
+
+    path: Path
+    settings: StoreSettings
+
+    def put(self, message: Message) -> PutResult: ...
+
+    def topic(self, name: str) -> Topic | None: ...
+
+    def was_stored(self, uniq_key: str, topic: str | None = None) -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +62,7 @@ class Routes:
             self._routes = {}
             self._counts = {key: count for key, count in self._counts.items() if key[0] != store}
 
-    def of(self, topic: str, stores: Mapping[str, MessageStore]) -> Route:
+    def of(self, topic: str, stores: Mapping[str, SendStore]) -> Route:
         """Raises NoRouteError where no store has a queue of it, or makes one with its first put, and TooManyQueuesError
         where one has too many to go through."""
         route = self._routes.get(topic)
@@ -74,7 +92,7 @@ class Routes:
         return route
 
 
-def _write_queue_count(store: MessageStore, name: str) -> int:
+def _write_queue_count(store: SendStore, name: str) -> int:
     topic = store.topic(name)
     if topic is None:
         return store.settings.default_queue_count if store.settings.auto_create_topics else 0

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from ..consume.consuming_store import Store
+from ..consume.store import Store
 from ..engine.read_only import open_read_only
 from ..store.disk.disk import RealDisk
 from ..store.errors import DiskError

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from ..consume.consuming_store import Store
-from ..engine.message_store import MessageStore
+from ..consume.store import Store
 from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
 from ..store.settings import StoreSettings
@@ -26,7 +25,7 @@ def open_small(
     return Store.open(folder, settings or StoreSettings.small(), disk=disk, clock=clock)
 
 
-def kill(store: MessageStore) -> None:
+def kill(store: Store) -> None:
     """End a store as `kill -9` would end its process: nothing more is flushed, and it is not marked as closed.
 
     What was written stays in its files, as the page cache keeps it. The next open recovers the store, in this process
@@ -49,7 +48,7 @@ class LogPositions(NamedTuple):
     """What consume queues have entries of. Readers of this process never notice that it is behind."""
 
 
-def log_positions(store: MessageStore) -> LogPositions:
+def log_positions(store: Store) -> LogPositions:
     """Look at an open store. The values are read one after the other: they are exact while nothing puts or flushes."""
     commit_log = store._log
     return LogPositions(commit_log.end, commit_log.visible, commit_log.flushed, store._dispatcher.position)

@@ -19,9 +19,9 @@ import numpy as np
 from benches.loads import BODY_SIZE, await_all, body_of, load, number_of, pace, percentiles, stamped
 from benches.messaging.sqlite_queue import SqliteQueue
 from flightlog.consume.consumer import Consumer
-from flightlog.consume.consuming_store import Store, open_store
 from flightlog.consume.deliver.received import ReceivedMessage
 from flightlog.consume.group.initial_offset import StartFrom
+from flightlog.consume.store import Store, open_store
 from flightlog.store.message import Message
 from flightlog.store.settings import FlushMode, StoreSettings
 from flightlog.tools.bench.case import OWN, Case, Sample

@@ -28,19 +28,26 @@ class ConsumedStore:
     name: str
     """RocketMQ's broker name: part of the name of each of its queues."""
     store: MessageStore
-    arrivals: Arrivals
-    offsets: OffsetTable
     owners: dict[str, Owner]
     """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
-    poison: Callable[[], BaseException | None]
-    """What has ended puts there, if anything has."""
-    poison_wake_ups: list[Callable[[], object]]
-    """Called when something does."""
+
+    @property
+    def offsets(self) -> OffsetTable:
+        return self.store.offsets
+
+    @property
+    def arrivals(self) -> Arrivals:
+        return self.store.arrivals
+
+    @property
+    def poison(self) -> BaseException | None:
+        """What has ended puts there, if anything has."""
+        return self.store.poison
 
     @property
     def is_usable(self) -> bool:
         """A poisoned store can be read, but what was acknowledged cannot be written there any more."""
-        return not self.store.is_closed and self.poison() is None
+        return not self.store.is_closed and self.poison is None
 
     def queue_ids(self, topic: str) -> Sequence[int]:
         if is_light(topic):

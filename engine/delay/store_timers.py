@@ -11,13 +11,15 @@ from pathlib import Path
 
 from ...index.queue.queue_table import QueueTable
 from ...schedule.delay_level import Deliver
-from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission
+from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission, cancellation, check_not_seconds, slot_time_ms
 from ...schedule.timer_wheel_store import TimerWheelStore
+from ...store.arguments import check_text, check_topic, check_whole
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
 from ...store.errors import FlightlogError, StorePoisonedError, SyncFailedError
 from ...store.format import property_names as props
 from ...store.log.commit_log import CommitLog
+from ...store.message import Message
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ...store.timer_errors import UnknownTimerError
@@ -155,7 +157,26 @@ class Timers:
             timers.close()
 
 
-def check_timer(reader: Reader, commit_log: CommitLog, topic: str, uniq_key: str, slot_ms: int) -> None:
+def checked_cancellation(
+    reader: Reader, commit_log: CommitLog, clock: Clock, topic: str, uniq_key: str, deliver_at_ms: int
+) -> Message:
+    """Have a timer not be delivered: the one of this topic and uniq key, which was put with this very time. It is
+    appended as a put is, and durable as one. Cancelling it twice is fine.
+
+    Raises TimerTooLateError if the time has come; UnknownTimerError if no such timer was put, or if it is due at
+    another time, which the error says (a store without a key index cannot tell, and appends the cancellation, which
+    does nothing then); InvalidArgumentError, and as `put` and `query`.
+    """
+    check_topic(topic)
+    check_text("uniq_key", uniq_key, "the uniq key that the timer was put with, as text")
+    deliver_at_ms = check_whole("deliver_at_ms", deliver_at_ms)
+    check_not_seconds(topic, "deliver_at_ms", deliver_at_ms, clock.now_ms())
+    if deliver_at_ms > clock.now_ms():
+        _check_timer(reader, commit_log, topic, uniq_key, slot_time_ms(deliver_at_ms))
+    return cancellation(topic, uniq_key, deliver_at_ms)
+
+
+def _check_timer(reader: Reader, commit_log: CommitLog, topic: str, uniq_key: str, slot_ms: int) -> None:
     """Raises UnknownTimerError unless a timer of this topic and uniq key stands in this second of the wheel. A store
     without a key index cannot tell."""
     if not reader.has_key_index():

@@ -20,7 +20,7 @@ from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
-    from flightlog.consume.consuming_store import Store
+    from flightlog.consume.store import Store
 
 LIMIT_S = 240.0
 Opened = Callable[[], "Store"]

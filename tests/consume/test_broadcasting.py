@@ -95,7 +95,7 @@ def test_a_poisoned_store_keeps_its_offsets_and_the_other_goes_on(
     disks.put("b", *range(4))
     member = stores.subscribe("orders", "g", broadcast_folder=tmp_path / "host")
     assert len(bodies(member)) == 8
-    stores._consuming()._look_after()
+    stores._coordinator._look_after()
     disks.poison("a")
     disks.put("b", 4)
     wait_until(lambda: {queue.broker_name for queue in member.queues} == {"b"})

@@ -14,7 +14,7 @@ from flightlog.store.errors import TopicNotFoundError, UnreadMessagesError, Usag
 from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
-    from flightlog.consume.consuming_store import Store
+    from flightlog.consume.store import Store
     from flightlog.tests.consume.conftest import Disks
 
 LIMIT_S = 240.0

@@ -21,7 +21,7 @@ from flightlog.store.errors import InconsistentGroupError
 from flightlog.tests.support import inside, killed_in_order
 
 if TYPE_CHECKING:
-    from flightlog.consume.consuming_store import Store
+    from flightlog.consume.store import Store
     from flightlog.tests.conftest import Scale
 
 LIMIT_S = 240.0

@@ -226,7 +226,7 @@ def test_a_member_whose_thread_has_died_leaves_until_it_is_asked_again(disks: Di
     thread.start()
     thread.join()
     assert second.receive(0) is not None
-    stores._consuming()._look_after()
+    stores._coordinator._look_after()
     assert len(second.queues) == 4 and first.queues == []
     assert len(bodies(second)) == 7, "with what the dead thread had"
     disks.put("a", *range(10, 14))
@@ -286,11 +286,11 @@ def test_offsets_that_cannot_be_written_are_written_once_the_disk_heals(
     disks.disks["a"].fail("write", "consumerOffset", 28)
     assert len(bodies(subscription)) == 16, "nobody waits for the file"
     for _ in range(3):
-        stores._consuming()._look_after()
+        stores._coordinator._look_after()
     assert caplog.text.count("offsets of consumers are not written yet") == 1, "it is told once"
     assert disks.stores["a"]._offsets.is_unsaved and not disks.stores["b"]._offsets.is_unsaved
     disks.disks["a"].heal()
-    stores._consuming()._look_after()
+    stores._coordinator._look_after()
     assert not disks.stores["a"]._offsets.is_unsaved
     assert SAVE_INTERVAL_S == 5
 

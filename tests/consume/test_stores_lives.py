@@ -97,7 +97,7 @@ class Life:
             self.held.pop(self.rng.randrange(len(self.held))).ack()
 
     def check(self) -> None:
-        consumers = self.stores._consuming()._groups.get("g")
+        consumers = self.stores._coordinator._groups.get("g")
         with consumers.group._lock if consumers else nullcontext():  # between two rounds
             owned = [queue for member in self.members for queue in member.queues]
         assert len(owned) == len(set(owned)), "two members have one queue"

@@ -22,7 +22,7 @@ from flightlog.store.message_queue import MessageQueue
 from flightlog.tests.support import killed_consumer
 
 if TYPE_CHECKING:
-    from flightlog.consume.consuming_store import Store
+    from flightlog.consume.store import Store
     from flightlog.tests.conftest import AssertClean
 
 SETTINGS = StoreSettings.small()

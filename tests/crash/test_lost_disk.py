@@ -63,7 +63,7 @@ assert is_served(Path(sys.argv[1]))
 """
 
 
-def bodies(store: flightlog.ReadOnlyStore | flightlog.MessageStore) -> list[int]:
+def bodies(store: flightlog.ReadOnlyStore | flightlog.Store) -> list[int]:
     return [int(message.body) for message in store.read("t", 0)]
 
 

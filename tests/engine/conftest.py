@@ -26,7 +26,7 @@ import pytest
 from flightlog.tests.support import inside, killed_copy, unwrapped
 
 if TYPE_CHECKING:
-    from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
+    from flightlog import Message, ReadOnlyStore, Store, StoredMessage, StoreSettings
     from flightlog.engine.verify.findings import VerifyReport
 
     AssertClean = Callable[[Path], VerifyReport]
@@ -304,7 +304,7 @@ class Numbered:
         return [i for i in range(count) if i % 17 != 16]
 
     @staticmethod
-    def read(store: MessageStore | ReadOnlyStore, **how: Any) -> list[int]:
+    def read(store: Store | ReadOnlyStore, **how: Any) -> list[int]:
         """What the queues list, in the order of the log."""
         found = sorted((m for key in store.queues() for m in store.read(*key, **how)), key=lambda m: m.physical_offset)
         return [int(m.body[:5]) for m in found]

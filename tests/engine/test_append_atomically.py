@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import FlushMode, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.engine.write.append_atomically import TopicColumns
 from flightlog.store.errors import (
     DiskFullError,
@@ -67,12 +67,12 @@ def expected(rows: int = 20) -> Found:
     return found
 
 
-def contents(store: MessageStore | ReadOnlyStore) -> Found:
+def contents(store: Store | ReadOnlyStore) -> Found:
     queues = [key for key, (start, end) in store.queues().items() if end > start]
     return {key: [message.body for message in store.read(*key)] for key in queues}
 
 
-def begun(path: Path, settings: StoreSettings = SETTINGS, **doors: Any) -> MessageStore:
+def begun(path: Path, settings: StoreSettings = SETTINGS, **doors: Any) -> Store:
     store = flightlog.open(path, settings, **doors)
     store.put_many([Message("t", body) for body in BEFORE])
     return store

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flightlog
-from flightlog import Message, MessageStore, PutStatus, StoreSettings
+from flightlog import Message, PutStatus, Store, StoreSettings
 from flightlog.store.errors import (
     InvalidMessageError,
     UsageError,
@@ -46,7 +46,7 @@ def message_of(topic: str, row: Row) -> Message:
 class Pair:
     """Two stores that must stay the same: one takes messages, the other columns."""
 
-    def __init__(self, folder: Path, make: Callable[[Path], MessageStore]) -> None:
+    def __init__(self, folder: Path, make: Callable[[Path], Store]) -> None:
         self.paths = folder / "messages", folder / "columns"
         self.messages, self.columns = (make(path) for path in self.paths)
 

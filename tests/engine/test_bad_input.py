@@ -58,7 +58,7 @@ def path(request: pytest.FixtureRequest, tmp_path: Path, copy_as_killed: Callabl
     return (tmp_path / "live").rename(tmp_path / "store")
 
 
-def bodies(store: flightlog.MessageStore | flightlog.ReadOnlyStore, **how: object) -> set[bytes]:
+def bodies(store: flightlog.Store | flightlog.ReadOnlyStore, **how: object) -> set[bytes]:
     return {m.body for queue_id in range(2) for m in store.read("orders", queue_id, **how)}  # type: ignore[arg-type]
 
 

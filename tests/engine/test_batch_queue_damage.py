@@ -33,7 +33,7 @@ def file_of(path: Path) -> Path:
     return path / "batchconsumequeue" / "b" / "0" / f"{0:020d}"
 
 
-def bodies(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> list[bytes]:
+def bodies(store: flightlog.Store | flightlog.ReadOnlyStore) -> list[bytes]:
     return [message.body for message in store.read("b")]
 
 

@@ -21,7 +21,7 @@ SETTINGS = StoreSettings(segment_size=1 << 16, key_index=False)
 pytestmark = pytest.mark.usefixtures("kernel")
 
 
-def fill(store: flightlog.MessageStore) -> None:
+def fill(store: flightlog.Store) -> None:
     store.put_many([Message("t", bytes([i]) * 5000, tags="a") for i in range(40)])
 
 

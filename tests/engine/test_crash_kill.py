@@ -111,7 +111,7 @@ class Checker:
         self._settled: dict[QueueKey, int] = {}
         self._heads: dict[bytes, Place] = {}
 
-    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore, *, settles: bool, from_start: bool) -> int:
+    def check(self, store: flightlog.Store | flightlog.ReadOnlyStore, *, settles: bool, from_start: bool) -> int:
         """Every acknowledged message is where its put said; nothing is there twice; a thread's messages are in its
         order.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.index.queue.queue_unit import Units
 from flightlog.store.disk.disk import RealDisk, RealFile
 from flightlog.store.disk.disk_errors import disk_errors
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SETTINGS = StoreSettings.small(queue_file_entries=10)
 
 
-def put(store: MessageStore, topic: str, first: int, count: int) -> None:
+def put(store: Store, topic: str, first: int, count: int) -> None:
     store.put_many([Message(topic, b"%d" % number) for number in range(first, first + count)])
 
 

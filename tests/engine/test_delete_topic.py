@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, GetStatus, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import FlushMode, GetStatus, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.store.errors import (
     ConfigFileError,
     DiskError,
@@ -47,11 +47,11 @@ def message(topic: str, number: int, queue_id: int = 0) -> Message:
     return Message(topic, body, keys=f"{topic}-{number}", uniq_key=f"u-{topic}-{number}", queue_id=queue_id)
 
 
-def fill(store: MessageStore, first: int = 0, topics: tuple[str, ...] = ("stays", "goes")) -> None:
+def fill(store: Store, first: int = 0, topics: tuple[str, ...] = ("stays", "goes")) -> None:
     store.put_many([message(topic, i, i % 2) for i in range(first, first + 40) for topic in topics])
 
 
-def numbers(store: MessageStore | ReadOnlyStore, topic: str) -> list[int]:
+def numbers(store: Store | ReadOnlyStore, topic: str) -> list[int]:
     found = []
     for name, queue_id in store.queues():
         if name == topic:
@@ -61,7 +61,7 @@ def numbers(store: MessageStore | ReadOnlyStore, topic: str) -> list[int]:
     return sorted(found)
 
 
-def assert_gone(store: MessageStore | ReadOnlyStore, stays: int = 40) -> None:
+def assert_gone(store: Store | ReadOnlyStore, stays: int = 40) -> None:
     assert numbers(store, "stays") == list(range(stays))
     assert not [key for key in store.queues() if key[0] == "goes"]
     assert store.topic("goes") is None and store.topic("stays") is not None
@@ -72,7 +72,7 @@ def assert_gone(store: MessageStore | ReadOnlyStore, stays: int = 40) -> None:
     assert store.get("stays", 0, 0).status is GetStatus.FOUND
 
 
-def kill(store: MessageStore) -> None:
+def kill(store: Store) -> None:
     store._maintenance.poison(InterruptedError("killed"))
     store.close()
 

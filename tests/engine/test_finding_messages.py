@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
+from flightlog import FlushMode, Message, ReadOnlyStore, Store, StoredMessage, StoreSettings
 from flightlog.store.errors import CorruptRecordError, UsageError
 from flightlog.store.format.record import encode_blank, prepare
 from flightlog.store.seal.seal import seal_path
@@ -19,7 +19,7 @@ from flightlog.tests.support import inside
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, GoldenSet
 
-    Open = Callable[[Path], MessageStore | ReadOnlyStore]
+    Open = Callable[[Path], Store | ReadOnlyStore]
 
 SEGMENT_SIZE = 4096
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=10)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import flightlog
-from flightlog import Boundary, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import Boundary, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def linear(times: list[int], first: int, timestamp_ms: int, boundary: Boundary) 
     return max((first + i for i, time in enumerate(times) if time <= timestamp_ms), default=first)
 
 
-def check(store: MessageStore | ReadOnlyStore, *, every: int = 1) -> int:
+def check(store: Store | ReadOnlyStore, *, every: int = 1) -> int:
     """Every queue, at, before and behind its first time and every n-th; returns how many questions that were."""
     asked = 0
     for key, (first, end) in store.queues().items():

@@ -47,7 +47,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def open_store(path: Path, disk: FaultyDisk) -> flightlog.MessageStore:
+def open_store(path: Path, disk: FaultyDisk) -> flightlog.Store:
     """Its segment is made by a first message; whatever comes now waits for a sync that hangs."""
     store = flightlog.open(path, SYNC, disk=disk)
     store.put(Message("t", b"first"))
@@ -55,7 +55,7 @@ def open_store(path: Path, disk: FaultyDisk) -> flightlog.MessageStore:
     return store
 
 
-def put_with(store: flightlog.MessageStore, callback: Callable[[Future[PutResult]], object]) -> Future[PutResult]:
+def put_with(store: flightlog.Store, callback: Callable[[Future[PutResult]], object]) -> Future[PutResult]:
     future = store.put_async(Message("t", b"with a callback"))
     future.add_done_callback(callback)
     return future
@@ -192,7 +192,7 @@ def test_close_while_threads_put_futures(path: Path, assert_clean: AssertClean) 
         start = threading.Barrier(5)
 
         def put(
-            store: flightlog.MessageStore = store,
+            store: flightlog.Store = store,
             futures: list[Future[PutResult]] = futures,
             start: threading.Barrier = start,
         ) -> None:

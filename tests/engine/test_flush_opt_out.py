@@ -36,7 +36,7 @@ def settings(mode: FlushMode = FlushMode.SYNC) -> StoreSettings:
 
 
 @pytest.fixture
-def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterator[flightlog.MessageStore]:
+def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterator[flightlog.Store]:
     """Under sync flush, its segment made by a first message."""
     path = tmp_path / "store"
     with flightlog.open(path, settings(), disk=disk) as store:
@@ -56,7 +56,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.001)
 
 
-def bodies(store: flightlog.MessageStore) -> list[bytes]:
+def bodies(store: flightlog.Store) -> list[bytes]:
     return [message.body for message in store.read("t")]
 
 
@@ -80,9 +80,7 @@ WAITING = {
 
 
 @pytest.mark.parametrize("name", OPT_OUTS)
-def test_it_answers_before_its_sync_and_is_read_after_it(
-    name: str, store: flightlog.MessageStore, disk: FaultyDisk
-) -> None:
+def test_it_answers_before_its_sync_and_is_read_after_it(name: str, store: flightlog.Store, disk: FaultyDisk) -> None:
     disk.hold("sync", "/commitlog/")
     result = store.put(OPT_OUTS[name])
     assert (result.status, result.queue_offset) == (PutStatus.PUT_OK, 1)
@@ -96,7 +94,7 @@ def test_it_answers_before_its_sync_and_is_read_after_it(
 
 
 @pytest.mark.parametrize("name", WAITING)
-def test_anything_else_waits(name: str, store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_anything_else_waits(name: str, store: flightlog.Store, disk: FaultyDisk) -> None:
     before = log_syncs(disk)
     assert store.put(WAITING[name]).status is PutStatus.PUT_OK
     assert log_syncs(disk) == before + 1
@@ -104,7 +102,7 @@ def test_anything_else_waits(name: str, store: flightlog.MessageStore, disk: Fau
     assert list(store.read("t"))[1].properties == (WAITING[name].properties or {})
 
 
-def test_one_sync_serves_all_that_did_not_wait(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_one_sync_serves_all_that_did_not_wait(store: flightlog.Store, disk: FaultyDisk) -> None:
     disk.hold("sync", "/commitlog/")
     before = log_syncs(disk)
     store.put(OPT_OUTS["field"])
@@ -116,7 +114,7 @@ def test_one_sync_serves_all_that_did_not_wait(store: flightlog.MessageStore, di
     assert log_syncs(disk) == before + 2
 
 
-def test_those_who_wait_take_the_others_along(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_those_who_wait_take_the_others_along(store: flightlog.Store, disk: FaultyDisk) -> None:
     store.put(OPT_OUTS["field"])
     store.put(Message("t", b"waits"))
     assert len(bodies(store)) == 3
@@ -125,7 +123,7 @@ def test_those_who_wait_take_the_others_along(store: flightlog.MessageStore, dis
     assert len(bodies(store)) == 4
 
 
-def test_many_wait_if_one_of_them_does(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_many_wait_if_one_of_them_does(store: flightlog.Store, disk: FaultyDisk) -> None:
     disk.hold("sync", "/commitlog/")
     results = store.put_many([OPT_OUTS["field"], OPT_OUTS["property"]])
     assert [result.status for result in results] == [PutStatus.PUT_OK] * 2
@@ -140,7 +138,7 @@ def test_many_wait_if_one_of_them_does(store: flightlog.MessageStore, disk: Faul
     assert len(bodies(store)) == 6
 
 
-def test_a_future_of_one_is_done_at_once(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_a_future_of_one_is_done_at_once(store: flightlog.Store, disk: FaultyDisk) -> None:
     disk.hold("sync", "/commitlog/")
     future = store.put_async(OPT_OUTS["field"])
     assert future.done() and future.result().status is PutStatus.PUT_OK

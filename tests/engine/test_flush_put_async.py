@@ -45,7 +45,7 @@ def settings(**changes: Any) -> StoreSettings:
 
 
 @pytest.fixture
-def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterator[flightlog.MessageStore]:
+def store(tmp_path: Path, disk: FaultyDisk, assert_clean: AssertClean) -> Iterator[flightlog.Store]:
     """Under sync flush, its segment made by a first message."""
     with flightlog.open(tmp_path / "store", settings(), disk=disk) as store:
         store.put(Message("t", b"first"))
@@ -80,7 +80,7 @@ def test_under_async_flush_it_is_done_when_it_is_returned(tmp_path: Path, assert
     assert assert_clean(tmp_path / "store").records == 10
 
 
-def test_it_is_durable_and_visible_once_it_is_done(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_it_is_durable_and_visible_once_it_is_done(store: flightlog.Store, disk: FaultyDisk) -> None:
     names = [thread.name for thread in threading.enumerate()]
     assert "flightlog-sync" not in names and "flightlog-pending" not in names
     disk.hold("sync", "/commitlog/")
@@ -95,7 +95,7 @@ def test_it_is_durable_and_visible_once_it_is_done(store: flightlog.MessageStore
     assert [message.body for message in store.read("t")] == [b"first", b"second"]
 
 
-def test_it_cannot_be_cancelled(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_it_cannot_be_cancelled(store: flightlog.Store, disk: FaultyDisk) -> None:
     disk.hold("sync", "/commitlog/")
     future = store.put_async(Message("t", b"second"))
     assert future.running()
@@ -105,9 +105,7 @@ def test_it_cannot_be_cancelled(store: flightlog.MessageStore, disk: FaultyDisk)
     assert not future.cancel() and not future.cancelled()
 
 
-def test_one_sync_serves_a_hundred_futures_and_the_puts_beside_them(
-    store: flightlog.MessageStore, disk: FaultyDisk
-) -> None:
+def test_one_sync_serves_a_hundred_futures_and_the_puts_beside_them(store: flightlog.Store, disk: FaultyDisk) -> None:
     disk.hold("sync", "/commitlog/")
     before = log_syncs(disk)
     futures = [store.put_async(Message("t", b"the sync that is under way"))]
@@ -124,7 +122,7 @@ def test_one_sync_serves_a_hundred_futures_and_the_puts_beside_them(
     assert sorted(result.queue_offset for result in results) == list(range(1, 110))
 
 
-def test_an_ordinary_put_that_syncs_completes_them_too(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_an_ordinary_put_that_syncs_completes_them_too(store: flightlog.Store, disk: FaultyDisk) -> None:
     """Whoever leads: here the thread of a put, while the service waits behind it."""
     disk.hold("sync", "/commitlog/")
     with ThreadPoolExecutor(1) as pool:
@@ -137,7 +135,7 @@ def test_an_ordinary_put_that_syncs_completes_them_too(store: flightlog.MessageS
         assert future.result(60).queue_offset == 2
 
 
-def test_they_are_completed_in_the_order_of_the_log(store: flightlog.MessageStore) -> None:
+def test_they_are_completed_in_the_order_of_the_log(store: flightlog.Store) -> None:
     done: list[int] = []
     futures = []
     for message in messages(300):
@@ -202,7 +200,7 @@ def test_a_future_keeps_its_deadline_while_a_sync_hangs(
     assert assert_clean(path).records == 22 + last
 
 
-def test_what_cannot_be_appended_is_raised_by_the_call(store: flightlog.MessageStore, disk: FaultyDisk) -> None:
+def test_what_cannot_be_appended_is_raised_by_the_call(store: flightlog.Store, disk: FaultyDisk) -> None:
     with pytest.raises(BodyTooLargeError):
         store.put_async(Message("t", bytes(5 << 20)))
     with pytest.raises(InvalidMessageError):
@@ -216,7 +214,7 @@ def test_what_cannot_be_appended_is_raised_by_the_call(store: flightlog.MessageS
 
 
 def test_a_system_without_threads_refuses_before_the_append(
-    store: flightlog.MessageStore, monkeypatch: pytest.MonkeyPatch
+    store: flightlog.Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")

@@ -42,9 +42,9 @@ class Rounds:
 
     def __init__(self, path: Path, disk: FaultyDisk, clock: ManualClock, assert_clean: AssertClean) -> None:
         self._path, self._disk, self._clock, self._assert_clean = path, disk, clock, assert_clean
-        self._stores: list[flightlog.MessageStore] = []
+        self._stores: list[flightlog.Store] = []
 
-    def open(self, **changes: Any) -> flightlog.MessageStore:
+    def open(self, **changes: Any) -> flightlog.Store:
         sizes: dict[str, Any] = {"segment_size": 1 << 20, "queue_file_entries": 1000, "key_index": False}
         store = flightlog.open(self._path, StoreSettings(**(sizes | changes)), disk=self._disk, clock=self._clock)
         inside.flush_service(store).stop()

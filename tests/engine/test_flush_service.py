@@ -60,7 +60,7 @@ def wait_until_still() -> WaitUntil:
     return process.wait_until_still
 
 
-def wait_for_rounds(store: flightlog.MessageStore, wait_until: WaitUntil) -> None:
+def wait_for_rounds(store: flightlog.Store, wait_until: WaitUntil) -> None:
     """Until a round has dispatched everything."""
     wait_until(lambda: inside.dispatcher(store).position == inside.log(store).visible)
 

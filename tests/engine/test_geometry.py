@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.index.key.index_file import HEADER_SIZE
 from flightlog.store.errors import ConfigFileError, FlightlogError, GeometryMismatchError, InvalidSettingsError
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -69,7 +69,7 @@ def shown(path: Path) -> dict[str, int]:
     }
 
 
-def index_geometry(store: MessageStore) -> tuple[int, int]:
+def index_geometry(store: Store) -> tuple[int, int]:
     index = store._dispatcher.index
     assert index is not None
     return index.geometry.slots, index.geometry.entries

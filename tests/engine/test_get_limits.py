@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import GetResult, GetStatus, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import GetResult, GetStatus, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.engine.read.get_limits import GetLimits, physical_memory_size
 from flightlog.engine.read.reading import QueueReader
 from flightlog.index.queue.queue_table import QueueTable
@@ -21,7 +21,7 @@ from flightlog.store.segments.log_files import list_log_files
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
 
-    Open = Callable[..., MessageStore | ReadOnlyStore]
+    Open = Callable[..., Store | ReadOnlyStore]
 
 NEAR = StoreSettings(segment_size=8 << 20, queue_file_entries=10_000)
 FAR = StoreSettings(segment_size=8 << 20, queue_file_entries=10_000, access_memory_percent=0)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import GetStatus, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import GetStatus, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.engine.read.get_limits import GetLimits
 from flightlog.engine.read.reading import QueueReader
 from flightlog.index.queue.queue_table import QueueTable
@@ -24,7 +24,7 @@ from flightlog.store.segments.log_files import list_log_files
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, GoldenSet
 
-    Open = Callable[[Path], MessageStore | ReadOnlyStore]
+    Open = Callable[[Path], Store | ReadOnlyStore]
 
 SEGMENT_SIZE = 4096
 SETTINGS = StoreSettings(segment_size=SEGMENT_SIZE, queue_file_entries=100)

@@ -24,7 +24,7 @@ from flightlog.store.errors import (
 from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
-    from flightlog import MessageStore, ReadOnlyStore
+    from flightlog import ReadOnlyStore, Store
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
 
 SETTINGS = StoreSettings(
@@ -48,7 +48,7 @@ def batch(number: int, size: int, queue_id: int) -> list[Message]:
     ]
 
 
-def put_some(store: MessageStore, start: int, stop: int) -> list[Message]:
+def put_some(store: Store, start: int, stop: int) -> list[Message]:
     """Batches and, between them, single messages of another topic; returns the messages of the batches."""
     put: list[Message] = []
     for number in range(start, stop):
@@ -63,7 +63,7 @@ def put_some(store: MessageStore, start: int, stop: int) -> list[Message]:
     return put
 
 
-def check(store: MessageStore | ReadOnlyStore, put: list[Message]) -> None:
+def check(store: Store | ReadOnlyStore, put: list[Message]) -> None:
     for queue_id in range(QUEUES):
         wanted = [m for m in put if m.queue_id == queue_id]
         read = list(store.read("b", queue_id))

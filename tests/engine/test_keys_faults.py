@@ -31,7 +31,7 @@ def disk() -> Iterator[FaultyDisk]:
     found.heal()
 
 
-def listed(store: flightlog.MessageStore) -> list[int]:
+def listed(store: flightlog.Store) -> list[int]:
     """The numbers of the messages that stand in queues."""
     return sorted(keyed.number_of(message) for key in store.queues() for message in store.read(*key))
 
@@ -213,7 +213,7 @@ class Witness:
             self.errors.append(e)
             return None
 
-    def live(self, store: flightlog.MessageStore) -> None:
+    def live(self, store: flightlog.Store) -> None:
         keyed = self._keyed
         for i in range(9):
             if self.tolerate(lambda: store.put(keyed.message(self.count))) is not None:

@@ -39,7 +39,7 @@ SMALL_FILES = {"abort-late": 3, "abort-reopen": 7, "minoffset": 2, "rollover": 1
 TWICE = ("abort-late", "abort-reopen")
 """Sets in which RocketMQ, opening them after a halt, indexed the record at the border of its two lives again."""
 
-Reading = flightlog.MessageStore | flightlog.ReadOnlyStore
+Reading = flightlog.Store | flightlog.ReadOnlyStore
 
 
 def damaged(golden: GoldenSet) -> set[int]:

@@ -22,11 +22,11 @@ COUNT = 1500
 WHICH = {"all": slice(None), "the oldest": slice(3), "the newest": slice(-1, None)}
 
 
-def put(store: flightlog.MessageStore) -> None:
+def put(store: flightlog.Store) -> None:
     store.put_many([Message("orders", b"", keys=[f"k{i}", "all"]) for i in range(COUNT)])
 
 
-def found(store: flightlog.MessageStore) -> list[int]:
+def found(store: flightlog.Store) -> list[int]:
     return [message.queue_offset for message in store.query("orders", "all", max_count=10 * COUNT).messages]
 
 

@@ -37,13 +37,13 @@ class Ledger:
         self.offered = 0
         self.acknowledged: set[int] = set()
 
-    def put(self, store: flightlog.MessageStore) -> None:
+    def put(self, store: flightlog.Store) -> None:
         i = self.offered
         self.offered += 1
         store.put(Message("t", b"%d" % i, keys=[f"g{i % GROUPS}"], uniq_key=f"u{i}"))
         self.acknowledged.add(i)
 
-    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
+    def check(self, store: flightlog.Store | flightlog.ReadOnlyStore) -> int:
         """Every message that is there is found by both keys, once; of those that were offered and are not, none
         is."""
         there = [int(message.body) for message in store.read("t")]
@@ -56,10 +56,10 @@ class Ledger:
         return len(there)
 
 
-Call = Callable[[flightlog.MessageStore, Ledger], object]
+Call = Callable[[flightlog.Store, Ledger], object]
 
 
-def put_and_query(store: flightlog.MessageStore, ledger: Ledger) -> None:
+def put_and_query(store: flightlog.Store, ledger: Ledger) -> None:
     ledger.put(store)
     store.query("t", "g0")
 

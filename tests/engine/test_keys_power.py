@@ -18,7 +18,7 @@ import pytest
 import flightlog
 from flightlog import FlushMode
 from flightlog.testing.power_disk import Died, PowerDisk
-from flightlog.tests.support import keyed
+from flightlog.tests.support import inside, keyed
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import Scale
@@ -42,9 +42,9 @@ class Life:
         self.sure = 0
         """How many messages are durable for sure."""
         self._keyed, self._died, self._mode = keyed, Died, mode
-        self._store: flightlog.MessageStore | None = None
+        self._store: flightlog.Store | None = None
 
-    def open(self) -> flightlog.MessageStore:
+    def open(self) -> flightlog.Store:
         settings = self._keyed.settings(flush_mode=self._mode)
         self._store = flightlog.open(self.disk.root, settings, disk=self.disk)
         return self._store
@@ -62,7 +62,7 @@ class Life:
                 self.sure = count
             store.queues()
             if step == 4:
-                store._maintenance.flush_queues()
+                inside.maintenance(store).flush_queues()
         store.close()
         self.sure = count
 
@@ -75,8 +75,8 @@ class Life:
             return True
         finally:
             store, self._store = self._store, None
-            if store is not None and not store._is_released:
-                store._maintenance.poison(InterruptedError("died"))
+            if store is not None and not inside.engine(store)._is_released:
+                inside.maintenance(store).poison(InterruptedError("died"))
                 store.close()
         return False
 

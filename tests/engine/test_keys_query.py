@@ -151,7 +151,7 @@ def test_was_stored_knows_what_waits_for_its_time(kind: str, tmp_path: Path, ass
     if kind == "timer":
         late.deliver_after_ms(7_200_000)
 
-    def check(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> None:
+    def check(store: flightlog.Store | flightlog.ReadOnlyStore) -> None:
         assert store.was_stored("late") and store.was_stored("late", "t")
         assert not store.was_stored("late", "other") and not store.was_stored("never", "t")
         assert store.message_by_uniq_key("t", "late") is None, "nobody who reads the topic has it yet"

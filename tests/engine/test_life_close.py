@@ -37,7 +37,7 @@ def nothing_stays(tmp_path: Path) -> Iterator[None]:
     assert process.descriptors(tmp_path) == []
 
 
-USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
+USES: dict[str, Callable[[flightlog.Store], object]] = {
     "put": lambda store: store.put(Message("orders", b"late")),
     "put_async": lambda store: store.put_async(Message("orders", b"late")),
     "put_many": lambda store: store.put_many([Message("orders", b"late")] * 3),
@@ -86,7 +86,7 @@ def test_of_many_closers_each_returns_only_when_the_store_is_free(path: Path, as
         failures: list[BaseException] = []
         start = threading.Barrier(4)
 
-        def close(store: flightlog.MessageStore = store, start: threading.Barrier = start) -> None:
+        def close(store: flightlog.Store = store, start: threading.Barrier = start) -> None:
             start.wait()
             try:
                 store.close()
@@ -130,7 +130,7 @@ def test_close_while_threads_read(path: Path, kernel: str, assert_clean: AssertC
         failures: list[BaseException] = []
         rounds = [0] * 4
 
-        def read(me: int, store: flightlog.MessageStore = store, rounds: list[int] = rounds) -> None:
+        def read(me: int, store: flightlog.Store = store, rounds: list[int] = rounds) -> None:
             try:
                 while True:
                     for i, message in enumerate(store.read("orders", 0, 250 * me)):
@@ -165,7 +165,7 @@ def test_close_while_threads_put(path: Path, mode: FlushMode, kernel: str, asser
         failures: list[BaseException] = []
         start = threading.Barrier(5)
 
-        def put(me: int, store: flightlog.MessageStore = store, number: int = number) -> None:
+        def put(me: int, store: flightlog.Store = store, number: int = number) -> None:
             start.wait()
             sequence = 0
             try:

@@ -43,13 +43,13 @@ def in_child(do: Callable[[], object], *, leave: Callable[[int], object] = os._e
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> flightlog.MessageStore:
+def store(tmp_path: Path) -> flightlog.Store:
     store = flightlog.open(tmp_path / "store", StoreSettings.small(flush_interval_ms=20, queue_flush_interval_ms=40))
     store.put_many([Message("orders", b"%d" % i) for i in range(10)])
     return store
 
 
-USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
+USES: dict[str, Callable[[flightlog.Store], object]] = {
     "put": lambda store: store.put(Message("orders", b"child")),
     "put_async": lambda store: store.put_async(Message("orders", b"child")),
     "put_many": lambda store: store.put_many([Message("orders", b"child")] * 3),
@@ -65,20 +65,20 @@ USES: dict[str, Callable[[flightlog.MessageStore], object]] = {
 }
 
 
-def use_everything(store: flightlog.MessageStore) -> None:
+def use_everything(store: flightlog.Store) -> None:
     for use in USES.values():
         with pytest.raises(ForkedStoreError, match=r"opened by process \d+.*Open the store again"):
             use(store)
 
 
-def test_the_childs_handle_refuses_everything(store: flightlog.MessageStore, assert_clean: AssertClean) -> None:
+def test_the_childs_handle_refuses_everything(store: flightlog.Store, assert_clean: AssertClean) -> None:
     in_child(lambda: use_everything(store))
     store.put(Message("orders", b"parent"))
     store.close()
     assert assert_clean(store.path).records == 11
 
 
-def test_an_iterator_of_the_parent_stops_in_the_child(store: flightlog.MessageStore) -> None:
+def test_an_iterator_of_the_parent_stops_in_the_child(store: flightlog.Store) -> None:
     messages = store.read("orders")
     next(messages)
 
@@ -92,7 +92,7 @@ def test_an_iterator_of_the_parent_stops_in_the_child(store: flightlog.MessageSt
 
 
 def test_the_child_cannot_close_or_unlock_or_write(
-    store: flightlog.MessageStore, assert_clean: AssertClean, fingerprint: Callable[[Path], Fingerprint]
+    store: flightlog.Store, assert_clean: AssertClean, fingerprint: Callable[[Path], Fingerprint]
 ) -> None:
     store.flush()
     inside.flush_service(store).stop()  # nothing but the child could change a file from here on
@@ -117,7 +117,7 @@ def test_the_child_cannot_close_or_unlock_or_write(
 
 
 def test_a_child_that_ends_as_programs_do_leaves_the_store_alone(
-    store: flightlog.MessageStore, assert_clean: AssertClean, fingerprint: Callable[[Path], Fingerprint]
+    store: flightlog.Store, assert_clean: AssertClean, fingerprint: Callable[[Path], Fingerprint]
 ) -> None:
     """`sys.exit` runs the functions registered with atexit, the closer of a forgotten store among them."""
     store.flush()
@@ -186,7 +186,7 @@ def test_the_child_may_read_and_may_write_once_the_parent_is_gone(tmp_path: Path
     assert assert_clean(path).records == 2
 
 
-def _work(connection: Connection, store: flightlog.MessageStore) -> None:
+def _work(connection: Connection, store: flightlog.Store) -> None:
     try:
         use_everything(store)
         connection.send("refused")
@@ -195,7 +195,7 @@ def _work(connection: Connection, store: flightlog.MessageStore) -> None:
         raise
 
 
-def test_multiprocessing_by_fork(store: flightlog.MessageStore, assert_clean: AssertClean) -> None:
+def test_multiprocessing_by_fork(store: flightlog.Store, assert_clean: AssertClean) -> None:
     context = multiprocessing.get_context("fork")
     here, there = context.Pipe()
     workers = [context.Process(target=_work, args=(there, store)) for _ in range(3)]

@@ -55,11 +55,11 @@ class Ledger:
         self.offered.add(body)
         return Message(topic, body, queue_id=self._number % 2 if topic == "orders" else 0, keys=f"k{self._number}")
 
-    def put(self, store: flightlog.MessageStore, *messages: Message) -> None:
+    def put(self, store: flightlog.Store, *messages: Message) -> None:
         results = store.put_many(messages) if len(messages) > 1 else [store.put(messages[0])]
         self.note(results, messages)
 
-    def put_async(self, store: flightlog.MessageStore, message: Message) -> None:
+    def put_async(self, store: flightlog.Store, message: Message) -> None:
         """`collect` waits for it: CPython's own Future.result does not stand an interrupt."""
         self.futures.append((store.put_async(message), message))
 
@@ -74,7 +74,7 @@ class Ledger:
             assert place not in self.acknowledged
             self.acknowledged[place] = message.body
 
-    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
+    def check(self, store: flightlog.Store | flightlog.ReadOnlyStore) -> int:
         """Acknowledged messages are in their places; every other one is whole, and nothing is there twice."""
         found: dict[tuple[str, int, int], bytes] = {}
         for key in store.queues():
@@ -100,7 +100,7 @@ def nothing_stays() -> Iterator[None]:
     assert process.threads() <= threads
 
 
-Call = Callable[[flightlog.MessageStore, Ledger], object]
+Call = Callable[[flightlog.Store, Ledger], object]
 
 PUTS: dict[str, Call] = {
     "put": lambda store, ledger: ledger.put(store, ledger.message()),

@@ -35,7 +35,7 @@ def settings(mode: FlushMode) -> StoreSettings:
     )
 
 
-def follow(store: flightlog.MessageStore, key: Key, done: threading.Event) -> list[bytes]:
+def follow(store: flightlog.Store, key: Key, done: threading.Event) -> list[bytes]:
     """Read a queue to its end again and again while it grows: nothing is skipped, nothing changes."""
     seen: list[bytes] = []
     while True:

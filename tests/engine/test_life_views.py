@@ -42,7 +42,7 @@ def come_and_go(path: Path, mode: FlushMode, shared: memoryview[int]) -> None:
                 shared[RETURNED] += count
 
 
-def check(store: flightlog.MessageStore | flightlog.ReadOnlyStore, returned: int, shared: memoryview[int]) -> int:
+def check(store: flightlog.Store | flightlog.ReadOnlyStore, returned: int, shared: memoryview[int]) -> int:
     """Everything that was put before is there once, and nothing that was never offered."""
     seen = [int(m.body) for key in store.queues() for m in store.read(*key)]
     assert len(set(seen)) == len(seen)

@@ -44,16 +44,16 @@ def run(program: str, path: Path) -> str:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> flightlog.MessageStore:
+def store(tmp_path: Path) -> flightlog.Store:
     return flightlog.open(tmp_path / "store", StoreSettings.small())
 
 
-def put(store: flightlog.MessageStore, count: int) -> None:
+def put(store: flightlog.Store, count: int) -> None:
     store.put_many([Message("orders", f"{i}".encode(), queue_id=i % 2) for i in range(count)])
 
 
 def test_a_second_open_in_this_process_is_refused(
-    store: flightlog.MessageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+    store: flightlog.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
 ) -> None:
     put(store, 10)
     (tmp_path / "other name").symlink_to(store.path)
@@ -70,7 +70,7 @@ def test_a_second_open_in_this_process_is_refused(
     assert assert_clean(store.path).records == 22
 
 
-def test_a_second_open_in_another_process_is_refused(store: flightlog.MessageStore, assert_clean: AssertClean) -> None:
+def test_a_second_open_in_another_process_is_refused(store: flightlog.Store, assert_clean: AssertClean) -> None:
     put(store, 10)
     said = run(TRY_TO_OPEN, store.path)
     assert said.startswith("locked:") and "another process" in said and "open_read_only" in said
@@ -89,7 +89,7 @@ def look(path: Path) -> None:
         view.get("orders", 0, 0)
 
 
-LOOKS: dict[str, Callable[[flightlog.MessageStore], object]] = {
+LOOKS: dict[str, Callable[[flightlog.Store], object]] = {
     "view": lambda store: look(store.path),
     "verify": lambda store: store.verify(),
     "view elsewhere": lambda store: run(READ, store.path),
@@ -102,9 +102,7 @@ LOOKS: dict[str, Callable[[flightlog.MessageStore], object]] = {
 
 
 @pytest.mark.parametrize("what", LOOKS)
-def test_another_process_is_still_refused_after(
-    what: str, store: flightlog.MessageStore, assert_clean: AssertClean
-) -> None:
+def test_another_process_is_still_refused_after(what: str, store: flightlog.Store, assert_clean: AssertClean) -> None:
     """Closing any descriptor of the lock file would drop this process's lock: nobody may open it."""
     put(store, 10)
     LOOKS[what](store)
@@ -114,7 +112,7 @@ def test_another_process_is_still_refused_after(
     assert assert_clean(store.path).records == 20
 
 
-def test_readers_elsewhere_see_what_was_put_while_the_writer_lives(store: flightlog.MessageStore) -> None:
+def test_readers_elsewhere_see_what_was_put_while_the_writer_lives(store: flightlog.Store) -> None:
     put(store, 10)
     assert run(READ, store.path) == "10 messages, 0 findings"
     put(store, 5)

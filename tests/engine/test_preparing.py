@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog import FlushMode, Message, Store, StoreSettings
 from flightlog.engine.services.prepare_service import UNDISPATCHED_SIZE
 from flightlog.store import native
 from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailedError
@@ -30,7 +30,7 @@ BODY = bytes(64 << 10)
 PER_SEGMENT = SEGMENT_SIZE // (len(BODY) + 200)
 NEVER_MS = 3_600_000
 WaitUntil = Callable[[Callable[[], object]], None]
-Inline = Callable[[MessageStore], None]
+Inline = Callable[[Store], None]
 
 
 @pytest.fixture
@@ -58,12 +58,12 @@ def settings(**changes: Any) -> StoreSettings:
     return StoreSettings(**(usual | changes))
 
 
-def put(store: MessageStore, count: int) -> None:
+def put(store: Store, count: int) -> None:
     for _ in range(count):
         store.put(Message("t", BODY))
 
 
-def put_until(store: MessageStore, physical_offset: int) -> None:
+def put_until(store: Store, physical_offset: int) -> None:
     while store._log.end < physical_offset:
         put(store, 1)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog import FlushMode, Message, Store, StoreSettings
 from flightlog.store.disk.disk import MappedPart
 from flightlog.store.segments.segment import DEEP_SIZE, FOLIO_SIZE
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -39,13 +39,13 @@ def settings(**changes: Any) -> StoreSettings:
     return StoreSettings(**usual | changes)
 
 
-def put(store: MessageStore, count: int) -> None:
+def put(store: Store, count: int) -> None:
     for _ in range(count):
         store.put(Message("t", BODY))
 
 
 @contextmanager
-def one_burst(store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def one_burst(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Appends within it never pause for so long that the log counts as at rest, however slow the machine is."""
     with monkeypatch.context() as patch:
         patch.setattr(inside.prepare_service(store), "_rest", lambda: None)

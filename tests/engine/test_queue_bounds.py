@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.engine.write.append_atomically import TopicColumns
 from flightlog.store.errors import QueueNotFoundError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SETTINGS = StoreSettings.small(key_index=False)
 FAR = 2_000_000_000
 
-Put = Callable[[MessageStore, str, int], object]
+Put = Callable[[Store, str, int], object]
 CALLS: dict[str, Put] = {
     "put": lambda store, topic, queue_id: store.put(Message(topic, b"x", queue_id=queue_id)),
     "put_async": lambda store, topic, queue_id: store.put_async(Message(topic, b"x", queue_id=queue_id)).result(),
@@ -37,7 +37,7 @@ CALLS: dict[str, Put] = {
 every_call = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
 
 
-def count(store: MessageStore, name: str) -> int:
+def count(store: Store, name: str) -> int:
     topic = store.topic(name)
     assert topic is not None
     assert topic.read_queue_count == topic.write_queue_count

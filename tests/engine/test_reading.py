@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, GetStatus, Message, MessageStore, StoreSettings
+from flightlog import FlushMode, GetStatus, Message, Store, StoreSettings
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError, UsageError
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ def numbers(messages: list[flightlog.StoredMessage]) -> list[int]:
 
 
 @pytest.fixture(params=["writer", "view"])
-def reader(request: pytest.FixtureRequest) -> Callable[[Path], flightlog.MessageStore | flightlog.ReadOnlyStore]:
+def reader(request: pytest.FixtureRequest) -> Callable[[Path], flightlog.Store | flightlog.ReadOnlyStore]:
     """What is asked: the store that is open for writing, or a read-only view. Both answer alike."""
     return (lambda root: flightlog.open(root)) if request.param == "writer" else flightlog.open_read_only
 
 
-AnyReader = Callable[[Path], MessageStore]
+AnyReader = Callable[[Path], Store]
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def message(number: int) -> Message:
     return Message("t", b"%05d" % number + bytes(number % 200), queue_id=number % 2)
 
 
-def numbers(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> list[int]:
+def numbers(store: flightlog.Store | flightlog.ReadOnlyStore) -> list[int]:
     found = sorted((m for key in store.queues() for m in store.read(*key)), key=lambda m: m.physical_offset)
     return [int(m.body[:5]) for m in found]
 
@@ -195,7 +195,7 @@ def lines_of(golden: GoldenSet) -> list[tuple[int, str, int, int]]:
     return [(m["commitLogOffset"], m["topic"], m["queueId"], m["queueOffset"]) for m in found]
 
 
-def places(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> list[tuple[int, str, int, int]]:
+def places(store: flightlog.Store | flightlog.ReadOnlyStore) -> list[tuple[int, str, int, int]]:
     found = (m for key in store.queues() for m in store.read(*key))
     return sorted((m.physical_offset, m.topic, m.queue_id, m.queue_offset) for m in found)
 

@@ -40,7 +40,7 @@ def unflushed(**changes: Any) -> StoreSettings:
     return StoreSettings(**(sizes | never | changes))
 
 
-def put_all_kinds(store: flightlog.MessageStore, with_batches: bool) -> None:
+def put_all_kinds(store: flightlog.Store, with_batches: bool) -> None:
     for i in range(COUNT):
         properties = {LIGHT: "%LMQ%one,%LMQ%two"} if i % 7 == 3 else {}
         store.put(

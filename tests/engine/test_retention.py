@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import GetStatus, Message, MessageStore, StoreSettings
+from flightlog import GetStatus, Message, Store, StoreSettings
 from flightlog.store.disk.disk import DiskSpace
 from flightlog.store.errors import DiskFullError, SegmentGoneError, StoreClosedError, UsageError
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -49,14 +49,14 @@ def disk() -> Iterator[FaultyDisk]:
 
 
 @pytest.fixture
-def open_store(tmp_path: Path, disk: FaultyDisk, clock: ManualClock) -> Callable[..., MessageStore]:
-    def open_it(**changes: Any) -> MessageStore:
+def open_store(tmp_path: Path, disk: FaultyDisk, clock: ManualClock) -> Callable[..., Store]:
+    def open_it(**changes: Any) -> Store:
         return flightlog.open(tmp_path / "store", settings(**changes), disk=disk, clock=clock)
 
     return open_it
 
 
-def fill(store: MessageStore, segments: int = 6) -> None:
+def fill(store: Store, segments: int = 6) -> None:
     """Two queues that go on, one that ended early, keys everywhere; full segments are sealed."""
     store.put_many([Message("ended", b"%03d" % i, keys=f"ended-{i}") for i in range(25)])
     i = 0
@@ -68,11 +68,11 @@ def fill(store: MessageStore, segments: int = 6) -> None:
     assert len(names(store, "commitlog")) == len(names(store, "flightlog/seals")) + 1 == segments
 
 
-def names(store: MessageStore, folder: str) -> list[str]:
+def names(store: Store, folder: str) -> list[str]:
     return sorted(path.name for path in (store.path / folder).rglob("*") if path.is_file())
 
 
-def set_ages(store: MessageStore, clock: ManualClock, *hours: float) -> None:
+def set_ages(store: Store, clock: ManualClock, *hours: float) -> None:
     """How long ago the segments were written to, the oldest first."""
     for path, age in zip(sorted((store.path / "commitlog").iterdir()), hours, strict=True):
         at_s = clock.at_ms / 1000 - age * 3600
@@ -90,7 +90,7 @@ def numbers(messages: list[Any]) -> list[int]:
 
 
 def test_by_age_oldest_first_and_never_the_last(
-    open_store: Callable[..., MessageStore], clock: ManualClock, assert_clean: AssertClean
+    open_store: Callable[..., Store], clock: ManualClock, assert_clean: AssertClean
 ) -> None:
     with open_store() as store:
         fill(store)
@@ -133,7 +133,7 @@ def test_by_age_oldest_first_and_never_the_last(
 
 
 def test_what_is_not_dispatched_stays(
-    open_store: Callable[..., MessageStore], clock: ManualClock, assert_clean: AssertClean
+    open_store: Callable[..., Store], clock: ManualClock, assert_clean: AssertClean
 ) -> None:
     """It is old, full and flushed; but queues and keys know nothing of it, and a flush of them brings nothing new."""
     with open_store() as store:
@@ -152,7 +152,7 @@ def test_what_is_not_dispatched_stays(
     assert_clean(store.path)
 
 
-def test_nothing_goes_unasked(open_store: Callable[..., MessageStore], disk: Any, clock: ManualClock) -> None:
+def test_nothing_goes_unasked(open_store: Callable[..., Store], disk: Any, clock: ManualClock) -> None:
     with open_store(retention_hours=None) as store:
         fill(store)
         set_ages(store, clock, *6 * [1e5])
@@ -167,7 +167,7 @@ def test_nothing_goes_unasked(open_store: Callable[..., MessageStore], disk: Any
 
 
 def test_the_hours_of_the_day_and_the_disk_ratio(
-    open_store: Callable[..., MessageStore], disk: Any, clock: ManualClock
+    open_store: Callable[..., Store], disk: Any, clock: ManualClock
 ) -> None:
     """What a round of the service takes; 3 of the 7 segments are old."""
     with open_store(clean_batch_count=1, delete_when="04;22", disk_max_used_percent=75) as store:
@@ -196,7 +196,7 @@ def test_the_hours_of_the_day_and_the_disk_ratio(
 
 
 def test_puts_are_refused_above_the_warning_ratio_and_taken_again(
-    open_store: Callable[..., MessageStore], disk: Any, clock: ManualClock
+    open_store: Callable[..., Store], disk: Any, clock: ManualClock
 ) -> None:
     with open_store(clean_forcibly=False) as store:
         fill(store)
@@ -221,7 +221,7 @@ def test_puts_are_refused_above_the_warning_ratio_and_taken_again(
 
 
 def test_an_iterator_holds_what_it_is_yet_to_read(
-    open_store: Callable[..., MessageStore], clock: ManualClock, assert_clean: AssertClean
+    open_store: Callable[..., Store], clock: ManualClock, assert_clean: AssertClean
 ) -> None:
     with open_store() as store:
         fill(store)
@@ -248,7 +248,7 @@ def test_an_iterator_holds_what_it_is_yet_to_read(
 
 
 def test_a_view_of_this_process_holds_its_log_until_it_is_refreshed(
-    open_store: Callable[..., MessageStore], clock: ManualClock, assert_clean: AssertClean
+    open_store: Callable[..., Store], clock: ManualClock, assert_clean: AssertClean
 ) -> None:
     with open_store() as store:
         fill(store)
@@ -276,7 +276,7 @@ def test_a_view_of_this_process_holds_its_log_until_it_is_refreshed(
     assert_clean(store.path)
 
 
-def test_a_view_of_another_process_is_told(open_store: Callable[..., MessageStore], clock: ManualClock) -> None:
+def test_a_view_of_another_process_is_told(open_store: Callable[..., Store], clock: ManualClock) -> None:
     """Seen from another process there are no holds here."""
     with open_store() as store:
         fill(store)
@@ -309,7 +309,7 @@ def test_a_view_of_another_process_is_told(open_store: Callable[..., MessageStor
 
 
 def test_sealing_and_retention_of_one_segment_take_turns(
-    open_store: Callable[..., MessageStore], clock: ManualClock, disk: FaultyDisk, assert_clean: AssertClean
+    open_store: Callable[..., Store], clock: ManualClock, disk: FaultyDisk, assert_clean: AssertClean
 ) -> None:
     """A segment that is being sealed is removed after that, and the store is not poisoned."""
     with open_store() as store:
@@ -361,14 +361,14 @@ def test_the_service_cleans_up_by_itself(
     assert_clean(store.path)
 
 
-def test_an_asked_for_age_that_makes_no_sense(open_store: Callable[..., MessageStore]) -> None:
+def test_an_asked_for_age_that_makes_no_sense(open_store: Callable[..., Store]) -> None:
     with open_store() as store:
         for hours in (-1, 1.5, "3"):
             with pytest.raises(UsageError, match="retention_hours="):
                 store.clean_up(hours)  # type: ignore[arg-type]
 
 
-def test_after_the_end_nothing_is_removed(open_store: Callable[..., MessageStore], clock: ManualClock) -> None:
+def test_after_the_end_nothing_is_removed(open_store: Callable[..., Store], clock: ManualClock) -> None:
     store = open_store()
     fill(store)
     set_ages(store, clock, *6 * [100.0])

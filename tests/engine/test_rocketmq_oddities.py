@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import GetStatus, Message, MessageStore, ReadOnlyStore
+from flightlog import GetStatus, Message, ReadOnlyStore, Store
 from flightlog.store.format.sys_flag import TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def by_key(lines: Iterable[Line]) -> dict[tuple[str, str], list[int]]:
     return dict(found)
 
 
-def check_everything(store: MessageStore | ReadOnlyStore, lines: list[Line]) -> None:
+def check_everything(store: Store | ReadOnlyStore, lines: list[Line]) -> None:
     """Every queue from its first message to its last, and every key."""
     queues: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for line in sorted(lines, key=lambda line: int(line["commitLogOffset"])):

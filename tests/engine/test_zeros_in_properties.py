@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.store.errors import InvalidMessageError
 
-Put = Callable[[MessageStore, str, str], object]
+Put = Callable[[Store, str, str], object]
 ZEROS = {
     "at the end": ("a", "v" + "\0" * 512),
     "many": ("a", "\0" * 5000 + "v"),

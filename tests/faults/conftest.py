@@ -82,7 +82,7 @@ class Acknowledged:
         self._offered.add(body)
         return flightlog.Message(topic, body, queue_id=queue_id, tags="t", keys=f"k{self._number}")
 
-    def put(self, store: flightlog.MessageStore, *messages: flightlog.Message) -> list[flightlog.PutResult]:
+    def put(self, store: flightlog.Store, *messages: flightlog.Message) -> list[flightlog.PutResult]:
         results = store.put_many(messages) if len(messages) > 1 else [store.put(messages[0])]
         self.note(results, messages)
         return results
@@ -94,7 +94,7 @@ class Acknowledged:
             assert place not in self.bodies
             self.bodies[place] = message.body
 
-    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
+    def check(self, store: flightlog.Store | flightlog.ReadOnlyStore) -> int:
         """Returns how many messages there are; more than were acknowledged if a put failed after its append."""
         found: dict[tuple[str, int, int], bytes] = {}
         for key, (first, end) in store.queues().items():
@@ -110,10 +110,10 @@ class Acknowledged:
 
 
 @pytest.fixture
-def leave_as_killed() -> Callable[[flightlog.MessageStore], None]:
+def leave_as_killed() -> Callable[[flightlog.Store], None]:
     """Let go of an open store as the death of its process would: nothing is flushed, nothing is marked."""
 
-    def leave(store: flightlog.MessageStore) -> None:
+    def leave(store: flightlog.Store) -> None:
         store._service.stop()
         store._maintenance._was_ended = True
         store.close()

@@ -37,7 +37,7 @@ SETTINGS = {
 }
 
 
-PrepareInline = Callable[[flightlog.MessageStore], None]
+PrepareInline = Callable[[flightlog.Store], None]
 
 
 def tolerate(errors: list[FlightlogError], do: Callable[[], object]) -> None:
@@ -54,7 +54,7 @@ def live(
 ) -> list[FlightlogError]:
     """Open, put, roll, read and close; returns what failed."""
     errors: list[FlightlogError] = []
-    stores: list[flightlog.MessageStore] = []
+    stores: list[flightlog.Store] = []
     tolerate(errors, lambda: stores.append(flightlog.open(path, SETTINGS[mode], disk=disk)))
     for store in stores:
         if store.settings.prepare_ahead_size:

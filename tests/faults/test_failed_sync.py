@@ -45,7 +45,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def refuses_and_recovers(
-    store: flightlog.MessageStore, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
+    store: flightlog.Store, disk: FaultyDisk, acknowledged: Acknowledged, assert_clean: AssertClean
 ) -> None:
     """A poisoned store refuses puts and flushes by name, goes on reading, and is whole after it was opened again."""
     syncs = disk.count("sync", "commitlog/")
@@ -237,7 +237,7 @@ def test_a_sync_that_fails_while_opening(
     disk: FaultyDisk,
     acknowledged: Acknowledged,
     assert_clean: AssertClean,
-    leave_as_killed: Callable[[flightlog.MessageStore], None],
+    leave_as_killed: Callable[[flightlog.Store], None],
 ) -> None:
     path = tmp_path / "store"
     store = flightlog.open(path, settings(FlushMode.ASYNC))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.store.errors import SyncFailedError
 from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
@@ -43,11 +43,11 @@ def disk(tmp_path: Path) -> PowerDisk:
     return PowerDisk(tmp_path / "store")
 
 
-def bodies(store: MessageStore, queue_id: int = 0) -> list[bytes]:
+def bodies(store: Store, queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.read("t", queue_id)]
 
 
-def fail(store: MessageStore, disk: PowerDisk, part: str, round_: Callable[[], None]) -> None:
+def fail(store: Store, disk: PowerDisk, part: str, round_: Callable[[], None]) -> None:
     """Let a flush round fail, and the store end as one that was killed."""
     disk.fails_syncs_of = part
     with pytest.raises(SyncFailedError):

@@ -32,7 +32,7 @@ def settings(mode: FlushMode = FlushMode.ASYNC, **changes: int) -> StoreSettings
     return StoreSettings(flush_mode=mode, flush_interval_ms=5, queue_flush_interval_ms=10, **sizes)
 
 
-def put_until_full(store: flightlog.MessageStore, acknowledged: Acknowledged) -> DiskFullError:
+def put_until_full(store: flightlog.Store, acknowledged: Acknowledged) -> DiskFullError:
     for _ in range(2000):
         try:
             acknowledged.put(store, acknowledged.message())
@@ -231,7 +231,7 @@ def test_no_room_while_opening(
     disk: FaultyDisk,
     acknowledged: Acknowledged,
     assert_clean: AssertClean,
-    leave_as_killed: Callable[[flightlog.MessageStore], None],
+    leave_as_killed: Callable[[flightlog.Store], None],
 ) -> None:
     path = tmp_path / "store"
     if was != "new":
@@ -260,7 +260,7 @@ def test_no_room_to_keep_a_torn_tail(
     disk: FaultyDisk,
     acknowledged: Acknowledged,
     assert_clean: AssertClean,
-    leave_as_killed: Callable[[flightlog.MessageStore], None],
+    leave_as_killed: Callable[[flightlog.Store], None],
 ) -> None:
     """What is cut is kept first; where it cannot be kept, nothing is cut."""
     path = tmp_path / "store"

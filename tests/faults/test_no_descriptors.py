@@ -48,7 +48,7 @@ def refused(do: Callable[[], object]) -> bool:
     return False
 
 
-def bodies(store: flightlog.MessageStore) -> dict[int, list[bytes]]:
+def bodies(store: flightlog.Store) -> dict[int, list[bytes]]:
     return {queue_id: [message.body for message in store.read("t", queue_id)] for queue_id in (0, 1)}
 
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, StoreSettings
+from flightlog import FlushMode, Message, PutResult, PutStatus, Store, StoreSettings
 from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.store.errors import DiskError
 from flightlog.store.state.progress import read_progress
@@ -42,12 +42,12 @@ def disk(tmp_path: Path) -> PowerDisk:
     return PowerDisk(tmp_path / "store")
 
 
-def kill(store: MessageStore) -> None:
+def kill(store: Store) -> None:
     store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
-def bodies(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+def bodies(store: Store, topic: str = "t", queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.read(topic, queue_id)]
 
 

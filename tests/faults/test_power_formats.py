@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.store.format.java_hash import java_hash
 from flightlog.testing.power_disk import PowerDisk
 
@@ -40,7 +40,7 @@ def message(number: int) -> Message:
     return Message("t", body, tags=f"tag{number % 2}", queue_id=0, properties=properties)
 
 
-def check(store: MessageStore, put: list[bytes], durable: int) -> list[bytes]:
+def check(store: Store, put: list[bytes], durable: int) -> list[bytes]:
     """What is there is the beginning of what was put, in every queue; returns it."""
     found = [m.body for m in store.read("t", 0)]
     assert found == put[: len(found)] and len(found) >= durable
@@ -98,7 +98,7 @@ def test_units_of_a_deleted_topic_are_none_of_a_later_one(disk: PowerDisk) -> No
     """They come back with a cut, and lie where a dead writer had put those of the new topic: the next writer rests on
     these without having made them, and must sync their names."""
 
-    def kill(store: MessageStore) -> None:
+    def kill(store: Store) -> None:
         store._maintenance.poison(InterruptedError("killed"))
         store.close()
 

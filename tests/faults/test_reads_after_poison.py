@@ -29,7 +29,7 @@ def message(number: int) -> Message:
     return Message("t", b"%d" % number, queue_id=0, keys="k")
 
 
-def bodies(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> list[int]:
+def bodies(store: flightlog.Store | flightlog.ReadOnlyStore) -> list[int]:
     return [int(found.body) for found in store.read("t", 0)]
 
 
@@ -92,7 +92,7 @@ def test_a_fault_at_each_call_of_a_dispatch_hides_nothing(
         store.put(Message("t", b"%d" % number, queue_id=number % 3))
     disk.fail(operation, "consumequeue", errno.EIO, skip=skip, times=1)
 
-    def read(reader: flightlog.MessageStore | flightlog.ReadOnlyStore) -> list[int]:
+    def read(reader: flightlog.Store | flightlog.ReadOnlyStore) -> list[int]:
         return sorted(int(found.body) for key in reader.queues() for found in reader.read(*key))
 
     assert read(store) == list(range(COUNT))
@@ -142,7 +142,7 @@ def test_a_failed_sync_shows_what_was_durable_and_no_more(
 
 @pytest.mark.parametrize("ask", [lambda store: bodies(store), lambda store: store.get("t", 0, 0), lambda s: s.queues()])
 def test_a_log_that_cannot_be_read_is_an_error_and_no_short_answer(
-    ask: Callable[[flightlog.MessageStore], object],
+    ask: Callable[[flightlog.Store], object],
     tmp_path: Path,
     disk: FaultyDisk,
     monkeypatch: pytest.MonkeyPatch,

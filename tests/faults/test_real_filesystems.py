@@ -71,7 +71,7 @@ def test_a_file_system_that_runs_full(
         queue_flush_interval_ms=4,
     )
 
-    def put_until_refused(store: flightlog.MessageStore) -> DiskFullError:
+    def put_until_refused(store: flightlog.Store) -> DiskFullError:
         for i in range(1_000_000):
             batch = [acknowledged.message(f"topic-{i % 7}", body_size, i % 4) for _ in range(20)]
             try:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlightlogError, FlushMode, Message, MessageStore, StoreSettings
+from flightlog import FlightlogError, FlushMode, Message, Store, StoreSettings
 from flightlog.store.errors import DiskFullError, StorePoisonedError
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
@@ -36,7 +36,7 @@ SETTINGS = StoreSettings(
 COUNT = 24
 
 
-def fill(store: MessageStore) -> None:
+def fill(store: Store) -> None:
     """Six segments, two queues of three files, four index files; all but the last three messages are flushed."""
     for i in range(COUNT):
         store.put(Message("t", b"%03d" % i + bytes(700), queue_id=i % 2, keys=f"k-{i}"))
@@ -46,12 +46,12 @@ def fill(store: MessageStore) -> None:
             store._maintenance.flush_queues()
 
 
-def kill(store: MessageStore) -> None:
+def kill(store: Store) -> None:
     store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
-def check(store: MessageStore, *, at_least: int) -> int:
+def check(store: Store, *, at_least: int) -> int:
     """What is there is one stretch of what was put, in both queues, by key too; returns how many messages."""
     found = sorted(int(m.body[:3]) for key in store.queues() for m in store.read(*key))
     assert found == list(range(found[0], found[-1] + 1)) and found[-1] >= at_least
@@ -197,7 +197,7 @@ def test_retention_makes_room_on_a_full_file_system(
     )
     body = bytes(range(256)) * 64
 
-    def put_until_refused(store: MessageStore, put: list[int]) -> str:
+    def put_until_refused(store: Store, put: list[int]) -> str:
         for _ in range(100_000):
             message = Message("t", b"%06d" % put[0] + body, keys=f"k-{put[0]}")
             try:
@@ -212,7 +212,7 @@ def test_retention_makes_room_on_a_full_file_system(
             put[0] += 1
         raise AssertionError("the disk never ran full")
 
-    def check_all(store: MessageStore, put: int) -> None:
+    def check_all(store: Store, put: int) -> None:
         first, end = store.queues()["t", 0]
         assert end == put
         assert [m.body[:6] for m in store.read("t")] == [b"%06d" % i for i in range(first, end)]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.store.errors import StoreClosedError
 from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
@@ -33,7 +33,7 @@ from flightlog.tests.support.openings import HeldClock
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean, InChild
 
-    Leave = Callable[[MessageStore], None]
+    Leave = Callable[[Store], None]
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -47,7 +47,7 @@ SETTINGS = StoreSettings(
 )
 
 
-def bodies(store: MessageStore | flightlog.ReadOnlyStore, topic: str = "t") -> list[bytes]:
+def bodies(store: Store | flightlog.ReadOnlyStore, topic: str = "t") -> list[bytes]:
     return [message.body for message in store.read(topic)]
 
 
@@ -219,7 +219,7 @@ def test_no_two_processes_that_recover_one_store(
     assert len(bodies(store)) == 60
     leave_as_killed(store)
     held = disk.hold("sync", "commitlog/", times=1)
-    opened: list[MessageStore] = []
+    opened: list[Store] = []
     opener = threading.Thread(target=lambda: opened.append(flightlog.open(path, SETTINGS, disk=disk)))
     opener.start()
     try:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, PutStatus, StoreSettings
+from flightlog import FlushMode, Message, PutStatus, Store, StoreSettings
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import StorePoisonedError, SyncFailedError
 from flightlog.store.state.checkpoint import read_checkpoint
@@ -53,7 +53,7 @@ def held_clock() -> HeldClock:
     return HeldClock()
 
 
-def bodies(store: MessageStore | flightlog.ReadOnlyStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+def bodies(store: Store | flightlog.ReadOnlyStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
     return [message.body for message in store.read(topic, queue_id)]
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.index.key.index_file import key_hash
 from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
@@ -26,7 +26,7 @@ from flightlog.tests.support.openings import HeldClock
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
 
-    Leave = Callable[[MessageStore], None]
+    Leave = Callable[[Store], None]
 
 NEVER_MS = 3_600_000
 UNIT = struct.Struct(">qiq")
@@ -70,7 +70,7 @@ def index_files(root: Path) -> list[Path]:
     return sorted((root / "index").iterdir())
 
 
-def bodies(store: MessageStore | ReadOnlyStore, topic: str = "t") -> list[bytes]:
+def bodies(store: Store | ReadOnlyStore, topic: str = "t") -> list[bytes]:
     return [message.body for message in store.read(topic)]
 
 
@@ -148,7 +148,7 @@ def test_no_phantom_entry_0_in_a_zeroed_queue_file(
     check(root, assert_clean, ALL)
 
 
-def find(store: MessageStore | ReadOnlyStore, key: str, topic: str = "t") -> list[bytes]:
+def find(store: Store | ReadOnlyStore, key: str, topic: str = "t") -> list[bytes]:
     return [message.body for message in store.query(topic, key).messages]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptLogError, CorruptRecordError
 from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
@@ -25,7 +25,7 @@ from flightlog.tests.support.openings import HeldClock
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
 
-    Leave = Callable[[MessageStore], None]
+    Leave = Callable[[Store], None]
 
 NEVER_MS = 3_600_000
 SEGMENT_SIZE = 8192
@@ -48,16 +48,16 @@ def clock() -> HeldClock:
     return HeldClock()
 
 
-def bodies(store: MessageStore | ReadOnlyStore, queue_id: int = BUSY) -> list[bytes]:
+def bodies(store: Store | ReadOnlyStore, queue_id: int = BUSY) -> list[bytes]:
     return [message.body for message in store.read("t", queue_id)]
 
 
-def kill(store: MessageStore) -> None:
+def kill(store: Store) -> None:
     store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
-def put_with_a_quiet_queue(store: MessageStore, clock: HeldClock) -> None:
+def put_with_a_quiet_queue(store: Store, clock: HeldClock) -> None:
     """The last record of the first segment is the last one of the quiet queue; two more segments follow."""
     store.put_many([Message("t", b"first", queue_id=BUSY), Message("t", b"first", queue_id=QUIET)])
     store._maintenance.flush_queues()
@@ -263,5 +263,5 @@ def flip(root: Path, physical_offset: int) -> None:
         file.write(bytes([before ^ 0x40]))
 
 
-def numbers(store: MessageStore | ReadOnlyStore, on_corrupt: str = "skip") -> list[int]:
+def numbers(store: Store | ReadOnlyStore, on_corrupt: str = "skip") -> list[int]:
     return [int(message.body[:5]) for message in store.read("t", 0, on_corrupt=on_corrupt)]  # type: ignore[arg-type]

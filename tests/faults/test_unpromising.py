@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, StoreSettings, TopicColumns
+from flightlog import FlushMode, Message, Store, StoreSettings, TopicColumns
 from flightlog.store.disk import file_system
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import DiskFullError, FileSystemWarning
@@ -53,7 +53,7 @@ def cow(disk: FaultyDisk) -> FaultyDisk:
     return disk
 
 
-def use_everything(store: MessageStore) -> None:
+def use_everything(store: Store) -> None:
     """Puts of every kind, through several segments."""
     for i in range(20):
         store.put(Message("t", b"%d" % i * 100, tags="a", keys=f"k{i}", queue_id=i % 3))

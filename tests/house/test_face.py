@@ -28,7 +28,6 @@ FACE = {
     "GetStatus",
     "Message",
     "MessageQueue",
-    "MessageStore",
     "Producer",
     "PutResult",
     "PutStatus",

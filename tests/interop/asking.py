@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from flightlog import MessageStore, ReadOnlyStore
+from flightlog import ReadOnlyStore, Store
 from flightlog.store.errors import CorruptQueueError, CorruptRecordError
 from flightlog.store.format.sys_flag import INNER_BATCH, TRANSACTION_MASK, TRANSACTION_ROLLBACK, has_queue_entry
 from flightlog.tests.interop.harness import Geometry, Line, QueueName
@@ -31,7 +31,7 @@ class Question(Protocol):
 
     def theirs(self, line: Line) -> Any: ...
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any: ...
+    def ours(self, store: Store | ReadOnlyStore) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Get:
         found = [] if self.is_lmq else line["offsets"]
         return (line["status"], line["next"], line["min"], line["max"], found, line["positions"])
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
+    def ours(self, store: Store | ReadOnlyStore) -> Any:
         try:
             found = store.get(
                 self.topic, self.queue_id, self.queue_offset, self.max_count, tags=self.tags, max_size=self.max_size
@@ -85,7 +85,7 @@ class OffsetAt:
     def theirs(self, line: Line) -> Any:
         return line["offset"]
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
+    def ours(self, store: Store | ReadOnlyStore) -> Any:
         return store.offset_at(self.topic, self.queue_id, self.timestamp_ms, self.boundary)
 
 
@@ -102,7 +102,7 @@ class Query:
     def theirs(self, line: Line) -> Any:
         return line["positions"]
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
+    def ours(self, store: Store | ReadOnlyStore) -> Any:
         """Physical offsets, newest first; that of an inner batch, which RocketMQ answers as one message, once."""
         found = store.query(self.topic, self.key, self.begin_ms, self.end_ms, ALL_ANSWERS)
         assert not found.has_more
@@ -127,7 +127,7 @@ class Estimate:
     def theirs(self, line: Line) -> Any:
         return line["count"]
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
+    def ours(self, store: Store | ReadOnlyStore) -> Any:
         return store.estimate_count(self.topic, self.queue_id, self.start, self.stop, tags=self.tags)
 
 
@@ -142,7 +142,7 @@ class Look:
         """RocketMQ throws where four bytes of something else make a negative length: no message is there either."""
         return line["msgId"] if line.get("found") else None
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
+    def ours(self, store: Store | ReadOnlyStore) -> Any:
         message = store.message_at(self.physical_offset)
         return message.message_id if message is not None else None
 
@@ -160,7 +160,7 @@ class Set:
     def theirs(self, line: Line) -> Any:
         return line["type"]
 
-    def ours(self, store: MessageStore | ReadOnlyStore) -> Any:
+    def ours(self, store: Store | ReadOnlyStore) -> Any:
         return "set"
 
 
@@ -226,6 +226,6 @@ def keys_of(line: Line) -> set[str]:
     return {line["uniqKey"], *(line["keys"] or "").split(" ")} - {None, ""}
 
 
-def differing(pairs: Iterable[tuple[Any, Any]], store: MessageStore | ReadOnlyStore) -> list[tuple[Any, Any]]:
+def differing(pairs: Iterable[tuple[Any, Any]], store: Store | ReadOnlyStore) -> list[tuple[Any, Any]]:
     """The questions, each with RocketMQ's answer, that flightlog answers otherwise."""
     return [(question, theirs) for question, theirs in pairs if question.ours(store) != theirs]

@@ -29,7 +29,7 @@ from flightlog.tests.interop.harness import Line, RocketMq
 from flightlog.tests.interop.live import LiveRocketMq
 
 if TYPE_CHECKING:
-    from flightlog import MessageStore, ReadOnlyStore
+    from flightlog import ReadOnlyStore, Store
     from flightlog.tests.conftest import Scale
 
 PARKED = flightlog.StoreSettings(deliver_delayed=False)
@@ -122,11 +122,11 @@ def asked(
 @pytest.fixture
 def both_ways(
     copy_store: Callable[[Path, Path], Path], tmp_path: Path
-) -> Callable[[Asked], AbstractContextManager[list[MessageStore | ReadOnlyStore]]]:
+) -> Callable[[Asked], AbstractContextManager[list[Store | ReadOnlyStore]]]:
     """`with both_ways(asked["abort"]) as stores:` a view, and a copy opened for writing, which verifies afterwards."""
 
     @contextmanager
-    def opened(found: Asked) -> Iterator[list[MessageStore | ReadOnlyStore]]:
+    def opened(found: Asked) -> Iterator[list[Store | ReadOnlyStore]]:
         path = copy_store(found.case.path, tmp_path / found.case.name)
         with flightlog.open_read_only(found.case.path) as view, flightlog.open(path, PARKED) as store:
             yield [view, store]

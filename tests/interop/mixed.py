@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from flightlog import Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoredMessage, StoreSettings
+from flightlog import Message, PutResult, PutStatus, ReadOnlyStore, Store, StoredMessage, StoreSettings
 from flightlog.store.format import sys_flag as flags
 from flightlog.store.format.java_hash import java_hash
 from flightlog.tests.interop.harness import Geometry, Line, OpenResult, QueueName
@@ -106,7 +106,7 @@ def _mixed_message(dice: random.Random, number: int) -> Message:
 
 
 def put_mixed(
-    store: MessageStore, messages: Iterable[Message], dice: random.Random
+    store: Store, messages: Iterable[Message], dice: random.Random
 ) -> Iterator[tuple[list[Message], list[PutResult]]]:
     """Put them all, some alone and some many at once; yields what one call took and what it answered."""
     left = iter(messages)
@@ -120,7 +120,7 @@ def put_mixed(
         yield taken, results
 
 
-def put_from_threads(store: MessageStore, seed: int, count: int, threads: int = 4) -> list[Line]:
+def put_from_threads(store: Store, seed: int, count: int, threads: int = 4) -> list[Line]:
     """Put `count` mixed messages from several threads; returns what must be read, in the order of the log."""
     settings = store.settings
     lines: list[Line] = []
@@ -249,12 +249,12 @@ def bounds(lines: Iterable[Line]) -> dict[QueueName, tuple[int, int]]:
     return {queue: (0, end) for queue, end in ends.items()}
 
 
-def read_all(store: MessageStore | ReadOnlyStore) -> list[Line]:
+def read_all(store: Store | ReadOnlyStore) -> list[Line]:
     """Every message of every queue."""
     return [our_line(message) for queue in store.queues() for message in store.read(*queue)]
 
 
-def check_flightlog(store: MessageStore | ReadOnlyStore, lines: Iterable[Line]) -> None:
+def check_flightlog(store: Store | ReadOnlyStore, lines: Iterable[Line]) -> None:
     """Assert that flightlog reads these messages, and no others; `lines` are of `expected_line` or `their_line`."""
     listed = [line for line in lines if is_listed(line)]
     compare(read_all(store), listed)

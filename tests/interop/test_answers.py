@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog import MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import ReadOnlyStore, Store, StoreSettings
 from flightlog.index.key.index_file import key_hash
 from flightlog.tests.interop.asking import Question
 from flightlog.tests.interop.cases import Asked
@@ -67,7 +67,7 @@ class Opened:
     """A store with RocketMQ's answers, open in flightlog."""
 
     asked: Asked
-    store: MessageStore | ReadOnlyStore
+    store: Store | ReadOnlyStore
 
     def pairs(self, kind: str) -> list[tuple[Any, Any]]:
         return self.asked.pairs[kind]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import CompressionType, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import CompressionType, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.store.format.compression import compress, decompress
 from flightlog.tests.interop.harness import Line, RocketMq
 from flightlog.tests.support import unwrapped
@@ -37,7 +37,7 @@ def assert_clean(path: Path, settings: StoreSettings = SETTINGS) -> None:
     assert report.is_clean, "\n".join(map(str, report.findings))
 
 
-def put_batches(store: MessageStore, seed: int, count: int) -> None:
+def put_batches(store: Store, seed: int, count: int) -> None:
     draw = random.Random(seed)
     for number in range(count):
         store.put_batch(
@@ -47,7 +47,7 @@ def put_batches(store: MessageStore, seed: int, count: int) -> None:
         store.put(Message("single", b"%d" % number, keys=f"s{seed}-{number}"))
 
 
-def check(store: MessageStore | ReadOnlyStore, messages: list[Line], records_of: Callable[..., Any]) -> None:
+def check(store: Store | ReadOnlyStore, messages: list[Line], records_of: Callable[..., Any]) -> None:
     """What RocketMQ found in the batch queues is what flightlog finds."""
     theirs = {(m["queueId"], m["cqOffset"]): m for m in messages if m["topic"] == "batches"}
     ours: dict[tuple[int, int], Any] = {}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.tests.interop import harness, mixed
 from flightlog.tests.interop.harness import Line, RocketMq
@@ -46,7 +46,7 @@ def settings() -> Callable[..., StoreSettings]:
     return lambda **changes: mixed.small_settings(delay_levels=LEVELS, **changes)
 
 
-def put_ours(store: MessageStore) -> None:
+def put_ours(store: Store) -> None:
     store.put_many(
         Message("ours", b"ours-%d-%d" % (level, i), "TagA", queue_id=i % 2, uniq_key=f"O{level}-{i}", delay_level=level)
         for i in range(COUNT)
@@ -58,13 +58,13 @@ def put_ours(store: MessageStore) -> None:
 def await_levels() -> AwaitLevels:
     """Wait until nothing waits in these levels."""
 
-    def wait(store: MessageStore, *levels: int) -> None:
+    def wait(store: Store, *levels: int) -> None:
         process.wait_until(lambda: not any(store.statistics().delays[level - 1].pending for level in levels))
 
     return wait
 
 
-def check(store: MessageStore, levels: dict[str, tuple[int, ...]]) -> None:
+def check(store: Store, levels: dict[str, tuple[int, ...]]) -> None:
     """Each message of these levels is in its queue, once, not early, and as RocketMQ delivers them."""
     for topic, delivered in levels.items():
         for queue_id in range(2):
@@ -83,7 +83,7 @@ def check(store: MessageStore, levels: dict[str, tuple[int, ...]]) -> None:
     assert store.verify().is_clean
 
 
-def parked_at(store: MessageStore) -> dict[tuple[int, str | None], int]:
+def parked_at(store: Store) -> dict[tuple[int, str | None], int]:
     return {
         (m.queue_id, m.uniq_key): m.store_timestamp_ms for level in range(3) for m in store.read(SCHEDULE_TOPIC, level)
     }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import MessageStore, ReadOnlyStore, StoredMessage
+from flightlog import ReadOnlyStore, Store, StoredMessage
 from flightlog.index.key.index_file import key_hash
 from flightlog.tests.interop import asking, mixed
 from flightlog.tests.interop.harness import Line, RocketMq
@@ -46,9 +46,7 @@ class Keys:
         case = self._asking.Case("", Path(), lines, {})
         return {pair: [line["commitLogOffset"] for line in found] for pair, found in case.by_key.items()}
 
-    def check(
-        self, store: MessageStore | ReadOnlyStore, *, may_hold_more: bool = False, sample: int | None = None
-    ) -> None:
+    def check(self, store: Store | ReadOnlyStore, *, may_hold_more: bool = False, sample: int | None = None) -> None:
         """flightlog finds exactly these; after a kill also what was put and never acknowledged. `sample`: so many keys
         are asked for, others each time."""
         known = {line["commitLogOffset"] for line in self.lines}
@@ -192,7 +190,7 @@ def test_flightlog_has_every_key_whoever_wrote_last_and_however_it_ended(
         keys.check(view)
 
 
-def every_message(store: MessageStore) -> Iterator[StoredMessage]:
+def every_message(store: Store) -> Iterator[StoredMessage]:
     """Also what no queue lists."""
     end = store.recovery_report.end
     with flightlog.open_read_only(store.path) as view:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, ReadOnlyStore
+from flightlog import Message, ReadOnlyStore, Store
 from flightlog.tests.interop import mixed
 from flightlog.tests.interop.harness import OpenResult, RocketMq
 
@@ -27,7 +27,7 @@ def message(number: int) -> Message:
     )
 
 
-def assert_equal(opened: OpenResult, store: MessageStore | ReadOnlyStore) -> None:
+def assert_equal(opened: OpenResult, store: Store | ReadOnlyStore) -> None:
     """RocketMQ's queues, entries and messages are flightlog's, light queues among them."""
     assert not opened.problems
     assert opened.bounds == store.queues()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import GetStatus, MessageStore, StoreSettings
+from flightlog import GetStatus, Store, StoreSettings
 from flightlog.tests.interop.harness import Geometry, OpenResult, RocketMq
 from flightlog.tests.support import inside, mounts
 
@@ -53,7 +53,7 @@ def set_ages(path: Path, ages: list[int]) -> None:
         os.utime(segment, (time.time() - hours * 3600,) * 2)
 
 
-def assert_equal(store: MessageStore, theirs: OpenResult, path: Path, their_path: Path) -> None:
+def assert_equal(store: Store, theirs: OpenResult, path: Path, their_path: Path) -> None:
     assert files(path) == files(their_path)
     assert store.queues() == theirs.bounds
     messages = [message for key in store.queues() for message in store.read(*key)]

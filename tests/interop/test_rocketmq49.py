@@ -15,7 +15,7 @@ from flightlog.tests.interop import mixed
 from flightlog.tests.interop.harness import Line, RocketMq
 
 if TYPE_CHECKING:
-    from flightlog import MessageStore
+    from flightlog import Store
 
 pytestmark = pytest.mark.ci
 
@@ -24,7 +24,7 @@ COUNT = 1500
 V1_TOPIC_LIMIT = 127  # UTF-8 bytes; a longer topic makes a record V2, which 4.9 takes for damage
 
 
-def put_for_49(store: MessageStore, seed: int, count: int) -> list[Line]:
+def put_for_49(store: Store, seed: int, count: int) -> list[Line]:
     """Mixed messages, but none that 4.9 could not read."""
     messages = (m for m in mixed.mixed_messages(seed) if len(m.topic.encode()) <= V1_TOPIC_LIMIT)
     return [mixed.expected_line(m, store.put(m), store.settings) for m in islice(messages, count)]

@@ -57,7 +57,7 @@ def summary(lines: list[Line]) -> Line:
     return found
 
 
-def bodies(store: flightlog.MessageStore | flightlog.ReadOnlyStore, topic: str) -> list[bytes]:
+def bodies(store: flightlog.Store | flightlog.ReadOnlyStore, topic: str) -> list[bytes]:
     return [m.body for key in store.queues() if key[0] == topic for m in store.read(*key)]
 
 

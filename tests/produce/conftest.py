@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import MessageStore, StoreSettings
+from flightlog import Store, StoreSettings
 from flightlog.store.errors import DiskError
 from flightlog.testing.faulty_disk import FaultyDisk
 
@@ -36,10 +36,10 @@ class Stores:
 
     def __init__(self, root: Path, disk_type: type[FaultyDisk]) -> None:
         self._root, self._disk_type = root, disk_type
-        self.open: dict[str, MessageStore] = {}
+        self.open: dict[str, Store] = {}
         self.disks: dict[str, FaultyDisk] = {}
 
-    def add(self, name: str, settings: StoreSettings | None = None) -> MessageStore:
+    def add(self, name: str, settings: StoreSettings | None = None) -> Store:
         self.disks[name] = self._disk_type()
         settings = settings or StoreSettings.small()
         self.open[name] = flightlog.open(self._root / name, settings, disk=self.disks[name])

@@ -14,11 +14,11 @@ from flightlog.tests.support import process, timed_store
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
-    from flightlog import MessageStore
+    from flightlog import Store
 
     Opened = Callable[..., TimedStore]
-    ByHand = Callable[[MessageStore], Callable[[], float | None]]
-    RunAll = Callable[[MessageStore], None]
+    ByHand = Callable[[Store], Callable[[], float | None]]
+    RunAll = Callable[[Store], None]
     Bodies = Callable[..., list[bytes]]
     Until = Callable[[Callable[[], object]], None]
 
@@ -59,7 +59,7 @@ def until() -> Until:
 def by_hand() -> ByHand:
     """What delivers what is due, in the caller's thread alone."""
 
-    def take(store: MessageStore) -> Callable[[], float | None]:
+    def take(store: Store) -> Callable[[], float | None]:
         store._delay_service.stop()
         return store._delay_service.deadlines.run_due
 
@@ -70,7 +70,7 @@ def by_hand() -> ByHand:
 def run_all(by_hand: ByHand) -> RunAll:
     """Deliver everything that is due."""
 
-    def deliver(store: MessageStore) -> None:
+    def deliver(store: Store) -> None:
         run = by_hand(store)
         while run() == 0:
             pass
@@ -82,7 +82,7 @@ def run_all(by_hand: ByHand) -> RunAll:
 def bodies() -> Bodies:
     """Those of one queue, in order."""
 
-    def read(store: MessageStore, topic: str = "t", queue_id: int = 0) -> list[bytes]:
+    def read(store: Store, topic: str = "t", queue_id: int = 0) -> list[bytes]:
         return [message.body for message in store.read(topic, queue_id)]
 
     return read

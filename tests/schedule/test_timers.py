@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, StoreSettings
+from flightlog import FlushMode, Message, Store, StoreSettings
 from flightlog.engine.delay import store_timers
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
@@ -31,7 +31,7 @@ def timer(number: int, deliver_at_ms: int) -> Message:
     return Message("t", b"%d" % number, properties={"TIMER_DELIVER_MS": str(deliver_at_ms)}, uniq_key=str(number))
 
 
-def numbers(store: MessageStore) -> list[int]:
+def numbers(store: Store) -> list[int]:
     return [int(message.body) for message in store.read("t")]
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlightlogError, Message, MessageStore, ReadOnlyStore, StoreSettings
+from flightlog import FlightlogError, Message, ReadOnlyStore, Store, StoreSettings
 from flightlog.store.format.frame import MAGIC_V1, MAGIC_V2
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def put_record() -> PutRecord:
     return put
 
 
-def _ask(store: MessageStore | ReadOnlyStore, names: Sequence[str]) -> None:
+def _ask(store: Store | ReadOnlyStore, names: Sequence[str]) -> None:
     for topic, queue_id in (*store.queues(), *((name, 0) for name in names)):
         list(store.read(topic, queue_id, on_corrupt="skip"))
         with suppress(FlightlogError):

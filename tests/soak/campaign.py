@@ -226,7 +226,7 @@ class Soak:
             self.counts["torn tails"] += 1
 
     @staticmethod
-    def _verify(store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> None:
+    def _verify(store: flightlog.Store | flightlog.ReadOnlyStore) -> None:
         report = store.verify()
         if not report.is_clean:
             raise Finding(f"verify: {len(report.findings)} findings: {[*map(str, report.findings)][:3]}")

@@ -55,7 +55,7 @@ def _is(frame: Frame, entry: Entry) -> bool:
 
 
 def check_queues(
-    store: flightlog.MessageStore | flightlog.ReadOnlyStore, log: Log, ledger: Ledger, level: int, *, is_whole: bool
+    store: flightlog.Store | flightlog.ReadOnlyStore, log: Log, ledger: Ledger, level: int, *, is_whole: bool
 ) -> set[Key]:
     """Queues are without holes, and give what the log has; `is_whole`: all that it has. Returns what is there."""
     there: set[Key] = set()

@@ -35,7 +35,7 @@ REFUSALS_BEFORE_END = 5
 class Mix:
     """The calls of one thread until its order is done, the disk says no, or the process ends."""
 
-    def __init__(self, store: flightlog.MessageStore, order: dict[str, Any], thread: int, fate: Fate) -> None:
+    def __init__(self, store: flightlog.Store, order: dict[str, Any], thread: int, fate: Fate) -> None:
         self._store, self._order, self._thread, self._fate = store, order, thread, fate
         self._dice = random.Random(f"{order['seed']} {thread}")
         self._is_sync, self._is_full = order["mode"] == "SYNC", order["full"]

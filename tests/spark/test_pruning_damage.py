@@ -49,7 +49,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def record(opened: flightlog.MessageStore, number: int) -> flightlog.StoredMessage:
+def record(opened: flightlog.Store, number: int) -> flightlog.StoredMessage:
     topic = "few" if number % 10 == 0 else "many"
     return next(m for m in opened.read(topic, 0) if m.body.startswith(b"%04d" % number))
 

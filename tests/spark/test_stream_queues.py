@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
 from flightlog.store.errors import InvalidSettingsError, UsageError
 from flightlog.tests.support.stream_driver import Row, StreamDriver
@@ -52,7 +52,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     assert report.is_clean, "\n".join(map(str, report.findings))
 
 
-def put(store: MessageStore, numbers: Iterable[int], *topics: str) -> None:
+def put(store: Store, numbers: Iterable[int], *topics: str) -> None:
     """Number n goes to queue n % 3 of the topics in turn."""
     names = topics or ("orders", "payments", "other")
     store.put_many([Message(names[n % len(names)], b"%d " % n * (n % 50), queue_id=n % 4) for n in numbers])

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
 from flightlog.spark.stream import followed_store
 from flightlog.store.errors import InvalidSettingsError, UsageError
@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
     assert report.is_clean, "\n".join(map(str, report.findings))
 
 
-def put(store: MessageStore, numbers: Iterable[int], topic: str = "orders") -> None:
+def put(store: Store, numbers: Iterable[int], topic: str = "orders") -> None:
     store.put_many([Message(topic, b"%d " % n * (n % 50), queue_id=n % 3, keys=f"k{n}") for n in numbers])
 
 

@@ -23,7 +23,7 @@ from flightlog.store.format.crc_property import (
 from flightlog.store.format.record import PROPERTIES_MAX_SIZE
 
 if TYPE_CHECKING:
-    from flightlog import MessageStore
+    from flightlog import Store
 
 pytestmark = pytest.mark.usefixtures("kernel")
 
@@ -48,7 +48,7 @@ def test_what_is_no_crc_property(tail: bytes) -> None:
     assert stored_crc(EMPTY) == 0
 
 
-def put_some(store: MessageStore, count: int) -> None:
+def put_some(store: Store, count: int) -> None:
     for i in range(count):
         key = f"k{i}"
         store.put(Message("t", b"%d" % i * (i % 7), "tag", key, {"p": "v", CRC_PROPERTY: "old"} if i % 2 else None))

@@ -21,7 +21,7 @@ FORGIVING = StoreSettings.small(accept_future_store_time=True)
 AssertClean = Callable[[Path], None]
 
 
-def put(store: flightlog.MessageStore) -> int:
+def put(store: flightlog.Store) -> int:
     return store.put(Message("t", b"x")).store_timestamp_ms
 
 

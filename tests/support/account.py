@@ -16,7 +16,7 @@ from flightlog import Message
 if TYPE_CHECKING:
     import random
 
-Store = flightlog.MessageStore | flightlog.ReadOnlyStore
+AnyStore = flightlog.Store | flightlog.ReadOnlyStore
 Key = tuple[str, int]
 
 
@@ -115,7 +115,7 @@ def number_of(body: bytes) -> int:
     return int(body[: body.index(b" ")])
 
 
-def read_all(store: Store, offered: list[Message], min_physical_offset: int) -> Found:
+def read_all(store: AnyStore, offered: list[Message], min_physical_offset: int) -> Found:
     """Every message of every queue: each as it was offered, each once, queues in order and without holes."""
     found = Found(min_physical_offset)
     for key, (first, end) in store.queues().items():
@@ -184,7 +184,7 @@ def _check_deletions(mark: Mark, found: Found) -> None:
         assert not (there and lost), f"topic {topic} was deleted in part: {there} are there, {lost[:3]} are not"
 
 
-def check_keys(store: Store, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
+def check_keys(store: AnyStore, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
     """Some keys answer what was read, newest first."""
     with_keys = sorted(number for number in found.places if mark.offered[number].keys)
     for number in dice.sample(with_keys, min(count, len(with_keys))):

@@ -217,7 +217,7 @@ def _settings(geometry: dict[str, Any], **more: Any) -> StoreSettings:
     return StoreSettings(**geometry, **more, accept_future_store_time=True, delay_levels=levels)
 
 
-def _waiting(store: flightlog.MessageStore) -> int:
+def _waiting(store: flightlog.Store) -> int:
     statistics = store.statistics()
     timers = statistics.timers
     levels = sum(level.pending for level in statistics.delays)

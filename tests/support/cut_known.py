@@ -87,7 +87,7 @@ class Known:
         self._doomed_from, self._in_doubt, self._is_gone = self._in_doubt, None, is_known
         self.must = {place: what for place, what in self.must.items() if place[0] != DOOMED}
 
-    def check(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> int:
+    def check(self, store: flightlog.Store | flightlog.ReadOnlyStore) -> int:
         """Raises AssertionError; returns how many messages there are."""
         found, doomed = self._read(store)
         log_start = int(min(os.listdir(store.path / "commitlog"), default="0"))
@@ -112,7 +112,7 @@ class Known:
         self.checks += len(self.must)
         return len(found)
 
-    def _read(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> tuple[Found, list[tuple[int, int]]]:
+    def _read(self, store: flightlog.Store | flightlog.ReadOnlyStore) -> tuple[Found, list[tuple[int, int]]]:
         """Everything that is there, and round and number of what DOOMED holds."""
         found: Found = {}
         heads: set[bytes] = set()
@@ -149,14 +149,14 @@ class Known:
         self._ask_for_keys(store, found)
         return found, doomed
 
-    def _ask_for_keys(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore, found: Found) -> None:
+    def _ask_for_keys(self, store: flightlog.Store | flightlog.ReadOnlyStore, found: Found) -> None:
         places = sorted(place for place in found if place[0] not in (SCHEDULE_TOPIC, TIMER_TOPIC))
         for topic, queue_id, offset in places[:: len(places) // ASKED_KEYS + 1]:
             message = next(store.read(topic, queue_id, offset))
             there = [m.queue_offset for m in store.query(topic, message.keys[0]).messages if m.queue_id == queue_id]
             assert offset in there, f"{message} is not found by its key"
 
-    def _keys_of_doomed(self, store: flightlog.MessageStore | flightlog.ReadOnlyStore) -> list[Any]:
+    def _keys_of_doomed(self, store: flightlog.Store | flightlog.ReadOnlyStore) -> list[Any]:
         """What the key of the last message before the deletion still finds."""
         round_number, number = self._doomed_from
         return list(store.query(DOOMED, f"{round_number}-{STEWARD}-{number - 1}").messages)

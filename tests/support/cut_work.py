@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 import flightlog
-from flightlog import Message, MessageStore, PutResult, PutStatus
+from flightlog import Message, PutResult, PutStatus, Store
 from flightlog.store.errors import DiskError, StorePoisonedError, SyncFailedError
 from flightlog.tests.support.cut_fate import Fate
 
@@ -29,7 +29,7 @@ def say(line: dict[str, Any]) -> None:
 class Worker:
     """One thread of a writer. Every message names its round, thread and number, and ends with a digest of itself."""
 
-    def __init__(self, store: MessageStore, order: dict[str, Any], thread: int, fate: Fate) -> None:
+    def __init__(self, store: Store, order: dict[str, Any], thread: int, fate: Fate) -> None:
         self._store, self._order, self._thread, self._fate = store, order, thread, fate
         self._dice = random.Random(order["seed"] * 10 + thread)
         self._is_sync = order["mode"] == "SYNC"
@@ -164,7 +164,7 @@ class Steward(Worker):
     """Makes, changes and deletes topics, and has retention take the oldest segments: above all what the writer is to
     die of."""
 
-    def __init__(self, store: MessageStore, order: dict[str, Any], thread: int, fate: Fate) -> None:
+    def __init__(self, store: Store, order: dict[str, Any], thread: int, fate: Fate) -> None:
         super().__init__(store, order, thread, fate)
         self._is_wide = order["site"] == "file system"
         shares: list[tuple[Callable[[], None], int, tuple[str, ...]]] = [

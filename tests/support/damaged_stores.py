@@ -26,7 +26,7 @@ import numpy as np
 import pyarrow as pa
 
 import flightlog
-from flightlog import FlightlogError, Message, MessageStore, PutResult, ReadOnlyStore, StoredMessage, StoreSettings
+from flightlog import FlightlogError, Message, PutResult, ReadOnlyStore, Store, StoredMessage, StoreSettings
 from flightlog.engine.columns.schema import batch_schema
 from flightlog.spark.options.read_options import ON_CORRUPT, ReadOptions
 from flightlog.spark.plan.log_planning import plan
@@ -129,7 +129,7 @@ class Case:
         if self.stored.get(place) != _digest(body):
             raise InventedError(f"{place}: {body[:60]!r}")
 
-    def _read(self, store: MessageStore | ReadOnlyStore) -> None:
+    def _read(self, store: Store | ReadOnlyStore) -> None:
         """Ask everything that can be asked."""
         self._try(store.statistics)
         self._try(store.topics)
@@ -152,7 +152,7 @@ class Case:
             found = self._try(lambda: store.message_at(offset, index))
             self._check([found] if found is not None else [])
 
-    def _read_again(self, store: MessageStore | ReadOnlyStore, result: PutResult) -> None:
+    def _read_again(self, store: Store | ReadOnlyStore, result: PutResult) -> None:
         """Read every queue; the message that was put is the last one of its own."""
         self.disk.begin()
         for key in store.queues():

@@ -88,7 +88,7 @@ class History:
         self._syncs_parts = random.Random(f"syncs of {seed}").random() < 0.5
         self._maps_progress = dice.random() < 0.5
         """Else every word of the progress page is a write of its own, and so a moment of its own."""
-        self._store: flightlog.MessageStore | None = None
+        self._store: flightlog.Store | None = None
         self._epoch = 1 << 61
         self._session_start = 0
         self.fast_path_puts = 0
@@ -106,14 +106,14 @@ class History:
 
     # -- what has to be there
 
-    def read_all(self, store: account.Store, offered: list[Message], min_physical_offset: int) -> account.Found:
+    def read_all(self, store: account.AnyStore, offered: list[Message], min_physical_offset: int) -> account.Found:
         return account.read_all(store, offered, min_physical_offset)
 
     def check(self, mark: Mark, found: account.Found, *, was_cut: bool) -> None:
         account.check(mark, found, was_cut=was_cut)
 
     def check_keys(
-        self, store: account.Store, mark: Mark, found: account.Found, dice: random.Random, count: int
+        self, store: account.AnyStore, mark: Mark, found: account.Found, dice: random.Random, count: int
     ) -> None:
         account.check_keys(store, mark, found, dice, count)
 
@@ -252,7 +252,7 @@ class History:
         self.recorder.note("acknowledged", self.told[-1])
 
     @property
-    def _open_store(self) -> flightlog.MessageStore:
+    def _open_store(self) -> flightlog.Store:
         assert self._store is not None
         return self._store
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flightlog import MessageStore, ReadOnlyStore, Store, Subscription
+from flightlog import ReadOnlyStore, Store, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.store_timers import Timers
 from flightlog.engine.dispatch.dispatcher import Dispatcher
+from flightlog.engine.message_store import MessageStore
 from flightlog.engine.open.shutdown_state import ShutdownState
 from flightlog.engine.open.view_keys import ViewKeys
 from flightlog.engine.services.arrivals import Arrivals
@@ -32,64 +33,70 @@ from flightlog.store.segments.segment import AppendSegment, Segment
 AnyStore = MessageStore | Store
 
 
+def engine(store: AnyStore) -> MessageStore:
+    """The store that a Store holds."""
+    return store._store if isinstance(store, Store) else store
+
+
 def log(store: AnyStore) -> CommitLog:
-    return store._log
+    return engine(store)._log
 
 
 def active_segment(store: AnyStore) -> AppendSegment:
     """The segment that takes appends."""
-    active = store._log._active
+    active = engine(store)._log._active
     assert active is not None
     return active
 
 
 def dispatcher(store: AnyStore) -> Dispatcher:
-    return store._dispatcher
+    return engine(store)._dispatcher
 
 
 def queue_table(store: AnyStore | ReadOnlyStore) -> QueueTable:
-    return store._table
+    return store._table if isinstance(store, ReadOnlyStore) else engine(store)._table
 
 
 def maintenance(store: AnyStore) -> StoreMaintenance:
-    return store._maintenance
+    return engine(store)._maintenance
 
 
 def flush_service(store: AnyStore) -> FlushService:
-    return store._service
+    return engine(store)._service
 
 
 def prepare_service(store: AnyStore) -> PrepareService:
-    return store._preparing
+    return engine(store)._preparing
 
 
 def delay_service(store: AnyStore) -> DelayService:
-    return store._delay_service
+    return engine(store)._delay_service
 
 
 def timers(store: AnyStore) -> Timers:
-    return store._timers
+    return engine(store)._timers
 
 
 def delay_levels(store: AnyStore) -> DelayLevels:
-    assert store._levels is not None
-    return store._levels
+    levels = engine(store)._levels
+    assert levels is not None
+    return levels
 
 
 def arrivals(store: AnyStore) -> Arrivals:
-    return store._arrivals
+    return engine(store).arrivals
 
 
 def long_polls(store: AnyStore) -> LongPolls:
-    return store._pulls
+    return engine(store)._pulls
 
 
 def putter(store: AnyStore) -> Putter:
-    return store._putter
+    return engine(store)._putter
 
 
 def clock(store: AnyStore) -> Clock:
-    return store._clock
+    return engine(store).clock
 
 
 def coordinator(store: Store) -> GroupCoordinator:
@@ -99,7 +106,7 @@ def coordinator(store: Store) -> GroupCoordinator:
 
 
 def group_offsets(store: Store) -> OffsetTable:
-    return store._offsets
+    return engine(store).offsets
 
 
 # -- what services do, step by step

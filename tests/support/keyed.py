@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from flightlog import Message, MessageStore, ReadOnlyStore, StoredMessage, StoreSettings
+from flightlog import Message, ReadOnlyStore, Store, StoredMessage, StoreSettings
 
 NEVER_MS = 3_600_000
 SLOTS, ENTRIES = 5, 12
 PREPARED, ROLLBACK = 4, 12
 TOPICS = ("t0", "t1")
 
-Reading = MessageStore | ReadOnlyStore
+Reading = Store | ReadOnlyStore
 
 
 def settings(**changes: Any) -> StoreSettings:
@@ -84,7 +84,7 @@ def check(store: Reading, count: int, first: int = 0) -> None:
         assert query(store, TOPICS[(i + 1) % 2], f"k{i}") == []
 
 
-def flush_index(store: MessageStore) -> None:
+def flush_index(store: Store) -> None:
     """Bring the index up to the log, and make it durable."""
     store.queues()
     store._maintenance.flush_index()

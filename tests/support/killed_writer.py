@@ -169,7 +169,7 @@ def say(line: dict[str, Any]) -> None:
     assert os.write(1, raw) == len(raw) <= 4096
 
 
-def put_for_ever(store: flightlog.MessageStore, order: dict[str, Any], thread: int) -> None:
+def put_for_ever(store: flightlog.Store, order: dict[str, Any], thread: int) -> None:
     """Every message names its round, thread and number; a thread's numbers rise within every queue."""
     local.slot = thread
     dice = random.Random(order["seed"] * 10 + thread)

@@ -294,7 +294,7 @@ def readers_beside_a_put(new: NewStage) -> None:
         store = stage.open(mode)
         looks: set[str] = set()
 
-        def look(operation: str, path: Path, stage: Stage = stage, store: flightlog.MessageStore = store) -> None:
+        def look(operation: str, path: Path, stage: Stage = stage, store: flightlog.Store = store) -> None:
             is_new = operation == "map" and path.parent.name == "commitlog"
             if is_new or (operation == "sync" and path == stage.segment() and inside.log(store).end):
                 looks.add(operation)

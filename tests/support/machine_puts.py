@@ -46,9 +46,7 @@ class PuttingLife(StoreLife):
                 message = self.message(row)
                 self.append([message], lambda store, messages: [store.put_async(messages[0]).result(240)])
 
-    def append(
-        self, messages: list[Message], put: Callable[[flightlog.MessageStore, list[Message]], list[PutResult]]
-    ) -> None:
+    def append(self, messages: list[Message], put: Callable[[flightlog.Store, list[Message]], list[PutResult]]) -> None:
         stored = self._routed(messages)
         count = 0
         with self.step():

@@ -70,7 +70,7 @@ class StoreLife:
         )
         self.model = MachineModel(limits, DEFAULT_QUEUES)
         self.questions = MachineQuestions(self.model)
-        self.store: flightlog.MessageStore | None = None
+        self.store: flightlog.Store | None = None
         self.view: flightlog.ReadOnlyStore | None = None
         self.is_view_stale = False
         """Whether it shows what is deleted since."""
@@ -100,7 +100,7 @@ class StoreLife:
         return self.is_open and not self.is_poisoned and self.disk.full_after is None
 
     @property
-    def it(self) -> flightlog.MessageStore:
+    def it(self) -> flightlog.Store:
         assert self.store is not None
         return self.store
 

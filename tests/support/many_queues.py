@@ -69,7 +69,7 @@ def message(number: int) -> Message:
     return Message(f"topic-{number // QUEUES_A_TOPIC:05d}", b"%d" % number, queue_id=number % QUEUES_A_TOPIC)
 
 
-def put(store: flightlog.MessageStore, count: int, costs: Costs) -> None:
+def put(store: flightlog.Store, count: int, costs: Costs) -> None:
     for start in range(0, count, BATCH):
         store.put_many([message(number) for number in range(start, min(start + BATCH, count))])
         store._maintenance.catch_up()
@@ -84,7 +84,7 @@ def main() -> None:
     store = flightlog.open_read_only(path, disk=disk) if step == "view" else flightlog.open(path, SETTINGS, disk=disk)
     open_s, opened, asked = time.perf_counter() - started_s, disk.opened, disk.read_size
     costs.look()
-    if isinstance(store, flightlog.MessageStore):
+    if isinstance(store, flightlog.Store):
         if step == "build":
             put(store, count, costs)
         put(store, min(count, TOUCHED), costs)
@@ -92,7 +92,7 @@ def main() -> None:
     first = next(store.read("topic-00000", 0)).body
     costs.look()
     if step == "kill":
-        assert isinstance(store, flightlog.MessageStore)
+        assert isinstance(store, flightlog.Store)
         store._maintenance.poison(InterruptedError("killed"))
     report = store.report if isinstance(store, flightlog.ReadOnlyStore) else store.recovery_report
     store.close()

@@ -23,7 +23,7 @@ class NumberedPuts:
         self,
         dice: random.Random,
         account: Account,
-        store: Callable[[], flightlog.MessageStore],
+        store: Callable[[], flightlog.Store],
         say: Callable[[str], None],
     ) -> None:
         self._dice, self._account, self._store, self._say = dice, account, store, say

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
-    from flightlog import MessageStore
+    from flightlog import Store
 
 
-def prepare_inline(store: MessageStore) -> None:
+def prepare_inline(store: Store) -> None:
     """From now on, at once and in the same thread, whenever an append would wake the other one."""
     inside.prepare_service(store).stop()
     inside.log(store).preparation.wake = inside.log(store).prepare

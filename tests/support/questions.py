@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from flightlog.store.queue_offsets import QueueKey
 
 
-Reading = flightlog.MessageStore | flightlog.ReadOnlyStore
+Reading = flightlog.Store | flightlog.ReadOnlyStore
 FILTERS = (None, None, "*", "A", "Aa || A", "BB", "ä||AaAa", "nobody's")
 
 

@@ -78,7 +78,7 @@ class Reopening:
         assert max((part.base + part.stop for part in planned if not part.lost), default=end) == end
         return found
 
-    def _check(self, store: flightlog.MessageStore, mark: Mark, dice: random.Random, was_cut: bool) -> Found:
+    def _check(self, store: flightlog.Store, mark: Mark, dice: random.Random, was_cut: bool) -> Found:
         found = self._history.read_all(store, mark.offered, store._log.reader.min_offset)
         self._history.check(mark, found, was_cut=was_cut)
         self._history.check_keys(store, mark, found, dice, KEYS_ASKED)
@@ -90,9 +90,7 @@ class Reopening:
         there = seen.places if seen is not None else {}
         assert found.places == there, f"a view found {sorted(there)}, recovery {sorted(found.places)}"
 
-    def _go_on(
-        self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random
-    ) -> None:
+    def _go_on(self, store: flightlog.Store, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random) -> None:
         """It takes messages, closes, and has them when it is looked at again."""
         ends = store.queues()
         bodies = [b"one more", b"and another"]

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 import flightlog
-from flightlog import Message, MessageStore, StoreSettings
+from flightlog import Message, Store, StoreSettings
 from flightlog.store.format.compression import CompressionType
 from flightlog.tests.support import inside
 
@@ -51,7 +51,7 @@ def message(number: int) -> Message:
     )
 
 
-def fill(store: MessageStore, count: int) -> None:
+def fill(store: Store, count: int) -> None:
     for number in range(count):
         store.put(message(number))
         if number % 20 == 19:

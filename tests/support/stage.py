@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, PutResult, PutStatus, ReadOnlyStore, StoreSettings
+from flightlog import FlushMode, Message, PutResult, PutStatus, ReadOnlyStore, Store, StoreSettings
 from flightlog.store.disk.disk import MappedPart, RealFile
 from flightlog.store.segments.segment import segment_name
 from flightlog.store.state.progress import progress_path
@@ -132,11 +132,11 @@ class Stage:
         self._gone: set[bytes] = set()
         """Bodies that must not come back."""
         self._is_sync = True
-        self._open: list[MessageStore] = []
+        self._open: list[Store] = []
 
     # -- one life
 
-    def open(self, mode: FlushMode = FlushMode.SYNC, **changes: Any) -> MessageStore:
+    def open(self, mode: FlushMode = FlushMode.SYNC, **changes: Any) -> Store:
         self._is_sync = mode is FlushMode.SYNC
         store = flightlog.open(self.root, _settings(mode, changes), disk=self.disk, clock=self.clock)
         if inside.log(store).preparation.is_wanted:
@@ -146,7 +146,7 @@ class Stage:
         return store
 
     def put(
-        self, store: MessageStore, size: int = 100, *, topic: str = "t", queue_id: int = 0, count: int = 1
+        self, store: Store, size: int = 100, *, topic: str = "t", queue_id: int = 0, count: int = 1
     ) -> list[PutResult]:
         """Under sync flush what returns has to be there, under async flush only after a `flush`."""
         messages = [self._message(topic, size, queue_id) for _ in range(count)]
@@ -164,7 +164,7 @@ class Stage:
         self._offered.add(body)
         return Message(topic, body, queue_id=queue_id, keys=f"k{number}")
 
-    def flush(self, store: MessageStore) -> None:
+    def flush(self, store: Store) -> None:
         appended = dict(self._unsynced)
         store.flush()
         self.must |= appended
@@ -182,7 +182,7 @@ class Stage:
             self.disk.kill()
         return False
 
-    def die(self, store: MessageStore) -> None:
+    def die(self, store: Store) -> None:
         """Let go of an open store as the death of its process would: nothing is flushed, nothing is noted."""
         inside.flush_service(store).stop()
         inside.forget_to_end(store)
@@ -227,7 +227,7 @@ class Stage:
         """Of messages whose put has returned, and that nobody has flushed."""
         return {body for _, body in self._unsynced.values()}
 
-    def check_readable(self, store: MessageStore) -> None:
+    def check_readable(self, store: Store) -> None:
         """Every put that has returned is read, durable or not."""
         self.check(store)
         missing = self.unsynced_bodies - self.bodies(store)
@@ -238,7 +238,7 @@ class Stage:
         for place in [place for place in self.must if place[0] == topic]:
             self._gone.add(self.must.pop(place)[1])
 
-    def bodies(self, store: MessageStore | ReadOnlyStore) -> set[bytes]:
+    def bodies(self, store: Store | ReadOnlyStore) -> set[bytes]:
         """What can be read. Every queue must be whole from its first message to its end, and nothing there twice."""
         found: dict[Place, bytes] = {}
         for key, (first, end) in store.queues().items():
@@ -254,7 +254,7 @@ class Stage:
         self._found = found
         return bodies
 
-    def check(self, store: MessageStore | ReadOnlyStore) -> None:
+    def check(self, store: Store | ReadOnlyStore) -> None:
         """Everything that has to be there is, but for what retention took; nothing that was gone has come back."""
         bodies = self.bodies(store)
         log_start = min((int(path.name) for path in self.root.glob("commitlog*/*")), default=0)
@@ -263,13 +263,13 @@ class Stage:
         promise(not lost, f"{len(lost)} of {len(self.must)} messages that had to be there are lost: {lost[:3]}")
         promise(not bodies & self._gone, f"{len(bodies & self._gone)} messages that were gone are there again")
 
-    def settle(self, store: MessageStore) -> None:
+    def settle(self, store: Store) -> None:
         """Check a store that was just recovered: what it does not have now must not come back."""
         self.check(store)
         self._gone |= self._offered - self.bodies(store)
         self._unsynced.clear()
 
-    def check_keys(self, store: MessageStore) -> None:
+    def check_keys(self, store: Store) -> None:
         """Every message that has to be there is found by its key."""
         for place, (_, body) in self.must.items():
             key = f"k{body.split()[0].decode()}"

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flightlog import FlushMode, MessageStore
+from flightlog import FlushMode, Store
 from flightlog.tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def a_round_of_retention_that_dies_anywhere(new: NewStage) -> None:
         store._maintenance.flush_index()
         store._maintenance.flush_queues()
 
-        def round_of_it(stage: Stage = stage, store: MessageStore = store) -> None:
+        def round_of_it(stage: Stage = stage, store: Store = store) -> None:
             assert store.clean_up(retention_hours=0).segments
             stage.check(store)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 
-from flightlog import MessageStore, ReadOnlyStore, StoredMessage
+from flightlog import ReadOnlyStore, Store, StoredMessage
 from flightlog.store.format.inner_batch import encode_inner
 
 
-def records_of(view: ReadOnlyStore | MessageStore, messages: list[StoredMessage]) -> list[StoredMessage]:
+def records_of(view: ReadOnlyStore | Store, messages: list[StoredMessage]) -> list[StoredMessage]:
     """Their records, each once; messages of inner batches must be all there, unwrapped, and give the batch back."""
     found: list[StoredMessage] = []
     for place, group in itertools.groupby(messages, lambda message: message.physical_offset):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
 from flightlog.tests.support import account
-from flightlog.tests.support.account import Account, Found, Key, Mark, Place, Store
+from flightlog.tests.support.account import Account, AnyStore, Found, Key, Mark, Place
 
 if TYPE_CHECKING:
     import random
@@ -106,7 +106,7 @@ class WaitingFound(Found):
         return 1 + self.rolled[number]
 
 
-def read_all(store: Store, offered: list[Message], min_physical_offset: int) -> WaitingFound:
+def read_all(store: AnyStore, offered: list[Message], min_physical_offset: int) -> WaitingFound:
     """Every message of every queue: each as it was offered, queues without holes; each that waits once, in order."""
     found = WaitingFound(min_physical_offset)
     queues = store.queues()
@@ -172,7 +172,7 @@ def check(mark: Mark, found: Found, *, was_cut: bool) -> None:
     assert not missing, f"messages {sorted(missing)} are noted as delivered, and are not there"
 
 
-def check_keys(store: Store, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
+def check_keys(store: AnyStore, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
     """Some keys answer what was delivered and read, newest first."""
     assert isinstance(found, WaitingFound)
     there = [(each.physical_offset, each.number) for each in found.delivered]

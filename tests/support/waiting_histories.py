@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from flightlog import Message, MessageStore
+from flightlog import Message, Store
 from flightlog.engine.delay import store_timers
 from flightlog.engine.services.delay_service import DelayService
 from flightlog.schedule import deadline_queue
@@ -26,7 +26,7 @@ from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN, TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.testing import ManualClock
 from flightlog.tests.support import waiting_account
-from flightlog.tests.support.account import Found, Mark, Store
+from flightlog.tests.support.account import AnyStore, Found, Mark
 from flightlog.tests.support.histories import FAULTS, History
 from flightlog.tests.support.numbered_puts import NumberedPuts
 from flightlog.tests.support.waiting_account import Cancellation, WaitingAccount, WaitingFound
@@ -88,13 +88,13 @@ class WaitingHistory(History):
         self._found: WaitingFound
         """What there was when last looked at."""
 
-    def read_all(self, store: Store, offered: list[Message], min_physical_offset: int) -> WaitingFound:
+    def read_all(self, store: AnyStore, offered: list[Message], min_physical_offset: int) -> WaitingFound:
         return waiting_account.read_all(store, offered, min_physical_offset)
 
     def check(self, mark: Mark, found: Found, *, was_cut: bool) -> None:
         waiting_account.check(mark, found, was_cut=was_cut)
 
-    def check_keys(self, store: Store, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
+    def check_keys(self, store: AnyStore, mark: Mark, found: Found, dice: random.Random, count: int) -> None:
         waiting_account.check_keys(store, mark, found, dice, count)
 
     def settings(self, dice: random.Random) -> StoreSettings:
@@ -223,7 +223,7 @@ class WaitingHistory(History):
         return levels | {each.number for each in new if not each.level}
 
 
-def deliver(store: MessageStore) -> float | None:
+def deliver(store: Store) -> float | None:
     """Deliver what is due; how long the thread would sleep now. None: until something is put, or for ever, because the
     store is poisoned."""
     for _ in range(ROUNDS_MAX):

@@ -27,9 +27,7 @@ class WaitingReopening(Reopening):
         assert isinstance(mark, waiting_account.WaitingMark)
         return ManualClock(mark.clock_ms)
 
-    def _go_on(
-        self, store: flightlog.MessageStore, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random
-    ) -> None:
+    def _go_on(self, store: flightlog.Store, disk: MemoryDisk, found: Found, mark: Mark, dice: random.Random) -> None:
         assert isinstance(mark, waiting_account.WaitingMark) and isinstance(found, waiting_account.WaitingFound)
         clock: Any = inside.clock(store)
         begin, settled = store.recovery_report.end, {each.number for each in found.delivered}

@@ -53,7 +53,7 @@ class Walk:
         self._openings, self._clock = openings, clock
         self._died, self._loses_power, self._same = died, loses_power, model.same
         self._settings = openings.settings()
-        self._store: flightlog.MessageStore | None = None
+        self._store: flightlog.Store | None = None
         self._view: flightlog.ReadOnlyStore | None = None
         self._reading: tuple[Iterator[StoredMessage], QueueKey, int] | None = None
         """An iterator that is in use over many steps, what it reads, and how far it has come."""
@@ -104,7 +104,7 @@ class Walk:
         self.history.append(text)
 
     @property
-    def _open_store(self) -> flightlog.MessageStore:
+    def _open_store(self) -> flightlog.Store:
         assert self._store is not None
         return self._store
 
@@ -128,9 +128,7 @@ class Walk:
         self._say(f"put_many {len(messages)} messages")
         self._append(messages, lambda store: store.put_many(messages))
 
-    def _append(
-        self, messages: list[Message], put: Callable[[flightlog.MessageStore], list[flightlog.PutResult]]
-    ) -> None:
+    def _append(self, messages: list[Message], put: Callable[[flightlog.Store], list[flightlog.PutResult]]) -> None:
         model, host, now_ms = self._model, self._settings.store_host, self._clock.at_ms
         try:
             results = put(self._open_store)
@@ -154,7 +152,7 @@ class Walk:
             None,
         )  # other threads sync now: not the same in every run
 
-        def put(store: flightlog.MessageStore) -> list[flightlog.PutResult]:
+        def put(store: flightlog.Store) -> list[flightlog.PutResult]:
             futures = [store.put_async(message) for message in messages]
             store.flush()
             return [future.result(60) for future in futures]

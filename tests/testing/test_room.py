@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from flightlog import FlushMode, Message, MessageStore, Store, StoreSettings
+from flightlog import FlushMode, Message, Store, StoreSettings
 from flightlog.testing import FaultyDisk, LogPositions, ManualClock, PowerDisk, kill, log_positions, open_small
 
 SYNC = StoreSettings.small(flush_mode=FlushMode.SYNC)
@@ -20,12 +20,12 @@ BY_HAND = StoreSettings.small(flush_interval_ms=3_600_000, queue_flush_interval_
 """No flush round comes during the test."""
 
 
-def put(store: MessageStore, *bodies: bytes) -> None:
+def put(store: Store, *bodies: bytes) -> None:
     for body in bodies:
         store.put(Message("orders", body))
 
 
-def bodies(store: MessageStore) -> list[bytes]:
+def bodies(store: Store) -> list[bytes]:
     return [message.body for message in store.read("orders")]
 
 

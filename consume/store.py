@@ -1,0 +1,443 @@
+"""The store that an application opens: a MessageStore, and the consumer groups that read it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakKeyDictionary
+
+from ..engine.documented import documented_by
+from ..engine.message_store import MessageStore
+from ..engine.read.finding import Boundary
+from ..engine.read.get_limits import DEFAULT_MAX_COUNT
+from ..engine.read.key_query import QueryResult
+from ..engine.read.reader import DEFAULT_BATCH_COUNT, DEFAULT_BATCH_SIZE
+from ..engine.read.reading import OnCorrupt
+from ..engine.services.long_polls import DEFAULT_WAIT_S
+from ..engine.services.retention import CleanUpReport
+from ..engine.shutdown import close_at_exit
+from ..engine.statistics import StoreStatistics
+from ..engine.verify.findings import VerifyReport
+from ..engine.write.append_atomically import TopicColumns
+from ..engine.write.delay_hook import PrePutHook
+from ..engine.write.queue_handle import QueueHandle
+from ..store import native
+from ..store.arguments import check_group, check_topic
+from ..store.disk.clock import Clock
+from ..store.disk.disk import Disk
+from ..store.get_result import GetResult
+from ..store.log.atomic_append import AtomicRange, Commit
+from ..store.message import Message
+from ..store.queue_offsets import QueueKey
+from ..store.results import AppendResult, PutResult
+from ..store.settings import StoreSettings
+from ..store.stored_message import StoredMessage
+from ..store.topic import READ_WRITE, Topic
+from .allocate.allocate import AllocationStrategy
+from .deliver.process_queue import FlowLimits
+from .deliver.subscription import Subscription
+from .group.consumed_store import ConsumedStore, Owner
+from .group.group import Change
+from .group.initial_offset import StartFrom
+from .group_coordinator import GroupCoordinator
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STORE_NAME = "store"
+"""Of a store that is read alone; RocketMQ's broker name."""
+
+
+class Store(native.OrdinaryPut):
+    """A store with its consumer groups, open for writing. Made by `flightlog.open`; a context manager.
+
+    Safe from many threads. It holds a MessageStore, and a GroupCoordinator from the first subscription on; before that
+    nothing runs for groups. Their offsets are kept in `config/consumerOffset.json`. Every call raises StoreClosedError
+    after `close`, and ForkedStoreError in a child made by fork.
+    """
+
+    if TYPE_CHECKING:  # the kernel has it, and knows the types of neither
+
+        def put(self, message: Message) -> PutResult: ...
+
+    def __init__(self, store: MessageStore) -> None:
+        self._at_exit = close_at_exit(self)
+        self._store = store
+        self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
+        self._put_slow = store.put_slow  # type: ignore[method-assign]
+        self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
+        self._coordinator: GroupCoordinator | None = None
+        self._subscribing = threading.Lock()
+        self._readers: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
+        """The store as each coordinator reads it: its own, and those of `Stores`."""
+        self._owners: dict[str, Owner] = {}
+        # Parts of the engine that tests look at; nothing here uses them.
+        self._log, self._dispatcher, self._table = store._log, store._dispatcher, store._table
+        self._maintenance, self._service, self._preparing = store._maintenance, store._service, store._preparing
+        self._delay_service, self._timers, self._levels = store._delay_service, store._timers, store._levels
+        self._arrivals, self._pulls, self._putter = store.arrivals, store._pulls, store._putter
+        self._reader, self._offsets, self._clock = store._reader, store.offsets, store.clock
+        atexit.register(self._at_exit)  # after that of the store: so it comes first
+
+    @classmethod
+    @documented_by(MessageStore.open)
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        settings: StoreSettings | None = None,
+        *,
+        disk: Disk | None = None,
+        clock: Clock | None = None,
+        pre_put_hook: PrePutHook | None = None,
+    ) -> Self:
+        return cls(MessageStore.open(path, settings, disk=disk, clock=clock, pre_put_hook=pre_put_hook))
+
+    # -- putting
+
+    @documented_by(MessageStore.put_async)
+    def put_async(self, message: Message) -> Future[PutResult]:
+        return self._store.put_async(message)
+
+    @documented_by(MessageStore.put_many)
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        return self._store.put_many(messages)
+
+    @documented_by(MessageStore.put_batch)
+    def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
+        return self._store.put_batch(messages)
+
+    @documented_by(MessageStore.queue)
+    def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
+        return self._store.queue(topic, queue_id)
+
+    @documented_by(MessageStore.append_columns)
+    def append_columns(self, topic: str, columns: Any) -> AppendResult:
+        return self._store.append_columns(topic, columns)
+
+    @documented_by(MessageStore.append_atomically)
+    def append_atomically(
+        self, parts: Iterable[TopicColumns], before_commit: Commit = lambda appended: None
+    ) -> AtomicRange:
+        return self._store.append_atomically(parts, before_commit)
+
+    @documented_by(MessageStore.cancel_timer)
+    def cancel_timer(self, topic: str, uniq_key: str, deliver_at_ms: int) -> PutResult:
+        return self._store.cancel_timer(topic, uniq_key, deliver_at_ms)
+
+    @documented_by(MessageStore.flush)
+    def flush(self) -> None:
+        self._store.flush()
+
+    # -- reading
+
+    @documented_by(MessageStore.get)
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+    ) -> GetResult:
+        return self._store.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+
+    @documented_by(MessageStore.read)
+    def read(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        tags: str | None = None,
+        decompress: bool = False,
+        on_corrupt: OnCorrupt = "raise",
+        must_exist: bool = False,
+    ) -> Iterator[StoredMessage]:
+        return self._store.read(
+            topic,
+            queue_id,
+            queue_offset,
+            tags=tags,
+            decompress=decompress,
+            on_corrupt=on_corrupt,
+            must_exist=must_exist,
+        )
+
+    @documented_by(MessageStore.read_batch)
+    def read_batch(
+        self,
+        topic: str,
+        queue_id: int = 0,
+        queue_offset: int | None = None,
+        *,
+        max_count: int = DEFAULT_BATCH_COUNT,
+        max_size: int = DEFAULT_BATCH_SIZE,
+        columns: Sequence[str] | None = None,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> pa.RecordBatch:
+        return self._store.read_batch(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count=max_count,
+            max_size=max_size,
+            columns=columns,
+            on_corrupt=on_corrupt,
+        )
+
+    @documented_by(MessageStore.body_view)
+    def body_view(self, message: StoredMessage) -> memoryview:
+        return self._store.body_view(message)
+
+    @property
+    def corrupt_skipped(self) -> int:
+        """Messages that `on_corrupt="skip"` has left out so far."""
+        return self._store.corrupt_skipped
+
+    @documented_by(MessageStore.queues)
+    def queues(self) -> dict[QueueKey, tuple[int, int]]:
+        return self._store.queues()
+
+    @documented_by(MessageStore.queue_bounds)
+    def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
+        return self._store.queue_bounds(topic, queue_id)
+
+    @documented_by(MessageStore.offset_at)
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
+        return self._store.offset_at(topic, queue_id, timestamp_ms, boundary)
+
+    @documented_by(MessageStore.estimate_count)
+    def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
+        return self._store.estimate_count(topic, queue_id, start, stop, tags=tags)
+
+    @documented_by(MessageStore.message_at)
+    def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
+        return self._store.message_at(physical_offset, batch_index)
+
+    @documented_by(MessageStore.message_by_id)
+    def message_by_id(self, message_id: str) -> StoredMessage | None:
+        return self._store.message_by_id(message_id)
+
+    @documented_by(MessageStore.query)
+    def query(
+        self,
+        topic: str,
+        key: str,
+        begin_ms: int | datetime = 0,
+        end_ms: int | datetime | None = None,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        on_corrupt: OnCorrupt = "raise",
+    ) -> QueryResult:
+        return self._store.query(topic, key, begin_ms, end_ms, max_count, on_corrupt=on_corrupt)
+
+    @documented_by(MessageStore.message_by_uniq_key)
+    def message_by_uniq_key(self, topic: str, uniq_key: str) -> StoredMessage | None:
+        return self._store.message_by_uniq_key(topic, uniq_key)
+
+    @documented_by(MessageStore.was_stored)
+    def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
+        return self._store.was_stored(uniq_key, topic)
+
+    @documented_by(MessageStore.pull)
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_count: int = DEFAULT_MAX_COUNT,
+        *,
+        tags: str | None = None,
+        max_size: int | None = None,
+        wait_s: float = DEFAULT_WAIT_S,
+    ) -> Future[GetResult]:
+        return self._store.pull(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size, wait_s=wait_s)
+
+    # -- topics
+
+    @documented_by(MessageStore.topics)
+    def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
+        return self._store.topics(include_system=include_system)
+
+    @documented_by(MessageStore.topic)
+    def topic(self, name: str) -> Topic | None:
+        return self._store.topic(name)
+
+    @documented_by(MessageStore.create_topic)
+    def create_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int = READ_WRITE,
+        order: bool = False,
+        attributes: Mapping[str, str] | None = None,
+    ) -> Topic:
+        return self._store.create_topic(
+            name,
+            queue_count,
+            read_queue_count=read_queue_count,
+            write_queue_count=write_queue_count,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+        )
+
+    @documented_by(MessageStore.update_topic)
+    def update_topic(
+        self,
+        name: str,
+        queue_count: int | None = None,
+        *,
+        read_queue_count: int | None = None,
+        write_queue_count: int | None = None,
+        perm: int | None = None,
+        order: bool | None = None,
+        attributes: Mapping[str, str] | None = None,
+        allow_unread: bool = False,
+    ) -> Topic:
+        return self._store.update_topic(
+            name,
+            queue_count,
+            read_queue_count=read_queue_count,
+            write_queue_count=write_queue_count,
+            perm=perm,
+            order=order,
+            attributes=attributes,
+            allow_unread=allow_unread,
+        )
+
+    @documented_by(MessageStore.delete_topic)
+    def delete_topic(self, name: str) -> None:
+        self._store.delete_topic(name)
+        for coordinator, consumed in tuple(self._readers.items()):
+            coordinator.forget_topic(consumed, name)
+
+    # -- consumer groups
+
+    @documented_by(GroupCoordinator.subscribe)
+    def subscribe(
+        self,
+        topics: str | Mapping[str, str],
+        group: str | int,
+        *,
+        tags: str = "*",
+        start: StartFrom | int | datetime = StartFrom.FIRST,
+        member: str | None = None,
+        strategy: AllocationStrategy | None = None,
+        limits: FlowLimits | None = None,
+        ordered: bool = False,
+        idle_s: float | None = None,
+        broadcast_folder: str | os.PathLike[str] | None = None,
+        on_change: Callable[[Change], None] | None = None,
+        must_exist: bool = False,
+    ) -> Subscription:
+        return self._groups().subscribe(
+            *(topics, group),
+            tags=tags,
+            start=start,
+            member=member,
+            strategy=strategy,
+            limits=limits,
+            ordered=ordered,
+            idle_s=idle_s,
+            broadcast_folder=broadcast_folder,
+            on_change=on_change,
+            must_exist=must_exist,
+        )
+
+    def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
+        """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
+        self._store.check_usable()
+        group = check_group(group)
+        check_topic(topic)
+        return self._store.offsets.of(group, topic)
+
+    def _groups(self) -> GroupCoordinator:
+        with self._subscribing:
+            self._store.check_usable()
+            if self._coordinator is None:
+                made = GroupCoordinator(self._store.clock)
+                self._read_by(made, STORE_NAME)
+                self._coordinator = made
+            return self._coordinator
+
+    def be_read_by(self, coordinator: GroupCoordinator, name: str) -> None:
+        """See Stores.add_store."""
+        with self._subscribing:
+            self._store.check_usable()
+            self._read_by(coordinator, name)
+
+    def _read_by(self, coordinator: GroupCoordinator, name: str) -> None:
+        consumed = ConsumedStore(name, self._store, self._owners)
+        coordinator.add_store(consumed)
+        self._readers[coordinator] = consumed
+
+    # -- checking
+
+    @documented_by(MessageStore.verify)
+    def verify(self) -> VerifyReport:
+        return self._store.verify()
+
+    @documented_by(MessageStore.statistics)
+    def statistics(self) -> StoreStatistics:
+        return self._store.statistics()
+
+    @documented_by(MessageStore.clean_up)
+    def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
+        return self._store.clean_up(retention_hours)
+
+    # -- life
+
+    def close(self) -> None:
+        """End every subscription to this store alone, drop its queues from those to several, write what was
+        acknowledged, then flush everything, mark the store as cleanly closed, and let it go. Calling it twice is fine.
+
+        Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
+        ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
+        an exception there (as `sys.exit` does) and close where that arrives.
+
+        A store that is never closed is closed at the exit of the interpreter, or when its handle is collected (with a
+        ResourceWarning).
+        """
+        atexit.unregister(self._at_exit)
+        if not self._store.is_usable:
+            self._store.close()
+            return
+        with self._subscribing:
+            try:
+                for coordinator, consumed in tuple(self._readers.items()):
+                    if coordinator is self._coordinator:
+                        coordinator.close()
+                    else:
+                        coordinator.forget_store(consumed)
+            finally:
+                self._store.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._store.is_closed
+
+    def __del__(self) -> None:
+        atexit.unregister(self._at_exit)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {str(self.path)!r}, {'closed' if self.is_closed else 'open for writing'}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+open_store = Store.open
