@@ -54,7 +54,7 @@ from ...store.format.record import INT32_MAX, INT64_MAX
 from ...store.queue_offsets import QueueKey
 from ..schema import CORRUPT, HEADERS, STORE, find_column, require_corrupt
 from .bounds import GREATEST, LEAST, NO_BOUNDS, Bounds, Span, is_internal
-from .stores import StoreLocation, may_name_several, parse_stores
+from .stores import StoreLocation, parse_stores
 
 NAMES = (
     *("path", "paths", "storageOptions", "columns", "includeInternal", "includeHeaders", "decompress", "onCorrupt"),
@@ -229,10 +229,11 @@ def parse_options(options: Mapping[str, str]) -> ReadOptions:
         fail_on_data_loss=_flag(given, "failOnDataLoss", "true"),
     )
     _refuse_internal(parsed)
+    stores, shows_store = parse_stores(given)
     parsed = replace(
         parsed,
-        stores=parse_stores(given),
-        shows_store=may_name_several(given),
+        stores=stores,
+        shows_store=shows_store,
         include_headers=_flag(given, "includeHeaders"),
         decompress=_flag(given, "decompress"),
         on_corrupt=_one_of(given, "onCorrupt", ON_CORRUPT, "fail"),

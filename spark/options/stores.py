@@ -75,15 +75,17 @@ class StoreLocation:
             )
 
 
-def parse_stores(given: Mapping[str, str]) -> tuple[StoreLocation, ...]:
-    """The stores that these options name, each once: in the order given, those of a pattern by their names.
+def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], bool]:
+    """The stores that these options name, each once: in the order given, those of a pattern by their names. And whether
+    they can name more than one, however many there are today: then rows say which one they are from.
 
     `given` has the options' names in lower case. Raises InvalidSettingsError, and StoreNotFoundError for a pattern
     that matches none.
     """
     storage_options = _storage_options(given.get("storageoptions"))
     paths: dict[Path, Address | None] = {}  # in order
-    for text in _texts(given):
+    texts = _texts(given)
+    for text in texts:
         address, path = _place(text)
         folders: Folders = LocalFolders()
         if address is not None and is_pattern(text):
@@ -96,16 +98,11 @@ def parse_stores(given: Mapping[str, str]) -> tuple[StoreLocation, ...]:
         paths.update(dict.fromkeys(found, address))
     if storage_options and not any(paths.values()):
         raise InvalidSettingsError("storageOptions: expected beside an address such as s3://bucket/folder alone")
-    return tuple(
+    stores = (
         StoreLocation(name, path, _uri(path, address), address, storage_options if address else "")
         for name, (path, address) in zip(_names([*paths]), paths.items(), strict=True)
     )
-
-
-def may_name_several(given: Mapping[str, str]) -> bool:
-    """Whether these options can name more than one store, however many there are today: then rows say which one they
-    are from."""
-    return len(texts := _texts(given)) > 1 or any(map(is_pattern, texts))
+    return tuple(stores), len(texts) > 1 or any(map(is_pattern, texts))
 
 
 def _texts(given: Mapping[str, str]) -> list[str]:

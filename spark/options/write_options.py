@@ -42,6 +42,11 @@ class WriteOptions:
     staging: Path
 
 
+def default_staging(root: Path) -> Path:
+    """The staging folder of a store, where the option stagingPath names no other."""
+    return root / FLIGHTLOG_FOLDER / STAGING_FOLDER
+
+
 def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) -> WriteOptions:
     """Check the options as Spark hands them over. Raises InvalidSettingsError with what was expected."""
     given = {name.lower(): value for name, value in options.items()}
@@ -68,7 +73,7 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
     return WriteOptions(
         root,
         given.get("topic"),
-        root / FLIGHTLOG_FOLDER / STAGING_FOLDER if staging is None else _folder("stagingPath", staging),
+        default_staging(root) if staging is None else _folder("stagingPath", staging),
     )
 
 

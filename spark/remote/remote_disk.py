@@ -18,11 +18,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from ...index.key.index_file import INDEX_FOLDER
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
-from ...store.disk.disk import DiskFile, DiskSpace, FolderEntry, MappedPart
+from ...store.disk.disk import DiskFile, DiskSpace, FolderEntry
 from ...store.disk.file_system import FileSystem, Unpromising
 from ...store.disk.parallel import AT_ONCE
 from ...store.errors import DiskError, FileGoneError
@@ -117,7 +117,7 @@ class RemoteDisk:
 
     def open(self, path: Path, *, writable: bool = False, create: bool = False) -> DiskFile:
         if writable or create:
-            self._refuse(path)
+            self.refuse(path)
         if path.parent in self._folders and path not in self._sizes:
             raise FileGoneError(f"{self.uri(path)}: there is no such file. If it was there, look at what was copied")
         if self._sizes.get(path, SMALL_SIZE + 1) <= SMALL_SIZE and self._top(path).name not in NEVER_WHOLE:
@@ -179,9 +179,6 @@ class RemoteDisk:
                 self._blocks[path, number] = block
         return block
 
-    def modified_ms(self, path: Path) -> int:
-        self._refuse(path)
-
     def allocated_size(self, path: Path) -> int:
         return RemoteFile(self, path).size()
 
@@ -197,29 +194,17 @@ class RemoteDisk:
     def find_unpromising(self, path: Path) -> Unpromising | None:
         return None  # nothing is ever written here
 
-    def open_unnamed(self, path: Path) -> DiskFile | None:
-        self._refuse(path)
+    def refuse(self, path: Path, *_: Any, **__: Any) -> NoReturn:
+        """What is asked of a disk that can be written."""
+        raise DiskError(f"{self.uri(path)}: a remote store is only read. To change it, copy it to a disk first")
 
-    def link(self, file: DiskFile) -> None:
-        self._refuse(file.path)
-
-    def make_folder(self, path: Path, *, syncs: bool = True) -> None:
-        self._refuse(path)
-
-    def sync_folder(self, path: Path) -> None:
-        self._refuse(path)
+    modified_ms = open_unnamed = make_folder = sync_folder = remove = remove_folder = refuse
 
     def rename(self, old: Path, new: Path) -> None:
-        self._refuse(old)
+        self.refuse(old)
 
-    def remove(self, path: Path) -> None:
-        self._refuse(path)
-
-    def remove_folder(self, path: Path) -> None:
-        self._refuse(path)
-
-    def _refuse(self, path: Path) -> NoReturn:
-        raise DiskError(f"{self.uri(path)}: a remote store is only read. To change it, copy it to a disk first")
+    def link(self, file: DiskFile) -> None:
+        self.refuse(file.path)
 
 
 class RemoteFile:
@@ -286,20 +271,10 @@ class RemoteFile:
 
     def will_sync(self, position: int, size: int) -> None: ...
 
-    def write(self, position: int, data: bytes | memoryview) -> None:
-        self._disk._refuse(self.path)
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
+        self._disk.refuse(self.path)
 
-    def resize(self, size: int) -> None:
-        self._disk._refuse(self.path)
-
-    def allocate(self, position: int, size: int) -> None:
-        self._disk._refuse(self.path)
-
-    def sync(self, part: MappedPart | None = None) -> None:
-        self._disk._refuse(self.path)
-
-    def map_for_append(self) -> mmap.mmap:
-        self._disk._refuse(self.path)
+    write = resize = allocate = sync = map_for_append = _refuse
 
     def map_for_read(self) -> mmap.mmap:
         raise DiskError(f"{self._disk.uri(self.path)}: a remote file cannot be mapped. Copy the store to a disk first")

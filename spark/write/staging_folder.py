@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...store.disk.disk_errors import disk_errors
-from ...store.state.progress import FLIGHTLOG_FOLDER
-from ..options.write_options import STAGING_FOLDER
 
 log = logging.getLogger("flightlog.spark")
 
@@ -38,11 +36,6 @@ class StagedJob:
     """Bytes of its files."""
     changed_s: float
     """When anything in it last changed, in seconds of the epoch."""
-
-
-def default_staging(root: Path) -> Path:
-    """The staging folder of a store, where the option stagingPath names no other."""
-    return root / FLIGHTLOG_FOLDER / STAGING_FOLDER
 
 
 def staged_jobs(staging: Path, *, idle_s: float = 0) -> list[StagedJob]:

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from ...spark.write.staging_folder import default_staging, remove_staged_job, staged_jobs
+from ...spark.options.write_options import default_staging
+from ...spark.write.staging_folder import remove_staged_job, staged_jobs
 from ...store.errors import StoreNotFoundError
 from ..output import Column, Output
 from ..words import count_text, printable, size_text
