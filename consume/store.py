@@ -24,7 +24,7 @@ from ..engine.shutdown import close_at_exit
 from ..engine.statistics import StoreStatistics
 from ..engine.verify.findings import VerifyReport
 from ..engine.write.append_atomically import TopicColumns
-from ..engine.write.delay_hook import PrePutHook
+from ..engine.write.putting import PrePutHook
 from ..engine.write.queue_handle import QueueHandle
 from ..store import native
 from ..store.arguments import check_group, check_topic

@@ -44,13 +44,12 @@ from ..store.stored_message import StoredMessage
 from ..store.topic import READ_WRITE, Topic
 from .delay.delay_levels import begin_levels
 from .delay.store_timers import Timers, checked_cancellation
-from .dispatch.live_keys import LiveKeys
 from .documented import documented_by
 from .open.boot import recover_store
 from .open.recovery import RecoveryReport
 from .read.finding import Boundary
 from .read.get_limits import DEFAULT_MAX_COUNT, GetLimits
-from .read.key_query import KeyQuery, QueryResult
+from .read.key_query import KeyQuery, LiveKeys, QueryResult
 from .read.reader import DEFAULT_BATCH_COUNT, DEFAULT_BATCH_SIZE, Reader
 from .read.reading import OnCorrupt, queue_bounds
 from .read_only import open_read_only
@@ -67,8 +66,7 @@ from .topics.offset_table import OffsetTable
 from .topics.topic_admin import TopicAdmin
 from .verify.findings import VerifyReport
 from .write.append_atomically import TopicColumns
-from .write.delay_hook import DelayHook, PrePutHook
-from .write.putting import Putter
+from .write.putting import DelayHook, PrePutHook, Putter
 from .write.queue_handle import QueueHandle
 
 if TYPE_CHECKING:

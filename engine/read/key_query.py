@@ -13,14 +13,16 @@ from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 from ...index.key.index_file import key_hash
+from ...index.key.key_index import KeyIndex
 from ...schedule.delay_level_table import SCHEDULE_TOPIC
 from ...schedule.timer_request import TIMER_TOPIC
-from ...store.errors import CorruptRecordError, UsageError
+from ...store.errors import CorruptRecordError, IndexFileGoneError, UsageError
 from ...store.format import property_names as props
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
 from ...store.state.deleted_topics import DeletedTopics
 from ...store.stored_message import StoredMessage
+from ..dispatch.dispatcher import Dispatcher
 from ..dispatch.key_scan import keys_between
 from .entries import messages_of
 from .finding import message_at
@@ -45,6 +47,34 @@ class KeySource(Protocol):
 
     def release(self) -> None:
         """Keep no file open."""
+
+
+class LiveKeys:
+    """Candidates for a query by key, see key_query.py. If an index file was deleted, the index is rebuilt
+    during the query, by this thread or another one, and the query starts again: it remembers what it has
+    returned."""
+
+    def __init__(self, index: KeyIndex, dispatcher: Dispatcher) -> None:
+        self._index, self._dispatcher = index, dispatcher
+
+    def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
+        """Physical offsets, newest first."""
+        while True:
+            clear_count = self._index.clear_count
+            self._dispatcher.catch_up()  # waits for an index that is being rebuilt
+            try:
+                for physical_offset in self._index.candidates(key_hash, begin_ms, end_ms):
+                    if self._index.clear_count != clear_count:
+                        break  # before an older one than those that may be missing
+                    yield physical_offset
+            except IndexFileGoneError:
+                self._dispatcher.restart_index(self._index)
+                continue
+            if self._index.clear_count == clear_count:
+                return
+
+    def release(self) -> None:
+        """Nothing: the index itself is closed with the store."""
 
 
 class QueryResult(NamedTuple):

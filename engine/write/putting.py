@@ -12,9 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+from ...schedule.delay_level_table import DelayLevelTable
 from ...schedule.delivered import DueMessage
+from ...schedule.parking import park
 from ...store.arguments import check_callable
 from ...store.disk.clock import Clock
 from ...store.errors import (
@@ -26,6 +28,7 @@ from ...store.errors import (
     UsageError,
     WrongTypeError,
 )
+from ...store.format import property_names as props
 from ...store.format.batch_record import envelope
 from ...store.format.record import PreparedRecord, prepare
 from ...store.log.atomic_append import AtomicRange, Commit
@@ -43,7 +46,6 @@ from ..services.flush_service import FlushService
 from ..services.store_maintenance import StoreMaintenance
 from ..topics.topics import TopicTable
 from .append_atomically import TopicColumns, records_of
-from .delay_hook import DelayHook, PrePutHook
 from .pending_puts import PendingPuts
 
 BATCH_SIZE = 256 << 10
@@ -58,6 +60,35 @@ on."""
 
 TIMED_EVERY = 16
 """One put in so many is timed, here and in the fast path."""
+
+
+PrePutHook = Callable[[Message], Message]
+"""Called with every message before it is appended; returns the message to append in its place: itself where nothing is
+to be done about it."""
+
+
+class DelayHook:
+    """What an open store does unless it is told otherwise: messages for later are parked, all others pass as they are.
+    Only what the fast path leaves to the slow path can be for later.
+
+        a delay level     schedule/parking.py parks it
+        a timer           `park_timer` does
+
+    Both make it a message of another topic, with its own topic and queue in the properties REAL_TOPIC and REAL_QID;
+    `Putter` sees to it that these two are there before it appends.
+    """
+
+    def __init__(self, settings: StoreSettings, park_timer: PrePutHook) -> None:
+        self._levels: Final = DelayLevelTable.parse(settings.delay_levels)
+        self._park_timer: Final = park_timer
+
+    def __call__(self, message: Message) -> Message:
+        if message.delay_level == 0 and not message.properties:
+            return message
+        parked = park(message, self._levels)
+        if parked is message and any(name in (message.properties or {}) for name in props.TIMER_PROPERTIES):
+            parked = self._park_timer(message)
+        return parked
 
 
 class Putter:
