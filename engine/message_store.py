@@ -74,9 +74,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("flightlog.store")
 
-HANDLE = "handle"
-"""Among the log's blockers: that this handle was closed, or is the copy of one in a forked child."""
-
 
 class MessageStore(native.OrdinaryPut):
     """One store, open for writing, without consumer groups but for how far they are. A context manager.
@@ -523,7 +520,7 @@ class MessageStore(native.OrdinaryPut):
         ResourceWarning).
         """
         self._closed = True
-        self._log.blockers[HANDLE] = "closed"
+        self._log.conditions.handle = "closed"
         if self._forked:
             return
         if not (self._putter.pending.runs_callbacks_here() or self._pulls.thread.is_current()):
@@ -576,7 +573,7 @@ class MessageStore(native.OrdinaryPut):
         """Called in a forked child: this copy of the handle must not touch the parent's store."""
         self._forked = True
         self._reader.queue_reader.empty_pages()
-        self._log.blockers[HANDLE] = "forked"
+        self._log.conditions.handle = "forked"
 
     def check_usable(self) -> None:
         """Raise StoreClosedError, or ForkedStoreError, unless it is."""

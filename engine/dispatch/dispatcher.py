@@ -40,8 +40,6 @@ from .key_scan import keys_between
 
 log = logging.getLogger("flightlog.dispatch")
 
-STALLED = "stalled"
-"""Among the log's blockers: the file that has no room."""
 LOOK_AGAIN_S = 0.0002
 """Between two looks whether another thread's dispatch has come far enough."""
 
@@ -106,7 +104,7 @@ class Dispatcher:
     @property
     def is_stalled(self) -> bool:
         """Whether the disk had no room for queue entries or keys. Puts are refused then: they could not be found."""
-        return STALLED in self._log.blockers
+        return self._log.conditions.dispatch_stalled is not None
 
     def catch_up(self) -> None:
         """Dispatch everything visible. A put that returned is in its queue afterwards, and its keys are in the index.
@@ -133,7 +131,7 @@ class Dispatcher:
                 if not self.is_stalled:  # once, however often it is tried again
                     text = "%s: messages wait in the log for room for their queue entries or keys: %s"
                     log.warning(text, self._root, e, extra=self._facts())
-                self._log.blockers[STALLED] = e.path
+                self._log.conditions.dispatch_stalled = e.path
                 raise
             except DiskError as e:
                 self._log.refuse_all(e)
@@ -142,7 +140,7 @@ class Dispatcher:
                 raise
             if self.is_stalled:
                 log.info("%s: there is room for queue entries and keys again", self._root, extra=self._facts())
-            self._log.blockers.pop(STALLED, None)
+            self._log.conditions.dispatch_stalled = None
 
     def _continue_in_memory(self, why: DiskError) -> None:
         """Leave the queues on disk as they are, and dispatch what is visible into memory: the next open for writing

@@ -43,9 +43,6 @@ from .retention_rule import HOUR_MS, RetentionRule
 
 log = logging.getLogger("flightlog.retention")
 
-DISK_IS_FULL = "disk is full"
-"""Among the log's blockers: how many per cent are in use."""
-
 
 @dataclass(slots=True)
 class CleanUpReport:
@@ -106,9 +103,9 @@ class Retention:
             self._disk.space(queues if self._disk.exists(queues) else self._path),
         )
         if self._rule.is_disk_full:
-            self._log.blockers[DISK_IS_FULL] = self._rule.used_ratio
+            self._log.conditions.disk_is_full = self._rule.used_ratio
         else:
-            self._log.blockers.pop(DISK_IS_FULL, None)
+            self._log.conditions.disk_is_full = None
 
     def refuse_puts(self) -> None:
         """Raise DiskFullError unless there is room again."""

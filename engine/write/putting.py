@@ -2,7 +2,7 @@
 
 An ordinary put takes the fast path of the log, in one call (store/native/fast_path_protocol.py); the rest takes the
 slow path: every check, then the append under its lock. What keeps all puts off the fast path is among the log's
-blockers, so an ordinary put asks for nothing that the slow path asks for first.
+conditions, so an ordinary put asks for nothing that the slow path asks for first.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Putter:
         self._fast_path = commit_log.fast_path
         topics.open_fast_path(commit_log.fast_path)
         if not self._parks:
-            commit_log.blockers["pre_put_hook"] = pre_put_hook
+            commit_log.conditions.pre_put_hook = pre_put_hook
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._put_ms = maintenance.put_ms

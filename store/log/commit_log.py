@@ -3,13 +3,7 @@
     the fast path        an ordinary put in one call, without a lock of ours; see native/fast_path_protocol.py
     the slow path        everything else, under the append lock: here
 
-`blockers` says who or what keeps puts off the fast path, which looks at it in every call:
-
-    append          somebody appends on the slow path, or an append was interrupted: the value is its intent, or None
-    poison          what has ended puts and syncs for good
-    an exception    it may have a failed sync behind it: with it, again, and what its caller was handling before
-    closed          no append comes any more
-    anything else   what others have noted there: see `engine/`
+What disables the fast path, and who says so, stands in fast_path_conditions.py.
 
 Invariants:
 - `end` is always the end of a whole record or of a segment; it is the one commit point of an append. It moves only
@@ -19,15 +13,15 @@ Invariants:
   path has handed them over: `_enter_slow_path` keeps the fast path away, then has it hand over; `_leave_slow_path` lets
   it go on.
 - An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
-  among the blockers, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes its
-  bytes if not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
+  among the conditions, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes
+  its bytes if not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. Where a file system
   gives no such promise, nothing is stored through a mapping (call_segment.py), and the fast path stays closed.
 - Store times never run backwards.
 - A flush looks whether the segments that it synced are still at their paths: a log that was removed on disk poisons the
   store before anything more is acknowledged.
-- After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is among the
-  blockers, so the fast path is closed by the same store that sets it.
+- After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is one of the
+  conditions, so the fast path is closed by the same store that sets it.
 
 Lock order: the append lock, then those of the preparation and of segments. Nobody waits for a sync with it.
 """
@@ -40,7 +34,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from .. import native
 from ..disk.clock import Clock, SystemClock
@@ -55,7 +48,7 @@ from ..format.record import BLANK_SIZE, PreparedRecord, encode_blank, prepare
 from ..format.sys_flag import has_queue_entry
 from ..message import Message
 from ..meters import Latest
-from ..native.fast_path_protocol import APPEND, FastPathProtocol
+from ..native.fast_path_protocol import FastPathProtocol
 from ..queue_offsets import QueueKey, QueueOffsets
 from ..results import PutResult, PutStatus
 from ..segments.call_segment import CallSegment
@@ -65,17 +58,10 @@ from ..settings import PAGE_SIZE, FlushMode, StoreSettings
 from ..state.progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .atomic_append import AtomicAppend, AtomicRange, Commit, note_atomic_append
 from .column_records import ColumnRecords
+from .fast_path_conditions import FastPathConditions
 from .log_reader import LogReader
 from .poison import Poison, tell_room
 from .preparation import Preparation
-
-CLOSED = "closed"
-SETTINGS = "settings"
-"""Something in the settings gives every put a meaning that the fast path does not know."""
-
-Intent = tuple[int, int, dict[QueueKey, int] | tuple[tuple[QueueKey, int], ...]]
-"""Start and stop of the bytes being written, and the queues that advance, with their next offsets: as a dict, or what
-makes one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +104,12 @@ class CommitLog:
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
         self._queue_offsets = start.queue_offsets
-        self.blockers: dict[Any, Any] = {APPEND: None}
-        """Who or what keeps puts off the fast path. Anybody may note something of his own there, and take it out
-        again."""
+        self.conditions = FastPathConditions()
+        self.conditions.slow_path = True
         if settings.append_crc_property:
-            self.blockers[SETTINGS] = "append_crc_property"
+            self.conditions.setting = "append_crc_property"
         self.fast_path: FastPathProtocol[Message, PutResult] = native.FastPath(
-            self.blockers,
+            self.conditions.active,
             start.queue_offsets,
             Message,
             PutResult,
@@ -143,7 +128,7 @@ class CommitLog:
         self.fast_path.end = start.end
         self.fast_path.last_store_timestamp_ms = start.last_store_timestamp_ms
         self._group_commit = native.GroupCommit(start.flushed)
-        self._poison = Poison(self._folder.parent, self.blockers, self.fast_path, self._group_commit)
+        self._poison = Poison(self._folder.parent, self.conditions, self.fast_path, self._group_commit)
         self.dispatched = start.end
         """Physical offset below which every record is in its queue; moved by whoever dispatches."""
         self.sync_count = 0  # since the log was opened
@@ -229,7 +214,7 @@ class CommitLog:
             queue_offset = self._queue_offsets.get(key, 0)
             next_offsets[key] = queue_offset + (record.inner_count or 1)
         stop = start + record.size
-        self.blockers[APPEND] = (start, stop, next_offsets)
+        self.conditions.intent = (start, stop, next_offsets)
         properties_raw = record.properties_raw
         if record.inner_count:
             base = encode_inner_base(queue_offset)
@@ -264,7 +249,7 @@ class CommitLog:
         fast_path.last_store_timestamp_ms = now_ms
         fast_path.end = stop  # the commit point
         self._queue_offsets.update(next_offsets)
-        self.blockers[APPEND] = None
+        self.conditions.intent = None
         return queue_offset, start, now_ms, record.size
 
     def _with_light_offsets(self, record: PreparedRecord, next_offsets: dict[QueueKey, int]) -> PreparedRecord:
@@ -311,13 +296,13 @@ class CommitLog:
         now_ms = max(self._clock.now_ms(), fast_path.last_store_timestamp_ms)
         next_offsets = records.place(first, stop_row, start, now_ms, self._queue_offsets)
         stop = start + records.size_of(first, stop_row)
-        self.blockers[APPEND] = (start, stop, next_offsets)
+        self.conditions.intent = (start, stop, next_offsets)
         records.encode(segment, first, stop_row)
         fast_path.last_store_timestamp_ms = now_ms
         fast_path.end = stop  # the commit point
         records.done = stop_row
         self._queue_offsets.update(next_offsets)
-        self.blockers[APPEND] = None
+        self.conditions.intent = None
 
     def _allocate_rows(self, segment: AppendSegment, records: ColumnRecords, stop_row: int) -> int:
         """Have blocks for the rows up to `stop_row`, or for as many as there is room for; returns up to which."""
@@ -373,7 +358,7 @@ class CommitLog:
     def stop_appends(self) -> None:
         """Refuse every append from now on; the one that is under way is waited for."""
         with self._append_lock:
-            self.blockers[CLOSED] = True
+            self.conditions.closed = True
             self._enter_slow_path()
             self.settle()
             self._publish_end()
@@ -408,24 +393,18 @@ class CommitLog:
             for key in [key for key in self._queue_offsets if key[0] == topic]:
                 del self._queue_offsets[key]
 
-    @property
-    def _intent(self) -> Intent | None:
-        """Of the append that is under way, or was interrupted."""
-        found: Intent | None = self.blockers.get(APPEND)
-        return found
-
     def _enter_slow_path(self) -> None:
         """Keep puts off the fast path, so that the caller alone appends. Called under the append lock."""
-        self.blockers.setdefault(APPEND)  # which leaves an intent that is there
+        self.conditions.slow_path = True
         self.fast_path.write_back_offsets()
 
     def _leave_slow_path(self) -> None:
         """Let the fast path go on where the caller has come to. Not called if an error or an interrupt ended the
         append: the next one that succeeds does it."""
         segment = self._active
-        if self._intent is None and segment.fast_path_limit > 0 and segment.maps_appends:
+        if self.conditions.intent is None and segment.fast_path_limit > 0 and segment.maps_appends:
             self.fast_path.open(segment.append_mapping(), segment.base, segment.fast_path_limit)
-            self.blockers.pop(APPEND)
+            self.conditions.slow_path = None
 
     def _publish_end(self) -> None:
         self._progress.publish(APPENDED, self.end)
@@ -435,7 +414,7 @@ class CommitLog:
     def settle(self) -> None:
         """Finish or undo the append that an exception interrupted. Called under the append lock, after
         `_enter_slow_path`."""
-        intent = self._intent
+        intent = self.conditions.intent
         if intent is None:
             return
         start, stop, next_offsets = intent
@@ -444,7 +423,7 @@ class CommitLog:
         else:
             segment = self._active
             segment.wipe(start - segment.base, min(stop - segment.base, segment.allocated))
-        self.blockers[APPEND] = None
+        self.conditions.intent = None
 
     # -- segments
 
@@ -526,7 +505,7 @@ class CommitLog:
         return self._group_commit.wait_for(goal, self._sync_all, timeout_s)
 
     def _sync_all(self) -> None:
-        if self.blockers and self.poison is not None:
+        if self.conditions.active and self.poison is not None:
             raise StorePoisonedError(self._folder.parent, self.poison)
         if self._is_released:
             raise self._closed_error()
@@ -565,7 +544,7 @@ class CommitLog:
     def close(self) -> None:
         """Let go of the files, once nobody appends or syncs any more. Flush before."""
         with self._append_lock:
-            self.blockers[CLOSED] = True
+            self.conditions.closed = True
             self.fast_path.close()
         self._group_commit.run_exclusive(self._release)
 
@@ -593,7 +572,7 @@ class CommitLog:
     def _check_appendable(self) -> None:
         if self.poison is not None:
             raise StorePoisonedError(self._folder.parent, self.poison)
-        if CLOSED in self.blockers:
+        if self.conditions.closed:
             raise self._closed_error()
 
     def _closed_error(self) -> StoreClosedError:

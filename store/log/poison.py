@@ -1,8 +1,8 @@
 """What ends appends, acknowledgements and syncs of a log for good: a failed sync, or a service that has failed.
 
 The kernel reports a failed write only once, and an interrupt may come with every call. So an error is noted among the
-blockers first, which keeps puts off the fast path; until it is judged, `cause` judges it itself, for whoever looks. An
-interrupt alone refuses nobody's put.
+conditions first, which keeps puts off the fast path; until it is judged, `cause` judges it itself, for whoever looks.
+An interrupt alone refuses nobody's put.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from ..disk.failed_sync import failed_sync_behind
 from ..errors import DiskError, DiskFullError, FlightlogError
 from ..native.fast_path_protocol import FastPathProtocol
 from ..native.group_commit_protocol import GroupCommitProtocol
+from .fast_path_conditions import FastPathConditions
 
 log = logging.getLogger("flightlog.store")
-
-POISON = "poison"
 
 
 class Poison:
@@ -28,11 +27,11 @@ class Poison:
     def __init__(
         self,
         root: Path,
-        blockers: dict[Any, Any],
+        conditions: FastPathConditions,
         fast_path: FastPathProtocol[Any, Any],
         group_commit: GroupCommitProtocol,
     ) -> None:
-        self._root, self._blockers, self._fast_path, self._group_commit = root, blockers, fast_path, group_commit
+        self._root, self._conditions, self._fast_path, self._group_commit = root, conditions, fast_path, group_commit
         self._is_told = False
         self.wake_ups: list[Callable[[], object]] = []
         """Called once there is a cause, from wherever it was found: they must take no lock."""
@@ -40,27 +39,24 @@ class Poison:
     @property
     def cause(self) -> BaseException | None:
         """What has ended puts and syncs, if anything has."""
-        blockers = self._blockers
-        for error in [who for who in list(blockers) if isinstance(who, BaseException)]:
-            doubt = blockers.get(error)
-            if doubt is not None:
-                found = failed_sync_behind(*doubt)
-                if found is not None:
-                    blockers.setdefault(POISON, found)
-                blockers.pop(error, None)  # this one alone: others may have come meanwhile
-        cause: BaseException | None = blockers.get(POISON)
-        return cause
+        conditions = self._conditions
+        for error, outer in conditions.suspects():
+            found = failed_sync_behind(error, outer)
+            if found is not None:
+                conditions.poison_once(found)
+            conditions.acquit(error)  # this one alone: others may have come meanwhile
+        return conditions.poison
 
     def judge(self, error: BaseException, outer: BaseException | None) -> None:
         """Refuse everything from now on if a failed sync is behind an error; `outer` is what its caller was handling
         before."""
-        self._blockers[error] = (error, outer)
+        self._conditions.suspect(error, outer)
         self._tell()
 
     def refuse_all(self, cause: BaseException) -> None:
         """Append, acknowledge and sync nothing any more. The first cause counts."""
         if self.cause is None:
-            self._blockers[POISON] = cause
+            self._conditions.poison_once(cause)
         self._tell()
 
     def _tell(self) -> None:

@@ -220,7 +220,7 @@ One sync for all who wait, see group_commit_protocol.py.
 """
 
 FastPath: MakeFastPath
-"""(blockers, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock, page,
+"""(conditions, queue_offsets, message_type, result_type, status, store_host, special_names, max_body_size, clock, page,
 appended, visible, append_lock, publish, prepare) -> FastPathProtocol
 
 The ordinary put in one call, see fast_path_protocol.py. The dicts are shared with the commit log. `status` and

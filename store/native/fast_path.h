@@ -2,7 +2,7 @@
  * The fast path: an ordinary put in one call. See pure/fast_path.py, its reference, and native/__init__.py, which says
  * what is ordinary.
  *
- * The GIL is its lock. From the last look at the blockers to the commit point no Python code runs: all that could run
+ * The GIL is its lock. From the last look at the conditions to the commit point no Python code runs: all that could run
  * some (an allocation that starts a garbage collection, an injected clock) comes before, and nothing after it can fail.
  */
 #ifndef FLIGHTLOG_FAST_PATH_H
@@ -88,7 +88,7 @@ struct fast_path_ready;
 
 struct fast_path {
     PyObject_HEAD
-    /* the commit log's, while no blocker keeps the fast path away */
+    /* the commit log's, while no condition disables the fast path */
     long long end;
     long long last_store_timestamp_ms;
     long long appended_records;
@@ -100,7 +100,7 @@ struct fast_path {
     Py_buffer page;
     Py_ssize_t words[2]; /* places of those that follow the end; -1: none */
 
-    PyObject *blockers;
+    PyObject *conditions;
     struct fast_path_queues queues;
     PyTypeObject *message_type, *result_type;
     newfunc make_result;

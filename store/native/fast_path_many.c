@@ -206,7 +206,7 @@ static PyObject *put_some(struct fast_path *fast_path, PyObject *messages, Py_ss
         state = load_queues(fast_path, messages, first, most) < 0 ? FAILED
                                                                   : prepare_some(fast_path, messages, first, &count);
     }
-    /* From the last look at the blockers, in prepare_some(), to the commit nothing of Python runs. */
+    /* From the last look at the conditions, in prepare_some(), to the commit nothing of Python runs. */
     if (are_all && (state == NOT_ORDINARY || (state != READY && state != FAILED &&
                                               !are_ordinary(fast_path, messages, first + count, first + most)))) {
         Py_DECREF(list);

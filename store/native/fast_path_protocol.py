@@ -8,18 +8,18 @@ A put is ordinary, and so the fast path's, if
     the properties  have no name with a meaning to a put
     the topic       is known to the fast path (`register_topic`), and has this queue
     the record      fits below the limit that the commit log has set (`open`)
-    nothing         is in the way: the dict `blockers`, which the fast path looks at and never changes for long, is
+    nothing         disables it: the dict of conditions, which the fast path looks at and never changes for long, is
                     empty
 
 Everything else is answered with None, has changed nothing, and takes the slow path: through prepare() of record.py and
 CommitLog.append(), which write the same bytes, and raise where something is wrong.
 
 Invariants:
-- The fast path and the slow path never append at the same time: the slow path puts itself among the blockers first, and
-  has the offsets handed over (`write_back_offsets`).
+- The fast path and the slow path never append at the same time: the slow path notes itself among the conditions first,
+  and has the offsets handed over (`write_back_offsets`).
 - In the kernel the GIL makes a put one step: nobody sees half of one, no interrupt comes in between. The reference
-  holds the append lock, and while it writes, its intent stands among the blockers: what an interrupt leaves there keeps
-  puts off the fast path until the slow path has finished or undone it.
+  holds the append lock, and while it writes, its intent stands among the conditions: what an interrupt leaves there
+  keeps puts off the fast path until the slow path has finished or undone it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ M = TypeVar("M", contravariant=True)
 R = TypeVar("R")
 """A Message and a PutResult: their modules need this one."""
 
-APPEND = "append"
-"""The blocker of who appends on the slow path, or of a put of the reference. Its value is an intent, or None."""
+INTENT = "intent"
+"""Under this name the reference notes an intent among the conditions while it writes."""
+Intent = tuple[int, int, dict[tuple[str, int], int]]
+"""Start and stop of the bytes being written, and the queues that advance, with their next offsets."""
 
 
 class FastPathProtocol(Protocol[M, R]):
@@ -83,7 +85,7 @@ class FastPathProtocol(Protocol[M, R]):
         """Append to this segment, up to its position `allocated`."""
 
     def close(self) -> None:
-        """Let go of the segment and the progress page. Not without a blocker that stays."""
+        """Let go of the segment and the progress page. Not without a condition that stays."""
 
     def write_back_offsets(self) -> None:
         """Have the dict of queue offsets say what the fast path counted, and ask it anew for each queue."""

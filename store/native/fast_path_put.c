@@ -30,8 +30,8 @@ int fast_path_now_ms(const struct fast_path *fast_path, int64_t *now) {
 /* ---- the commit ---- */
 
 /* Or it has been collected, and a finalizer calls it. */
-int fast_path_is_kept_away(const struct fast_path *fast_path) { return fast_path->blockers == NULL ||
-                                                               PyDict_Size(fast_path->blockers) != 0; }
+int fast_path_is_kept_away(const struct fast_path *fast_path) { return fast_path->conditions == NULL ||
+                                                               PyDict_Size(fast_path->conditions) != 0; }
 
 static void publish_word(const struct fast_path *fast_path, Py_ssize_t place, int64_t value) {
     if (place >= 0) {

@@ -19,7 +19,7 @@ static int fast_path_clear(struct fast_path *self) {
     release_view(&self->page);
     self->limit = self->base = 0;
     fast_path_queues_clear(&self->queues);
-    Py_CLEAR(self->blockers);
+    Py_CLEAR(self->conditions);
     Py_CLEAR(self->message_type);
     Py_CLEAR(self->result_type);
     Py_CLEAR(self->status);
@@ -39,7 +39,7 @@ static int fast_path_traverse(struct fast_path *self, visitproc visit, void *arg
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->queues.offsets);
     Py_VISIT(self->queues.topics);
-    Py_VISIT(self->blockers);
+    Py_VISIT(self->conditions);
     Py_VISIT(self->message_type);
     Py_VISIT(self->result_type);
     Py_VISIT(self->status);
@@ -62,7 +62,7 @@ static void fast_path_dealloc(struct fast_path *self) {
 }
 
 static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject *names) {
-    PyObject *blockers, *offsets, *message_type, *result_type, *status, *store_host, *special_names, *clock, *page;
+    PyObject *conditions, *offsets, *message_type, *result_type, *status, *store_host, *special_names, *clock, *page;
     PyObject *lock, *publish, *prepare; /* the reference's */
     long long max_body_size;
     Py_ssize_t appended, visible;
@@ -70,7 +70,7 @@ static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject
         PyErr_SetString(PyExc_TypeError, "FastPath() takes no keyword arguments");
         return NULL;
     }
-    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOnnOOO", &PyDict_Type, &blockers, &PyDict_Type, &offsets,
+    if (!PyArg_ParseTuple(arguments, "O!O!O!O!OSOLOOnnOOO", &PyDict_Type, &conditions, &PyDict_Type, &offsets,
                           &PyType_Type, &message_type, &PyType_Type, &result_type, &status, &store_host,
                           &special_names, &max_body_size, &clock, &page, &appended, &visible, &lock, &publish, &prepare)) {
         return NULL;
@@ -88,7 +88,7 @@ static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject
     if (self == NULL) return NULL;
     if ((self->zero = PyLong_FromLong(0)) == NULL) goto failed;
     if (fast_path_queues_init(&self->queues, offsets) < 0) goto failed;
-    self->blockers = Py_NewRef(blockers);
+    self->conditions = Py_NewRef(conditions);
     self->message_type = (PyTypeObject *)Py_NewRef(message_type);
     self->result_type = (PyTypeObject *)Py_NewRef(result_type);
     self->status = Py_NewRef(status);

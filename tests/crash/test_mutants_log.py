@@ -176,7 +176,7 @@ def shows_a_message_before_it_is_copied(patch: pytest.MonkeyPatch) -> None:
     real = vars(CommitLog)["visible"].fget
 
     def spoilt(self: CommitLog) -> Any:
-        intent = self._intent
+        intent = self.conditions.intent
         return intent[1] if intent is not None else real(self)
 
     patch.setattr(CommitLog, "visible", property(spoilt))

@@ -131,7 +131,7 @@ def interrupt_everywhere(
     ledger = Ledger()
     store = flightlog.open(path, settings(mode))
     if blocker is not None:
-        inside.log(store).blockers[blocker] = True
+        inside.log(store).conditions.active[blocker] = True
     ledger.put(store, ledger.message(), ledger.message())
     points, tried = 1, 0
     while True:

@@ -51,7 +51,7 @@ def open_store(path: Path, clock: ManualClock, *, fast_path: bool, **changes: An
     # Nothing is delivered: deliveries come when they come, and two stores are compared byte by byte.
     store = flightlog.open(path, settings(deliver_delayed=False, **changes), clock=clock)
     if not fast_path:
-        inside.log(store).blockers[NO_FAST_PATH] = True
+        inside.log(store).conditions.active[NO_FAST_PATH] = True
     return store
 
 
@@ -271,18 +271,18 @@ def test_a_closed_store_has_no_file_open(tmp_path: Path, clock: ManualClock, ass
     assert_clean(tmp_path / "store")
 
 
-def test_blockers_keep_puts_off_the_fast_path(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
+def test_conditions_keep_puts_off_the_fast_path(tmp_path: Path, clock: ManualClock, assert_clean: AssertClean) -> None:
     with open_store(tmp_path, clock, fast_path=True) as store:
         log, message = inside.log(store), Message("orders", b"body")
         for _ in range(3):
             store.put(message)
-        log.blockers["a"], log.blockers["b"] = 1, 2
+        log.conditions.active["a"], log.conditions.active["b"] = 1, 2
         for _ in range(3):
             store.put(message)
         assert log.fast_path.taken == 2
-        del log.blockers["a"]
+        del log.conditions.active["a"]
         store.put(message)
-        del log.blockers["b"]
+        del log.conditions.active["b"]
         assert log.fast_path.taken == 2
         store.put(message)
         assert log.fast_path.taken == 3

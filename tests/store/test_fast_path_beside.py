@@ -129,7 +129,7 @@ def test_garbage_that_puts(tmp_path: Path, kernel: str, assert_clean: AssertClea
 
 @pytest.mark.parametrize("threads", [2, 8])
 def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> None:
-    """By the fast path, the slow path, many at once, with blockers that come and go: nothing is lost, nothing is
+    """By the fast path, the slow path, many at once, with conditions that come and go: nothing is lost, nothing is
     twice."""
     count = 300
     results: list[list[flightlog.PutResult]] = [[] for _ in range(threads)]
@@ -149,9 +149,9 @@ def test_threads(threads: int, tmp_path: Path, assert_clean: AssertClean) -> Non
                     elif kind < 0.9:
                         results[me] += store.put_many([Message("orders", body, queue_id=i % 3) for i in range(5)])
                     elif kind < 0.95:
-                        inside.log(store).blockers[f"thread {me}"] = True
+                        inside.log(store).conditions.active[f"thread {me}"] = True
                         results[me].append(store.put(Message(f"topic-{me}", body)))
-                        del inside.log(store).blockers[f"thread {me}"]
+                        del inside.log(store).conditions.active[f"thread {me}"]
                     else:
                         columns = store.append_columns("orders", {"body": [body] * 3})
                         assert len(columns) == 3

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidMessageError
-from ..fast_path_protocol import APPEND
+from ..fast_path_protocol import INTENT
 from .encode import encoded, store
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class FastPath:
 
     def __init__(
         self,
-        blockers: dict[Any, Any],
+        conditions: dict[Any, Any],
         offsets: dict[tuple[str, int], int],
         message_type: type[Message],
         result_type: type[PutResult],
@@ -49,7 +49,7 @@ class FastPath:
         prepare: Callable[[Message], PreparedRecord],
         /,
     ) -> None:
-        self._blockers, self._offsets, self._lock, self._prepare = blockers, offsets, lock, prepare
+        self._conditions, self._offsets, self._lock, self._prepare = conditions, offsets, lock, prepare
         self._message_type, self._result_type, self._status = message_type, result_type, status
         self._special_names, self._clock = special_names, clock or _now_ms
         self._publish: Callable[[int], None] | None = publish
@@ -106,7 +106,7 @@ class FastPath:
 
     def _ordinary(self, message: Message) -> PreparedRecord | None:
         """The record of an ordinary message; None for any other."""
-        if self._blockers or self._segment is None or type(message) is not self._message_type:
+        if self._conditions or self._segment is None or type(message) is not self._message_type:
             return None
         try:
             if not _is_plain(message) or not self._special_names.isdisjoint(message.properties or ()):
@@ -122,7 +122,7 @@ class FastPath:
         """Append as many of them as there is room for. Their results."""
         with self._lock:
             segment, start = self._segment, self.end
-            if self._blockers or segment is None or start < self._base:
+            if self._conditions or segment is None or start < self._base:
                 return []
             while records and start + sum(record.size for record in records) + BLANK_SIZE > self._limit:
                 records = records[:-1]
@@ -132,7 +132,7 @@ class FastPath:
             stop = start + sum(record.size for record in records)
             advanced: dict[tuple[str, int], int] = {}
             results: list[PutResult] = []
-            self._blockers[APPEND] = start, stop, advanced
+            self._conditions[INTENT] = start, stop, advanced
             at = start
             for record in records:
                 key = record.topic, record.queue_id
@@ -166,7 +166,7 @@ class FastPath:
             self.appended_records += len(records)
             if self._publish is not None:
                 self._publish(stop)
-            del self._blockers[APPEND]
+            del self._conditions[INTENT]
         if self.is_armed:
             self.is_armed = False
             if self.notify is not None:
