@@ -18,7 +18,7 @@ import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExtBrokerInner;
 import org.apache.rocketmq.common.topic.TopicValidator;
 import org.apache.rocketmq.store.DefaultMessageStore;
-import org.apache.rocketmq.store.Store;
+import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
 import org.apache.rocketmq.store.queue.ConsumeQueueInterface;
@@ -134,7 +134,7 @@ final class DelaysProgram {
         }
 
         @Override
-        public Store getMessageStore() {
+        public MessageStore getMessageStore() {
             return store;
         }
 
