@@ -85,7 +85,7 @@ class Soak:
             with (self._folder / "episodes").open("a") as file:
                 file.write(json.dumps(asdict(episode)) + "\n")
             try:
-                self._live(episode)
+                self._live_and_open(episode)
             except BaseException as e:
                 e.add_note(f"episode {number} of seed {self._seed}: {episode}")
                 self._keep(e)
@@ -98,6 +98,13 @@ class Soak:
                 shutil.copytree(self._place.store, self._folder / "store")
         except OSError as e:  # such as a disk whose power is still off
             error.add_note(f"of the store not everything could be copied: {str(e)[:300]}")
+
+    def _live_and_open(self, episode: Episode) -> None:
+        """What a sync lied about can also stop the opening, before any acknowledgement is looked at."""
+        try:
+            self._live(episode)
+        except flightlog.CorruptLogError as e:
+            raise Finding(f"the store cannot be opened: {e}") from e
 
     def _live(self, episode: Episode) -> None:
         told = self._write(episode)
