@@ -29,10 +29,10 @@ from ..settings import StoreSettings
 from ..state.progress import FLIGHTLOG_FOLDER, read_progress
 from .column_records import ColumnRecords
 
-ATOMIC_APPEND_FILE = "held"
-ATOMIC_APPEND_NOTE_SIZE = 64
+HELD_FILE = "held"
+HELD_SIZE = 64
 """Bytes of the note, padded with spaces: it is written in one piece over an earlier one."""
-ATOMIC_APPEND_NOTE = re.compile(rb"([0-9]+) in ([0-9]+) *")
+HELD = re.compile(rb"([0-9]+) in ([0-9]+) *")
 
 ROWS_SIZE = 1 << 20
 """About how many bytes of records are encoded at once."""
@@ -53,12 +53,12 @@ class AtomicRange:
 Commit = Callable[[AtomicRange], None]
 
 
-def note_atomic_append(disk: Disk, root: Path, start: int) -> None:
+def note_held(disk: Disk, root: Path, start: int) -> None:
     """Tell the next open that what lies behind `start` was never part of the log, if it ends there."""
     progress = read_progress(disk, root)
     assert progress is not None, "an append creates the page first"
-    content = f"{start} in {progress.epoch}".encode().ljust(ATOMIC_APPEND_NOTE_SIZE)
-    file = disk.open(root / FLIGHTLOG_FOLDER / ATOMIC_APPEND_FILE, writable=True, create=True)
+    content = f"{start} in {progress.epoch}".encode().ljust(HELD_SIZE)
+    file = disk.open(root / FLIGHTLOG_FOLDER / HELD_FILE, writable=True, create=True)
     try:
         file.write(0, content)
         file.sync()
@@ -67,14 +67,14 @@ def note_atomic_append(disk: Disk, root: Path, start: int) -> None:
     disk.sync_folder(root / FLIGHTLOG_FOLDER)
 
 
-def read_atomic_append(disk: Disk, root: Path) -> int | None:
+def read_held(disk: Disk, root: Path) -> int | None:
     """Where the last writer's rows began that it may not have committed; None if it noted none."""
     try:
-        file = disk.open(root / FLIGHTLOG_FOLDER / ATOMIC_APPEND_FILE)
+        file = disk.open(root / FLIGHTLOG_FOLDER / HELD_FILE)
     except FileNotFoundError:
         return None
     try:
-        found = ATOMIC_APPEND_NOTE.fullmatch(file.read(0, ATOMIC_APPEND_NOTE_SIZE + 1))
+        found = HELD.fullmatch(file.read(0, HELD_SIZE + 1))
     finally:
         file.close()
     progress = read_progress(disk, root)

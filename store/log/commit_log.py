@@ -56,7 +56,7 @@ from ..segments.log_files import LogFiles
 from ..segments.segment import AppendSegment, Segment
 from ..settings import PAGE_SIZE, FlushMode, StoreSettings
 from ..state.progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
-from .atomic_append import AtomicAppend, AtomicRange, Commit, note_atomic_append
+from .atomic_append import AtomicAppend, AtomicRange, Commit, note_held
 from .column_records import ColumnRecords
 from .fast_path_conditions import FastPathConditions
 from .log_reader import LogReader
@@ -332,7 +332,7 @@ class CommitLog:
                 for records in parts:
                     if not rows.has_begun and len(records):
                         segment = self._segment_with_room(records.size_of(0, 1))
-                        note_atomic_append(self._disk, self._folder.parent, self.end)
+                        note_held(self._disk, self._folder.parent, self.end)
                         rows.begin(segment, self.end, self._queue_offsets, self.last_store_timestamp_ms)
                     rows.append(records)
                 if not rows.has_begun:

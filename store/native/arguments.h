@@ -107,29 +107,4 @@ static inline int touches(const uint8_t *at, size_t size, struct bytes bytes) {
     return bytes.size > 0 && other < first + size && first < other + bytes.size;
 }
 
-/* The buffers of a call in turn, those from `writable` on to be written to; on failure those before are let go. */
-static inline int to_inputs(PyObject *const *args, const char *const *names, int count, int writable,
-                            struct input *inputs) {
-    for (int i = 0; i < count; i++) {
-        if (i < writable ? to_bytes(args[i], &inputs[i]) < 0 : to_writable(args[i], names[i], &inputs[i]) < 0) {
-            release(inputs, i);
-            return -1;
-        }
-    }
-    return 0;
-}
-
-/* Whether a buffer that is written to shares memory with any other. */
-static inline int overlap(const struct input *inputs, int count, int writable) {
-    for (int i = writable; i < count; i++) {
-        for (int j = 0; j < count; j++) {
-            if (j != i && inputs[i].bytes.size > 0 &&
-                touches(inputs[i].bytes.data, inputs[i].bytes.size, inputs[j].bytes)) {
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
 #endif

@@ -1,7 +1,8 @@
 /* A message's properties as store/format/properties.py writes them, where they are plain texts. */
 #include "fast_path.h"
 
-#include "record.h"
+#define NAME_END 0x01
+#define VALUE_END 0x02
 
 struct text {
     uint8_t *at;

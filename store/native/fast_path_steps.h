@@ -5,6 +5,8 @@
 #include "fast_path.h"
 #include "record.h"
 
+#define BLANK_SIZE 8 /* of the filler, for which a segment keeps room */
+
 /* What a message is made of; borrowed. */
 struct fields {
     PyObject *topic, *body, *tags, *keys, *properties, *queue_id, *uniq_key;

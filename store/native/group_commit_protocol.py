@@ -12,8 +12,8 @@ once.
 
 Invariants:
 - Only one thread leads at a time.
-- Whoever waits is served, or will be woken to lead, or waits for somebody who leads.
-- Nobody who is served waits for a wake-up for longer than a moment: each looks now and then.
+- Whoever waits is served, or will be rung to lead, or waits for somebody who leads.
+- Nobody who is served waits for a ring for longer than a moment: each looks now and then.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class GroupCommitProtocol(Protocol):
 
     @property
     def waiting(self) -> int:
-        """How many wait, and are not woken yet."""
+        """How many wait, and are not rung yet."""
 
     def wait_for(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
         """Return True once `synced_to` has come to the goal, by this thread's own `lead()` or another's; False if

@@ -9,6 +9,13 @@
 #include "record.h"
 #include "walk.h"
 
+#define TRANSACTION_MASK 0xC
+#define TRANSACTION_NONE 0x0
+#define TRANSACTION_COMMIT 0x8
+#define TRANSACTION_ROLLBACK 0xC
+#define INNER_BATCH 0x80
+#define NAME_END 1
+#define VALUE_END 2
 #define ROW_SIZE sizeof(struct frame_row)
 
 #define ROW32(row, field) ((int32_t)little32((uint32_t)column32_once((row) + offsetof(struct frame_row, field), 0)))

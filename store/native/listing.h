@@ -9,7 +9,6 @@
 #include <stdint.h>
 
 #include "encode.h"
-#include "record.h"
 
 /* listing.QUEUE_DTYPE, field by field; little-endian on every host. */
 struct listed_queue {
@@ -20,6 +19,8 @@ struct listed_queue {
     uint32_t is_run; /* 1: each queue offset is one above that before */
 };
 _Static_assert(sizeof(struct listed_queue) == 24, "QUEUE_DTYPE has no padding");
+
+#define UNIT_SIZE 20 /* an entry of a consume queue: physical offset i64, size i32, tags code i64, big-endian */
 
 struct listing {
     uint8_t *units;       /* grouped by queue, each queue's in the order of the rows */

@@ -7,8 +7,6 @@
 #include <stddef.h>
 #include <structmember.h>
 
-#include "types.h"
-
 static int clear(struct message_fields *self) {
 #define CLEAR(name) Py_CLEAR(self->name);
     MESSAGE_FIELDS(CLEAR)
@@ -59,7 +57,24 @@ int has_message_fields(PyTypeObject *type) {
     return 0;
 }
 
-#define NAME(name) #name,
-static const char *const names[] = {MESSAGE_FIELDS(NAME) NULL};
+/* So that a class on top of it makes no slots of these names, and copies and pickles have them. */
+static int name_slots(PyObject *type) {
+    PyObject *const names = PyTuple_New(sizeof members / sizeof members[0] - 1);
+    int result = names == NULL ? -1 : 0;
+    for (Py_ssize_t i = 0; result == 0 && members[i].name != NULL; i++) {
+        PyObject *const name = PyUnicode_FromString(members[i].name);
+        result = name == NULL ? -1 : PyTuple_SetItem(names, i, name);
+    }
+    if (result == 0) result = PyObject_SetAttrString(type, "__slots__", names);
+    Py_XDECREF(names);
+    return result;
+}
 
-int add_message_fields_type(PyObject *module) { return add_type(module, &spec, names); }
+int add_message_fields_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (type == NULL) return -1;
+    int result = name_slots(type);
+    if (result == 0) result = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}

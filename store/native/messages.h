@@ -6,7 +6,12 @@
 #include <stdint.h>
 
 #include "encode.h"
-#include "record.h"
+
+/* An entry of a queue: physical offset i64, size i32, tags code i64. */
+#define UNIT_SIZE 20
+
+/* A bit of the system flags: the body holds many messages. */
+#define INNER_BATCH 0x80
 
 /*
  * Where the records of the leading entries lie in a log that begins at `physical_base`, as columns of int64. Stops at

@@ -4,6 +4,17 @@
 #include "columns.h"
 #include "walk.h"
 
+/* All the buffers of a call in turn; on failure those that came before are let go. */
+static int to_inputs(PyObject *const *args, const int *places, int count, struct input *inputs) {
+    for (int i = 0; i < count; i++) {
+        if (to_bytes(args[places[i]], &inputs[i]) < 0) {
+            release(inputs, i);
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* How many items a column has; -1 where it is not a whole number of them. */
 static int64_t items(const struct input *input, size_t item_size) {
     return input->bytes.size % item_size ? -1 : (int64_t)(input->bytes.size / item_size);
@@ -17,9 +28,10 @@ PyObject *py_walk_places(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     if (!has_bases && to_int64(args[PHYSICAL_BASE], "physical_base", &physical_base) < 0) return NULL;
     const int check_crc = PyObject_IsTrue(args[CHECK_CRC]);
     if (check_crc < 0) return NULL;
+    static const int columns[] = {BUFFER, POSITIONS, SIZES, PHYSICAL_BASE};
     struct input inputs[5];
     const int read_only = has_bases ? 4 : 3;
-    if (to_inputs(args, NULL, read_only, read_only, inputs) < 0) return NULL;
+    if (to_inputs(args, columns, read_only, inputs) < 0) return NULL;
     struct input *const rows = &inputs[read_only];
     if (to_writable(args[ROWS], "rows", rows) < 0) {
         release(inputs, read_only);
@@ -56,16 +68,21 @@ PyObject *py_walk_places(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
 PyObject *py_gather(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
     enum { BUFFER, STARTS, SIZES, OUT, ARGUMENTS };
     if (check_count("gather", count, ARGUMENTS) < 0) return NULL;
-    static const char *const names[ARGUMENTS] = {[OUT] = "out"};
-    struct input inputs[ARGUMENTS];
-    if (to_inputs(args, names, ARGUMENTS, OUT, inputs) < 0) return NULL;
+    static const int places[] = {BUFFER, STARTS, SIZES};
+    struct input inputs[4];
+    if (to_inputs(args, places, 3, inputs) < 0) return NULL;
+    if (to_writable(args[OUT], "out", &inputs[3]) < 0) {
+        release(inputs, 3);
+        return NULL;
+    }
     PyObject *result = NULL;
     const struct bytes out = inputs[3].bytes;
     const struct ranges ranges = {inputs[0].bytes, inputs[1].bytes.data, inputs[2].bytes.data};
     const int64_t wanted = items(&inputs[1], 8);
     if (wanted < 0 || items(&inputs[2], 8) != wanted) {
         PyErr_SetString(PyExc_ValueError, "starts and sizes must be int64 columns of one length");
-    } else if (overlap(inputs, ARGUMENTS, OUT)) {
+    } else if (touches(out.data, out.size, ranges.data) || touches(out.data, out.size, inputs[1].bytes) ||
+               touches(out.data, out.size, inputs[2].bytes)) {
         PyErr_SetString(PyExc_ValueError, "out shares memory with what is gathered");
     } else {
         int64_t size;
@@ -80,22 +97,35 @@ PyObject *py_gather(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize
         else if (size < 0) PyErr_SetString(PyExc_ValueError, "a range lies outside of the buffer");
         else PyErr_Format(PyExc_ValueError, "the ranges take %lld bytes, out has %zu", (long long)size, out.size);
     }
-    release(inputs, ARGUMENTS);
+    release(inputs, 4);
     return result;
 }
 
 PyObject *py_number_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
     enum { QUEUE_IDS, IDS, NEXT_OFFSETS, QUEUE_OFFSETS, ARGUMENTS };
     if (check_count("number_rows", count, ARGUMENTS) < 0) return NULL;
-    static const char *const names[ARGUMENTS] = {[NEXT_OFFSETS] = "next_offsets", [QUEUE_OFFSETS] = "queue_offsets"};
+    static const int places[] = {QUEUE_IDS, IDS};
     struct input inputs[ARGUMENTS];
-    if (to_inputs(args, names, ARGUMENTS, NEXT_OFFSETS, inputs) < 0) return NULL;
+    if (to_inputs(args, places, 2, inputs) < 0) return NULL;
+    if (to_writable(args[NEXT_OFFSETS], "next_offsets", &inputs[NEXT_OFFSETS]) < 0) {
+        release(inputs, 2);
+        return NULL;
+    }
+    if (to_writable(args[QUEUE_OFFSETS], "queue_offsets", &inputs[QUEUE_OFFSETS]) < 0) {
+        release(inputs, 3);
+        return NULL;
+    }
     PyObject *result = NULL;
     const int64_t rows = items(&inputs[QUEUE_IDS], 4), queues = items(&inputs[IDS], 4);
+    int shares = 0;
+    for (int out = NEXT_OFFSETS; out <= QUEUE_OFFSETS; out++) {
+        const struct bytes written = inputs[out].bytes;
+        for (int i = 0; i < out; i++) shares |= touches(written.data, written.size, inputs[i].bytes);
+    }
     if (rows < 0 || queues < 0 || items(&inputs[NEXT_OFFSETS], 8) != queues || items(&inputs[QUEUE_OFFSETS], 8) != rows) {
         PyErr_SetString(PyExc_ValueError, "queue_ids and ids must be int32 columns, next_offsets an int64 column as long "
                                           "as ids, and queue_offsets one as long as queue_ids");
-    } else if (overlap(inputs, ARGUMENTS, NEXT_OFFSETS)) {
+    } else if (shares) {
         PyErr_SetString(PyExc_ValueError, "a column that is written to shares memory with another");
     } else {
         const struct queue_table table = {inputs[IDS].bytes.data, inputs[NEXT_OFFSETS].view.buf, (size_t)queues};
@@ -161,8 +191,10 @@ PyObject *py_encode_columns(PyObject *Py_UNUSED(module), PyObject *const *args, 
         return NULL;
     }
     struct input inputs[ARGUMENTS], *const sources = &inputs[BORN_HOST], *const target = &inputs[BUFFER];
+    int places[SOURCES];
+    for (int i = 0; i < SOURCES; i++) places[i] = BORN_HOST + i;
     if (to_writable(args[BUFFER], "buffer", target) < 0) return NULL;
-    if (to_inputs(args + BORN_HOST, NULL, SOURCES, SOURCES, sources) < 0) {
+    if (to_inputs(args, places, SOURCES, sources) < 0) {
         release(target, 1);
         return NULL;
     }

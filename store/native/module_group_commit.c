@@ -2,7 +2,7 @@
  * The group commit as a type of Python: who leads, who waits, and who wakes whom. See group_commit_protocol.py for what
  * it does, and pure/group_commit.py, its reference.
  *
- * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no wake-up can be lost.
+ * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no ring can be lost.
  */
 #include "module_group_commit.h"
 
@@ -13,14 +13,13 @@
 #include <time.h>
 
 #include "arguments.h"
-#include "types.h"
 
-#define LOOK_EVERY_US 10000  /* who is served though nobody wakes it finds out by itself */
+#define LOOK_EVERY_US 10000  /* who is served though nobody rings it finds out by itself */
 #define EAGER_ROUNDS 64
 #define TIMEOUT_MAX_S 1e9
 
 struct waiter {
-    PyThread_type_lock wake_up; /* taken until the waiter is woken */
+    PyThread_type_lock bell; /* taken until it is rung */
     int64_t goal;
     uint64_t arrival;
     int is_listed, is_heir;
@@ -31,13 +30,13 @@ struct group_commit {
     PyObject_HEAD
     long long synced_to;
     Py_ssize_t waiting;
-    struct waiter *first, *last; /* who waits and is not woken yet, as they came */
+    struct waiter *first, *last; /* who waits and is not rung yet, as they came */
     uint64_t arrivals;
-    struct waiter *idle;         /* to be used again: its lock may still be in the hands of who woke it */
-    char is_led;                 /* or somebody is woken who is to lead next */
-    int owed;                    /* wake-ups that those are to give who go to sleep next */
-    uint64_t wake_ups;           /* of those who were served */
-    uint64_t wake_ups_before;    /* the last sync began */
+    struct waiter *idle;         /* to be used again: a bell may still be in the hands of who rang it */
+    char is_led;                 /* or somebody is rung who is to lead next */
+    int owed;                    /* rings that those are to give who go to sleep next */
+    uint64_t rings;              /* of those who were served */
+    uint64_t rings_before;       /* the last sync began */
     int was_line_served;         /* when it began somebody who was served still waited */
     int eager_rounds;            /* so many syncs are left after which nobody is trusted to come back */
 };
@@ -58,13 +57,13 @@ static struct waiter *enter(struct group_commit *group_commit, int64_t goal, uin
     } else {
         waiter = PyMem_Malloc(sizeof *waiter);
         if (waiter == NULL) return (struct waiter *)PyErr_NoMemory();
-        waiter->wake_up = PyThread_allocate_lock();
-        if (waiter->wake_up == NULL) {
+        waiter->bell = PyThread_allocate_lock();
+        if (waiter->bell == NULL) {
             PyMem_Free(waiter);
             PyErr_SetString(PyExc_RuntimeError, "the system has no lock to give");
             return NULL;
         }
-        PyThread_acquire_lock(waiter->wake_up, NOWAIT_LOCK);
+        PyThread_acquire_lock(waiter->bell, NOWAIT_LOCK);
     }
     waiter->goal = goal;
     waiter->arrival = arrival;
@@ -95,22 +94,22 @@ static void leave(struct group_commit *group_commit, struct waiter *waiter) {
 
 static int is_served(const struct group_commit *group_commit, int64_t goal) { return goal <= group_commit->synced_to; }
 
-/* The first who is served, out of the line: to be woken by the caller. NULL: nobody. */
+/* The first who is served, out of the line: to be rung by the caller. NULL: nobody. */
 static struct waiter *next_served(struct group_commit *group_commit) {
     struct waiter *waiter = group_commit->first;
     while (waiter != NULL && !is_served(group_commit, waiter->goal)) waiter = waiter->next;
     if (waiter != NULL) {
         leave(group_commit, waiter);
-        group_commit->wake_ups++;
+        group_commit->rings++;
     }
     return waiter;
 }
 
-static void wake_served(struct group_commit *group_commit, int all) {
+static void ring_served(struct group_commit *group_commit, int all) {
     struct waiter *waiter;
     do {
         waiter = next_served(group_commit);
-        if (waiter != NULL) PyThread_release_lock(waiter->wake_up);
+        if (waiter != NULL) PyThread_release_lock(waiter->bell);
     } while (all && waiter != NULL);
 }
 
@@ -122,18 +121,18 @@ static void hand_on(struct group_commit *group_commit) {
     if (leader != NULL) {
         leave(group_commit, leader);
         leader->is_heir = 1;
-        PyThread_release_lock(leader->wake_up);
+        PyThread_release_lock(leader->bell);
     }
-    if (group_commit->was_line_served && group_commit->wake_ups == group_commit->wake_ups_before) {
+    if (group_commit->was_line_served && group_commit->rings == group_commit->rings_before) {
         group_commit->eager_rounds = EAGER_ROUNDS; /* somebody did not come back, and others waited for that */
         group_commit->owed = 0;
     }
     if (leader == NULL || group_commit->eager_rounds > 0) {
-        wake_served(group_commit, 1);
+        ring_served(group_commit, 1);
         group_commit->owed = 0;
         if (group_commit->eager_rounds > 0) group_commit->eager_rounds--;
     } else if (group_commit->owed == 0) {
-        wake_served(group_commit, 0);
+        ring_served(group_commit, 0);
     }
 }
 
@@ -144,9 +143,9 @@ static int lead(struct group_commit *group_commit, PyObject *call) {
     group_commit->is_led = 1;
     if (group_commit->owed > 0) {
         group_commit->owed--;
-        wake_served(group_commit, 0);
+        ring_served(group_commit, 0);
     }
-    group_commit->wake_ups_before = group_commit->wake_ups;
+    group_commit->rings_before = group_commit->rings;
     const struct waiter *waiter = group_commit->first;
     while (waiter != NULL && !is_served(group_commit, waiter->goal)) waiter = waiter->next;
     group_commit->was_line_served = waiter != NULL;
@@ -162,10 +161,10 @@ static int lead(struct group_commit *group_commit, PyObject *call) {
 }
 
 /*
- * Waits to be woken, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised.
+ * Waits to be rung, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised.
  * What handles a signal may wait here, too: so nobody counts on this thread meanwhile.
  */
-static int sleep_until_woken(struct group_commit *group_commit, int64_t goal, uint64_t arrival, int64_t left_us) {
+static int sleep_until_rung(struct group_commit *group_commit, int64_t goal, uint64_t arrival, int64_t left_us) {
     struct waiter *waiter = enter(group_commit, goal, arrival);
     if (waiter == NULL) return -1;
     struct waiter *next = NULL;
@@ -173,10 +172,10 @@ static int sleep_until_woken(struct group_commit *group_commit, int64_t goal, ui
         group_commit->owed--;
         next = next_served(group_commit);
     }
-    /* Whom this thread wakes finds the GIL free. */
+    /* Whom this thread rings finds the GIL free. */
     PyThreadState *const thread = PyEval_SaveThread();
-    if (next != NULL) PyThread_release_lock(next->wake_up);
-    const PyLockStatus status = PyThread_acquire_lock_timed(waiter->wake_up, left_us, 1);
+    if (next != NULL) PyThread_release_lock(next->bell);
+    const PyLockStatus status = PyThread_acquire_lock_timed(waiter->bell, left_us, 1);
     PyEval_RestoreThread(thread);
     int is_notified = 1, is_signalled = 0;
     if (status != PY_LOCK_ACQUIRED) {
@@ -185,7 +184,7 @@ static int sleep_until_woken(struct group_commit *group_commit, int64_t goal, ui
             is_notified = 0;
             is_signalled = PyErr_CheckSignals() < 0;
         } else {
-            PyThread_acquire_lock(waiter->wake_up, WAIT_LOCK); /* who has taken it out of the line wakes it now */
+            PyThread_acquire_lock(waiter->bell, WAIT_LOCK); /* who has taken it out of the line rings it now */
         }
     }
     const int is_to_lead = is_notified && waiter->is_heir;
@@ -213,7 +212,7 @@ static int wait_for(struct group_commit *group_commit, int64_t goal, int is_to_l
             if (until_us <= 0) return 0;
             if (until_us < left_us) left_us = until_us;
         }
-        leads = sleep_until_woken(group_commit, goal, arrival, left_us);
+        leads = sleep_until_rung(group_commit, goal, arrival, left_us);
         if (leads < 0) return -1;
     }
     return 1;
@@ -238,8 +237,8 @@ static void group_commit_dealloc(struct group_commit *self) {
     while (self->idle != NULL) {
         struct waiter *waiter = self->idle;
         self->idle = waiter->next;
-        PyThread_release_lock(waiter->wake_up);
-        PyThread_free_lock(waiter->wake_up);
+        PyThread_release_lock(waiter->bell);
+        PyThread_free_lock(waiter->bell);
         PyMem_Free(waiter);
     }
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -303,4 +302,10 @@ static PyType_Spec group_commit_spec = {
     .slots = group_commit_slots,
 };
 
-int add_group_commit_type(PyObject *module) { return add_type(module, &group_commit_spec, NULL); }
+int add_group_commit_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &group_commit_spec, NULL);
+    if (type == NULL) return -1;
+    const int result = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}

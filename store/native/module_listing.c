@@ -7,6 +7,30 @@
 
 #define MANY 64 /* rows or keys from which the GIL is given away */
 
+/* The buffers of a call in turn, those from `writable` on to be written to; on failure those before are let go. */
+static int to_inputs(PyObject *const *args, const char *const *names, int count, int writable, struct input *inputs) {
+    for (int i = 0; i < count; i++) {
+        if (i < writable ? to_bytes(args[i], &inputs[i]) : to_writable(args[i], names[i], &inputs[i])) {
+            release(inputs, i);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Whether a buffer that is written to shares memory with any other. */
+static int overlap(const struct input *inputs, int count, int writable) {
+    for (int i = writable; i < count; i++) {
+        for (int j = 0; j < count; j++) {
+            if (j != i && inputs[i].bytes.size > 0 &&
+                touches(inputs[i].bytes.data, inputs[i].bytes.size, inputs[j].bytes)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
 PyObject *py_list_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
     enum { BUFFER, ROWS, APART_TOPIC, UNITS, ROW_NUMBERS, QUEUES, KEY_HASHES, KEY_OFFSETS, KEY_TIMES, ARGUMENTS };
     static const char *const names[ARGUMENTS] = {[UNITS] = "units", [ROW_NUMBERS] = "row_numbers", [QUEUES] = "queues",

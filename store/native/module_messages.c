@@ -189,7 +189,12 @@ PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count)
     wanted.has_fields = is_of_fields(module, wanted.type);
     if (wanted.has_fields < 0) return NULL;
     struct input inputs[BUFFERS];
-    if (to_inputs(args, NULL, BUFFERS, BUFFERS, inputs) < 0) return NULL;
+    for (int i = 0; i < BUFFERS; i++) {
+        if (to_bytes(args[i], &inputs[i]) < 0) {
+            release(inputs, i);
+            return NULL;
+        }
+    }
     PyObject *result = NULL;
     const size_t entries = inputs[UNITS].bytes.size / UNIT_SIZE;
     wanted.topic = inputs[TOPIC].bytes;
@@ -217,8 +222,14 @@ PyObject *py_entry_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     struct input inputs[BUFFERS];
     const int has_bodies = args[BODIES] != Py_None;
     const int buffers = has_bodies ? BUFFERS : BODIES;
-    static const char *const names[BUFFERS] = {[ROWS] = "rows", [BODIES] = "bodies"};
-    if (to_inputs(args, names, buffers, ROWS, inputs) < 0) return NULL;
+    for (int i = 0; i < buffers; i++) {
+        const int failed = i < ROWS ? to_bytes(args[i], &inputs[i])
+                                    : to_writable(args[i], i == ROWS ? "rows" : "bodies", &inputs[i]);
+        if (failed < 0) {
+            release(inputs, i);
+            return NULL;
+        }
+    }
     PyObject *result = NULL;
     entries.units = inputs[UNITS].bytes.data;
     entries.queue_offsets = inputs[QUEUE_OFFSETS].bytes.data;
@@ -228,12 +239,16 @@ PyObject *py_entry_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     static uint8_t nowhere;
     uint8_t *bodies = NULL; /* an empty buffer may come without an address */
     if (has_bodies) bodies = inputs[BODIES].bytes.size > 0 ? inputs[BODIES].view.buf : &nowhere;
+    int shares = 0;
+    for (int out = ROWS; out < buffers; out++) {
+        for (int i = 0; i < out; i++) shares |= touches(inputs[out].bytes.data, inputs[out].bytes.size, inputs[i].bytes);
+    }
     if (inputs[UNITS].bytes.size % UNIT_SIZE != 0 || inputs[QUEUE_OFFSETS].bytes.size != 8 * entries.count) {
         PyErr_SetString(PyExc_ValueError, "units must be whole entries, and queue_offsets an int64 column as long");
     } else if (rows.size % sizeof(struct frame_row) != 0) {
         PyErr_Format(PyExc_ValueError, "rows has %zu bytes, which is no multiple of FRAME_DTYPE.itemsize (%zu)",
                      rows.size, sizeof(struct frame_row));
-    } else if (overlap(inputs, buffers, ROWS)) {
+    } else if (shares) {
         PyErr_SetString(PyExc_ValueError, "rows or bodies share memory with the others");
     } else {
         size_t filled, copied;

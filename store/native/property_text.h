@@ -9,10 +9,10 @@
 #include <string.h>
 
 #include "encode.h"
-#include "record.h"
 
 /* The next pair that counts: 1, and moves on; at the end 0. */
 static inline int next_pair(struct bytes *left, struct bytes *name, struct bytes *value) {
+    enum { NAME_END = 1, VALUE_END = 2 };
     while (left->size > 0) {
         const uint8_t *const at = left->data;
         const uint8_t *const stop = memchr(at, VALUE_END, left->size);

@@ -14,20 +14,6 @@
 #define HOST_V6_SIZE 20
 
 #define HEAD_SIZE 8 /* size and magic */
-#define BLANK_SIZE 8 /* of a filler; a segment keeps room for it */
-
-/* Bits of the system flags. */
-#define TRANSACTION_MASK 0xC
-#define TRANSACTION_NONE 0x0
-#define TRANSACTION_COMMIT 0x8
-#define TRANSACTION_ROLLBACK 0xC
-#define INNER_BATCH 0x80 /* the body holds many messages */
-
-#define UNIT_SIZE 20 /* an entry of a consume queue: physical offset i64, size i32, tags code i64, big-endian */
-
-/* What ends a property's name and its value. */
-#define NAME_END 0x01
-#define VALUE_END 0x02
 #define SIZE_AT 0
 #define MAGIC_AT (SIZE_AT + 4)
 #define BODY_CRC_AT (MAGIC_AT + 4)

@@ -3,7 +3,9 @@
 #define FLIGHTLOG_TEXT_COLUMNS_H
 
 #include "columns.h"
-#include "record.h"
+
+#define NAME_END 0x01
+#define VALUE_END 0x02
 
 /* One property: its name with NAME_END behind it, and the value of each row; no bytes: the row does not have it. */
 struct property_column {

@@ -14,6 +14,7 @@ from flightlog import Consumer, Message, MessageQueue, ReceivedMessage, Stores, 
 from flightlog.consume.group.local_progress import LocalProgress
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import ConfigFileError, InconsistentGroupError, UsageError
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.consume.conftest import Disks
@@ -95,7 +96,7 @@ def test_a_poisoned_store_keeps_its_offsets_and_the_other_goes_on(
     disks.put("b", *range(4))
     member = stores.subscribe("orders", "g", broadcast_folder=tmp_path / "host")
     assert len(bodies(member)) == 8
-    stores._coordinator._look_after()
+    inside.look_after(stores)
     disks.poison("a")
     disks.put("b", 4)
     wait_until(lambda: {queue.broker_name for queue in member.queues} == {"b"})

@@ -319,7 +319,7 @@ def test_reading_that_fails_is_told_and_tried_again(
 ) -> None:
     store = opened()
     put(store, 8)
-    get, fails = store._store.get, [True]
+    get, fails = inside.engine(store).get, [True]
 
     def failing(topic: str, queue_id: int, *rest: object, **more: object) -> object:
         if queue_id == 2 and fails[0]:
@@ -332,7 +332,7 @@ def test_reading_that_fails_is_told_and_tried_again(
         others(message)
         everything(message)
 
-    monkeypatch.setattr(store._store, "get", failing)
+    monkeypatch.setattr(inside.engine(store), "get", failing)
     with Consumer(store, "orders", "g", listener, threads=2) as consumer:
         others.wait()  # the other queues go on
         fails[0] = False

@@ -21,6 +21,7 @@ from flightlog.store.errors import (
     StoreClosedError,
     StorePoisonedError,
 )
+from flightlog.tests.support import inside
 from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
@@ -200,7 +201,7 @@ def test_a_store_that_nobody_holds_any_more_is_closed_though_it_was_subscribed_t
     for message in store.subscribe("orders", "g", idle_s=0):
         message.ack()
     del message
-    maintenance = store._maintenance
+    maintenance = inside.maintenance(store)
 
     def has_ended() -> bool:  # in whichever thread finds it
         clock.now_s += SAVE_INTERVAL_S
@@ -226,7 +227,7 @@ def test_a_member_whose_thread_has_died_leaves_until_it_is_asked_again(disks: Di
     thread.start()
     thread.join()
     assert second.receive(0) is not None
-    stores._coordinator._look_after()
+    inside.look_after(stores)
     assert len(second.queues) == 4 and first.queues == []
     assert len(bodies(second)) == 7, "with what the dead thread had"
     disks.put("a", *range(10, 14))
@@ -286,12 +287,12 @@ def test_offsets_that_cannot_be_written_are_written_once_the_disk_heals(
     disks.disks["a"].fail("write", "consumerOffset", 28)
     assert len(bodies(subscription)) == 16, "nobody waits for the file"
     for _ in range(3):
-        stores._coordinator._look_after()
+        inside.look_after(stores)
     assert caplog.text.count("offsets of consumers are not written yet") == 1, "it is told once"
-    assert disks.stores["a"]._offsets.is_unsaved and not disks.stores["b"]._offsets.is_unsaved
+    assert inside.group_offsets(disks.stores["a"]).is_unsaved and not inside.group_offsets(disks.stores["b"]).is_unsaved
     disks.disks["a"].heal()
-    stores._coordinator._look_after()
-    assert not disks.stores["a"]._offsets.is_unsaved
+    inside.look_after(stores)
+    assert not inside.group_offsets(disks.stores["a"]).is_unsaved
     assert SAVE_INTERVAL_S == 5
 
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import os
 import random
-from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from flightlog import ReceivedMessage, Stores, Subscription
 from flightlog.store.errors import StorePoisonedError
+from flightlog.tests.support import inside
 from flightlog.tests.support.clocks import HeldClock
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ class Life:
             self.held.pop(self.rng.randrange(len(self.held))).ack()
 
     def check(self) -> None:
-        consumers = self.stores._coordinator._groups.get("g")
-        with consumers.group._lock if consumers else nullcontext():  # between two rounds
+        with inside.between_rounds(self.stores, "g"):
             owned = [queue for member in self.members for queue in member.queues]
         assert len(owned) == len(set(owned)), "two members have one queue"
 

@@ -266,14 +266,14 @@ def test_the_writer_of_this_process_is_known_without_opening_the_lock(
 
 def test_nobody_takes_the_lock_while_a_reader_asks(lost: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reader's close would drop a lock that another thread of the process had taken since."""
-    real, held = fcntl.fcntl, list[bool]()
+    real, opening, held = fcntl.fcntl, lock._opening, list[bool]()
 
     def watched(*arguments: Any) -> Any:
-        held.append(lock._opening.locked())
+        held.append(opening.locked())
         return real(*arguments)
 
     monkeypatch.setattr(fcntl, "fcntl", watched)
-    assert not is_held(lost) and held == [True] and not lock._opening.locked()
+    assert not is_held(lost) and held == [True] and not opening.locked()
 
 
 def test_a_lock_that_cannot_be_asked_is_an_error_and_no_guess(lost: Path, monkeypatch: pytest.MonkeyPatch) -> None:

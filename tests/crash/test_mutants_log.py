@@ -18,6 +18,7 @@ from flightlog.store.log.preparation import Preparation
 from flightlog.store.segments.segment import AppendSegment
 from flightlog.store.state.progress import CLEAN_CLOSE, FLUSHED, Progress, ProgressPage
 from flightlog.tests.support import log_stories
+from flightlog.tests.support.spoiling import Real, around
 
 if TYPE_CHECKING:
     from flightlog.tests.crash.conftest import IsFoundOut, Spoil, Story, Tell
@@ -47,50 +48,44 @@ def acknowledges_before_the_sync(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledges_when_another_thread_syncs(patch: pytest.MonkeyPatch) -> None:
-    flush, sync_all, syncing = CommitLog.flush, CommitLog._sync_all, set[CommitLog]()
+    flush, syncing = CommitLog.flush, set[CommitLog]()
 
-    def noted(self: CommitLog) -> None:
+    def noted(real: Real, self: CommitLog) -> None:
         syncing.add(self)
         try:
-            sync_all(self)
+            real(self)
         finally:
             syncing.discard(self)
 
     def spoilt(self: CommitLog, *arguments: Any) -> bool:
         return self in syncing or flush(self, *arguments)
 
-    patch.setattr(CommitLog, "_sync_all", noted)
+    around(patch, CommitLog, "_sync_all", noted)
     patch.setattr(CommitLog, "flush", spoilt)
 
 
 def syncs_only_the_newest_segment(patch: pytest.MonkeyPatch) -> None:
-    real = CommitLog._sync_segments
-
-    def spoilt(self: CommitLog, start: int, stop: int) -> None:
+    def spoilt(real: Real, self: CommitLog, start: int, stop: int) -> None:
         real(self, max(start, (stop - 1) // self.segment_size * self.segment_size), stop)
 
-    patch.setattr(CommitLog, "_sync_segments", spoilt)
+    around(patch, CommitLog, "_sync_segments", spoilt)
 
 
 def calls_durable_what_came_during_the_sync(patch: pytest.MonkeyPatch) -> None:
-    real = CommitLog._sync_all
-
-    def spoilt(self: CommitLog) -> None:
+    def spoilt(real: Real, self: CommitLog) -> None:
         real(self)
         self._group_commit.synced_to = self.end
         self._progress.publish(FLUSHED, self.flushed)
 
-    patch.setattr(CommitLog, "_sync_all", spoilt)
+    around(patch, CommitLog, "_sync_all", spoilt)
 
 
 def writes_the_durable_mark_before_the_sync(patch: pytest.MonkeyPatch) -> None:
-    real = CommitLog._sync_segments
-
-    def spoilt(self: CommitLog, start: int, stop: int) -> None:
+    def spoilt(real: Real, self: CommitLog, start: int, stop: int) -> None:
         self._progress.publish(FLUSHED, stop)
         real(self, start, stop)
 
-    patch.setattr(CommitLog, "_sync_segments", spoilt)
+    around(patch, CommitLog, "_sync_segments", spoilt)
 
 
 def _makes_segments(patch: pytest.MonkeyPatch, without: str) -> None:
@@ -198,8 +193,7 @@ def opens_without_noting_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def _notes_its_opening(patch: pytest.MonkeyPatch, without: str) -> None:
-    real = boot._write_abort
-    patch.setattr(boot, "_write_abort", lambda disk, *arguments: real(Lax(disk, without), *arguments))
+    around(patch, boot, "_write_abort", lambda real, disk, *arguments: real(Lax(disk, without), *arguments))
 
 
 def does_not_sync_the_abort_file(patch: pytest.MonkeyPatch) -> None:
@@ -211,13 +205,11 @@ def does_not_sync_the_name_of_the_abort_file(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_sync_the_name_of_the_progress_page(patch: pytest.MonkeyPatch) -> None:
-    real = ProgressPage.__init__
-
-    def spoilt(self: ProgressPage, disk: Any, root: Path, *, is_mapped: bool) -> None:
+    def spoilt(real: Real, self: ProgressPage, disk: Any, root: Path, *, is_mapped: bool) -> None:
         real(self, Lax(disk, "sync_folder"), root, is_mapped=is_mapped)
         self._file = self._file.real  # type: ignore[attr-defined]
 
-    patch.setattr(ProgressPage, "__init__", spoilt)
+    around(patch, ProgressPage, "__init__", spoilt)
 
 
 def begins_with_a_progress_page_that_is_not_synced(patch: pytest.MonkeyPatch) -> None:
@@ -232,15 +224,13 @@ def begins_with_a_progress_page_that_is_not_synced(patch: pytest.MonkeyPatch) ->
 
 
 def says_that_it_closed_before_all_is_flushed(patch: pytest.MonkeyPatch) -> None:
-    real = StoreMaintenance._end_cleanly
-
-    def spoilt(self: StoreMaintenance) -> None:
+    def spoilt(real: Real, self: StoreMaintenance) -> None:
         self._progress.publish(FLUSHED, self._log.end)
         self._progress.publish(CLEAN_CLOSE, self._log.end)
         self._progress.sync()
         real(self)
 
-    patch.setattr(StoreMaintenance, "_end_cleanly", spoilt)
+    around(patch, StoreMaintenance, "_end_cleanly", spoilt)
 
 
 def does_not_zero_the_tail(patch: pytest.MonkeyPatch) -> None:
@@ -252,12 +242,10 @@ def does_not_keep_what_it_cuts(patch: pytest.MonkeyPatch) -> None:
 
 
 def does_not_sync_what_it_keeps_of_a_cut(patch: pytest.MonkeyPatch) -> None:
-    real = truncation._copy
-
-    def spoilt(disk: Any, *arguments: Any) -> None:
+    def spoilt(real: Real, disk: Any, *arguments: Any) -> None:
         real(Lax(disk, "sync"), *arguments)
 
-    patch.setattr(truncation, "_copy", spoilt)
+    around(patch, truncation, "_copy", spoilt)
 
 
 def does_not_sync_each_removal_behind_a_cut(patch: pytest.MonkeyPatch) -> None:

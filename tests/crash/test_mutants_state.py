@@ -21,6 +21,7 @@ from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.state.deleted_topics import DeletedTopicsFile
 from flightlog.store.state.progress import QUEUE_STARTS
 from flightlog.tests.support import state_stories
+from flightlog.tests.support.spoiling import Real, around
 
 if TYPE_CHECKING:
     from flightlog.tests.crash.conftest import IsFoundOut, Spoil, Story, Tell
@@ -29,14 +30,12 @@ if TYPE_CHECKING:
 
 
 def writes_the_checkpoint_before_what_it_speaks_of(patch: pytest.MonkeyPatch) -> None:
-    real = StoreMaintenance._flush_queues
-
-    def spoilt(self: StoreMaintenance) -> None:
+    def spoilt(real: Real, self: StoreMaintenance) -> None:
         newest_ms = self._log.last_store_timestamp_ms
         write_checkpoint(self._disk, self._path, Checkpoint(newest_ms, newest_ms, 0))
         real(self)
 
-    patch.setattr(StoreMaintenance, "_flush_queues", spoilt)
+    around(patch, StoreMaintenance, "_flush_queues", spoilt)
 
 
 def notes_queues_as_flushed_without_a_sync(patch: pytest.MonkeyPatch) -> None:
@@ -116,16 +115,14 @@ def removes_segments_and_does_not_trim_queues(patch: pytest.MonkeyPatch) -> None
 
 
 def trims_queues_before_segments_go(patch: pytest.MonkeyPatch) -> None:
-    real = Retention._remove_segments
-
-    def spoilt(self: Retention, *arguments: Any) -> None:
+    def spoilt(real: Real, self: Retention, *arguments: Any) -> None:
         start = self._log.reader.segments[-1].base
         self._progress.publish(QUEUE_STARTS, self._dispatcher.advance_queues(start))
         self._progress.sync()
         self._dispatcher.expire_queues()
         real(self, *arguments)
 
-    patch.setattr(Retention, "_remove_segments", spoilt)
+    around(patch, Retention, "_remove_segments", spoilt)
 
 
 def lets_retention_take_what_a_reader_holds(patch: pytest.MonkeyPatch) -> None:

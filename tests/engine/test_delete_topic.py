@@ -24,8 +24,10 @@ from flightlog.store.errors import (
     SyncFailedError,
     TopicNotFoundError,
 )
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -70,11 +72,6 @@ def assert_gone(store: Store | ReadOnlyStore, stays: int = 40) -> None:
     assert not store.was_stored("u-goes-3", "goes") and not store.was_stored("u-goes-3")
     assert store.get("goes", 0, 0).status is GetStatus.NO_MESSAGE_IN_QUEUE
     assert store.get("stays", 0, 0).status is GetStatus.FOUND
-
-
-def kill(store: Store) -> None:
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
 
 
 def queue_folders(path: Path) -> set[str]:
@@ -226,7 +223,7 @@ def test_a_crash_at_any_step(chance: float | None, tmp_path: Path, assert_clean:
         store = flightlog.open(root, SETTINGS, disk=disk)
         fill(store)
         store.flush()
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         disk.die_after = operations
         try:
             store.delete_topic("goes")
@@ -268,8 +265,8 @@ def test_a_tail_that_is_lost_does_not_hide_what_comes_after(tmp_path: Path, asse
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     fill(store, topics=("stays",))
     store.flush()
-    end = store._log.end
-    store._maintenance._flush_queues = lambda: None  # type: ignore[method-assign]
+    end = inside.log(store).end
+    inside.maintenance(store)._flush_queues = lambda: None  # type: ignore[method-assign]
     fill(store)
     store.delete_topic("goes")
     kill(store)
@@ -307,7 +304,7 @@ def test_a_failing_disk(
         store = stack.enter_context(flightlog.open(tmp_path, SETTINGS, disk=disk))
         fill(store)
         store.flush()
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         disk.fail(operation, f"/{part}", error)
         with pytest.raises(expected):
             store.delete_topic("goes")
@@ -338,7 +335,7 @@ def test_the_note_is_dropped_once_the_log_has_let_go(tmp_path: Path, assert_clea
         fill(store, topics=("goes",))
         store.delete_topic("goes")
         (below,) = json.loads(path.read_text())["deletedBelow"].values()
-        assert below == store._log.end
+        assert below == inside.log(store).end
         fill(store)
     first = sorted((tmp_path / "commitlog").iterdir())[: below // 8192 + 1]
     (tmp_path / "flightlog" / "log-start").unlink()  # expired by a program that keeps no note of it

@@ -105,7 +105,7 @@ def test_a_body_that_holds_a_record_of_its_own_place(opened: Open, tmp_path: Pat
         assert store.message_at(forged_at) is None
         assert store.message_by_id(forged.message_id) is None
         # It is no message though its bytes are those of one.
-        assert isinstance(store._reader._log_reader.message_at(forged_at), StoredMessage)
+        assert isinstance(inside.log_reader(store).message_at(forged_at), StoredMessage)
         real = store.message_at(body_at)
         assert real is not None and real.body == raw
     assert_clean(root)

@@ -196,4 +196,4 @@ def test_there_is_no_other_thread(mode: FlushMode, tmp_path: Path, assert_clean:
 def test_intervals_of_the_settings_are_milliseconds() -> None:
     store = cast("Any", SimpleNamespace(expect_puts=lambda notify: None))
     service = FlushService(StoreSettings(flush_interval_ms=250, clean_interval_ms=1500), CountingClock(), store)
-    assert (service._interval_s, service._clean_interval_s) == (0.25, 1.5)
+    assert inside.flush_intervals_s(service) == (0.25, 1.5)

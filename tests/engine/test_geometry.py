@@ -17,8 +17,10 @@ import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.index.key.index_file import HEADER_SIZE
 from flightlog.store.errors import ConfigFileError, FlightlogError, GeometryMismatchError, InvalidSettingsError
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean
@@ -70,7 +72,7 @@ def shown(path: Path) -> dict[str, int]:
 
 
 def index_geometry(store: Store) -> tuple[int, int]:
-    index = store._dispatcher.index
+    index = inside.dispatcher(store).index
     assert index is not None
     return index.geometry.slots, index.geometry.entries
 
@@ -268,7 +270,7 @@ def test_every_failure_while_a_store_is_made_leaves_its_note_or_none(tmp_path: P
             break
         has_note = (path / NOTE).exists()
         with flightlog.open(path) as store:
-            assert store._log.segment_size == (65536 if has_note else 1 << 30)
+            assert inside.log(store).segment_size == (65536 if has_note else 1 << 30)
         assert_clean(path)
         whole += has_note
         nth += 1
@@ -284,8 +286,7 @@ def test_a_power_cut_behind_the_opening_leaves_the_note(
     store = flightlog.open(disk.root, MADE, disk=disk)
     if puts:
         store.put(MESSAGE)
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+    kill(store)
     disk.cut(random.Random(seed), chance=seed % 2 / 2)
     with flightlog.open(disk.root, disk=disk) as store:
         store.put(MESSAGE)

@@ -75,7 +75,7 @@ class Life:
             return True
         finally:
             store, self._store = self._store, None
-            if store is not None and not inside.engine(store)._is_released:
+            if store is not None and not inside.is_released(store):
                 inside.maintenance(store).poison(InterruptedError("died"))
                 store.close()
         return False

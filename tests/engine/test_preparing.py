@@ -19,7 +19,7 @@ from flightlog.store.errors import DiskFullError, StorePoisonedError, SyncFailed
 from flightlog.store.log.preparation import LEAST_SEGMENT_SIZE
 from flightlog.store.segments.segment import FOLIO_SIZE
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import preparing, process
+from flightlog.tests.support import inside, preparing, process
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, ManualClock
@@ -64,7 +64,7 @@ def put(store: Store, count: int) -> None:
 
 
 def put_until(store: Store, physical_offset: int) -> None:
-    while store._log.end < physical_offset:
+    while inside.log(store).end < physical_offset:
         put(store, 1)
 
 
@@ -78,25 +78,24 @@ def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
 ) -> None:
     folder = tmp_path / "commitlog"
     with flightlog.open(tmp_path, settings(flush_mode=mode), disk=disk) as store:
-        preparation = store._log.preparation
         for number in range(3):
             put_until(store, number * SEGMENT_SIZE + SEGMENT_SIZE * 5 // 8)
-            wait_until(lambda: preparation._next is not None)
-            prepared = preparation._next
+            wait_until(lambda: inside.prepared_segment(store) is not None)
+            prepared = inside.prepared_segment(store)
             assert prepared is not None and prepared.base == (number + 1) * SEGMENT_SIZE
             assert len(os.listdir(folder)) == number + 1, "it has a name before the roll"
             with flightlog.open_read_only(tmp_path) as view:
                 assert len(view.segments) == number + 1 and view.verify().is_clean
             assert prepared.allocated >= FOLIO_SIZE and prepared.populated > 0
             put_until(store, prepared.base + 1)
-            assert store._log._active is prepared
+            assert inside.active_segment(store) is prepared
             assert os.stat(prepared.path).st_ino == os.fstat(prepared.write_file.descriptor).st_ino  # type: ignore[attr-defined]
             assert blocks(prepared.path) >= FOLIO_SIZE
         assert disk.count("link", "commitlog/") == 3
         assert disk.count("create", "commitlog/") == 4, "the first one was made by an append"
         store.flush()
         put_until(store, 3 * SEGMENT_SIZE + SEGMENT_SIZE * 5 // 8)
-        wait_until(lambda: preparation._next is not None)
+        wait_until(lambda: inside.prepared_segment(store) is not None)
     assert len(os.listdir(folder)) == 4, "a close left the one that nobody had taken"
     assert assert_clean(tmp_path).segments == 4
     with flightlog.open(tmp_path, settings()) as store:
@@ -106,11 +105,11 @@ def test_the_next_segment_is_ready_before_the_roll_and_nobody_sees_it(
 
 def test_who_asks_is_told_once_what_is_due_is_prepared(tmp_path: Path, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, settings()) as store:
-        assert store._preparing.settled(timeout_s=60), "there is nothing to prepare yet"
+        assert inside.prepare_service(store).settled(timeout_s=60), "there is nothing to prepare yet"
         for _ in range(3):
             put(store, 10)
-            assert store._preparing.settled(timeout_s=60)
-            assert store._log._active.populated > store._log.end
+            assert inside.prepare_service(store).settled(timeout_s=60)
+            assert inside.active_segment(store).populated > inside.log(store).end
     assert_clean(tmp_path)
 
 
@@ -123,7 +122,7 @@ def test_a_roll_into_a_prepared_segment_waits_for_no_sync(
         put(store, PER_SEGMENT * 3 // 4)
         syncs, folders = disk.count("sync", "commitlog/"), disk.count("sync_folder", "commitlog")
         put(store, PER_SEGMENT // 2)
-        assert len(store._log.reader.segments) == 2
+        assert len(inside.log(store).reader.segments) == 2
         assert (disk.count("sync", "commitlog/"), disk.count("sync_folder", "commitlog")) == (syncs, folders)
         store.flush()
         assert disk.count("sync_folder", "commitlog") == folders + 1
@@ -141,10 +140,10 @@ def test_blocks_and_pages_are_there_before_the_appends(
     with flightlog.open(tmp_path, settings(segment_size=64 * MIB, prepare_ahead_size=MIB)) as store:
         inline(store)
         put(store, 1)
-        segment = store._log._active
+        segment = inside.active_segment(store)
         for _ in range(200):
             put(store, 1)
-            end = store._log.end
+            end = inside.log(store).end
             assert segment.allocated >= min(end + FOLIO_SIZE // 2, segment.size)
             assert end <= segment.populated <= end + MIB + mmap.PAGESIZE + len(BODY)
             assert segment.fast_path_limit <= segment.allocated <= blocks(segment.path)
@@ -159,20 +158,20 @@ def test_nothing_is_prepared_unless_it_is_worth_it(
     with flightlog.open(tmp_path, settings(**changes), disk=disk) as store:
         assert [t.name for t in process.threads() - before] == ["flightlog-flush"]
         put(store, 2 * PER_SEGMENT)
-        assert disk.count("link") == 0 and store._log._active.populated == 0
+        assert disk.count("link") == 0 and inside.active_segment(store).populated == 0
     assert_clean(tmp_path)
 
 
 def test_an_idle_store_prepares_nothing(tmp_path: Path, wait_until: WaitUntil, assert_clean: AssertClean) -> None:
     with flightlog.open(tmp_path, settings()) as store:
         rounds = []
-        real = store._log.prepare
+        real = inside.log(store).prepare
 
         def prepare() -> bool:
-            rounds.append(store._log.end)
+            rounds.append(inside.log(store).end)
             return real()
 
-        store._log.prepare = prepare  # type: ignore[method-assign]
+        inside.log(store).prepare = prepare  # type: ignore[method-assign]
         put(store, 1)
         wait_until(lambda: rounds)
         process.wait_until_still(lambda: len(rounds))
@@ -201,7 +200,7 @@ def test_what_cannot_be_prepared_is_made_by_the_append(
         fault = disk.fail(operation, f"commitlog/{SEGMENT_SIZE:020d}", error, times=1)
         put(store, PER_SEGMENT)
         store.flush()
-        assert fault.hits == 1 and store._log.poison is None
+        assert fault.hits == 1 and inside.log(store).poison is None
         assert sorted(os.listdir(tmp_path / "commitlog")) == ["0" * 20, f"{SEGMENT_SIZE:020d}"]
     assert assert_clean(tmp_path).records == PER_SEGMENT // 3 + PER_SEGMENT
 
@@ -213,11 +212,13 @@ def test_an_append_without_room_meets_its_own_error(
         inline(store)
         put(store, 1)
         disk.fail("allocate", "commitlog/", errno.ENOSPC)
-        room = store._log._active.allocated - store._log.end
+        room = inside.active_segment(store).allocated - inside.log(store).end
         with pytest.raises(DiskFullError):
             put(store, PER_SEGMENT)
-        assert store._log.end > store._log._active.allocated - 2 * len(BODY), "refused while there were blocks"
-        assert room > 0 and store._log.poison is None
+        assert inside.log(store).end > inside.active_segment(store).allocated - 2 * len(BODY), (
+            "refused while there were blocks"
+        )
+        assert room > 0 and inside.log(store).poison is None
         disk.heal()
         put(store, PER_SEGMENT)
     assert_clean(tmp_path)
@@ -230,11 +231,11 @@ def test_preparing_leaves_room_for_queue_entries(
     with flightlog.open(tmp_path, settings(), disk=disk) as store:
         inline(store)
         put(store, 1)
-        segment = store._log._active
+        segment = inside.active_segment(store)
         allocated = segment.allocated
         monkeypatch.setattr(disk, "free_size", lambda path: FOLIO_SIZE + MIB)
         count = disk.count("allocate", "commitlog/")
-        put(store, (allocated - store._log.end) // (len(BODY) + 200) - 1)
+        put(store, (allocated - inside.log(store).end) // (len(BODY) + 200) - 1)
         assert segment.allocated == allocated and disk.count("allocate", "commitlog/") == count
         monkeypatch.undo()
         put(store, 10)
@@ -281,7 +282,7 @@ def test_pages_come_in_large_pieces_while_the_log_grows_fast_and_a_timer_syncs_i
     with flightlog.open(tmp_path, large, clock=clock) as store:
         inline(store)
         put(store, 1)
-        path = store._log._active.path
+        path = inside.active_segment(store).path
         assert not are_large_pieces_expected(path)
         for _ in range(60):
             clock.at_ms += 1
@@ -299,9 +300,9 @@ def test_much_that_waits_for_dispatch_is_dispatched_before_its_time(
 ) -> None:
     with flightlog.open(tmp_path, settings(segment_size=64 * MIB)) as store:
         put(store, PER_SEGMENT // 2)
-        assert store._log.dispatched == 0
+        assert inside.log(store).dispatched == 0
         put_until(store, 2 * UNDISPATCHED_SIZE)
-        wait_until(lambda: store._log.end - store._log.dispatched < UNDISPATCHED_SIZE)
+        wait_until(lambda: inside.log(store).end - inside.log(store).dispatched < UNDISPATCHED_SIZE)
     assert_clean(tmp_path)
 
 
@@ -321,10 +322,10 @@ def test_a_sync_by_the_timer_lets_go_of_the_pages_that_it_writes(
         put(store, 1)
         store.flush()
         assert released == []
-        first = store._log.flushed
+        first = inside.log(store).flushed
         put_until(store, 3 * MIB)
         store.flush()
-        start, stop = (position // mmap.PAGESIZE * mmap.PAGESIZE for position in (first, store._log.end))
+        start, stop = (position // mmap.PAGESIZE * mmap.PAGESIZE for position in (first, inside.log(store).end))
         assert released == [(start, stop - start)]
         put(store, 1)
         put_until(store, 17 * MIB)

@@ -290,7 +290,7 @@ def test_a_view_of_another_process_is_told(open_store: Callable[..., Store], clo
         next(begun)
         for each in (view, seen):
             inside.unpin(each)
-        seen._reader.queue_reader.release()
+        inside.release_queues(seen)
         assert len(store.clean_up().segments) == 5
         assert bytes(mapped.mapping()) == content
         with pytest.raises(SegmentGoneError, match="refresh"):

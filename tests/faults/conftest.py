@@ -18,7 +18,7 @@ import pytest
 
 import flightlog
 from flightlog.testing.faulty_disk import FaultyDisk
-from flightlog.tests.support import process
+from flightlog.tests.support import inside, process
 
 if TYPE_CHECKING:
     from flightlog.engine.verify.findings import VerifyReport
@@ -114,8 +114,8 @@ def leave_as_killed() -> Callable[[flightlog.Store], None]:
     """Let go of an open store as the death of its process would: nothing is flushed, nothing is marked."""
 
     def leave(store: flightlog.Store) -> None:
-        store._service.stop()
-        store._maintenance._was_ended = True
+        inside.flush_service(store).stop()
+        inside.forget_to_end(store)
         store.close()
         assert (store.path / "abort").exists()
 

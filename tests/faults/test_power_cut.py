@@ -20,7 +20,9 @@ from flightlog import FlushMode, Message, PutResult, PutStatus, Store, StoreSett
 from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.store.errors import DiskError
 from flightlog.store.state.progress import read_progress
+from flightlog.testing import kill
 from flightlog.testing.power_disk import Died, PowerDisk
+from flightlog.tests.support import inside
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean
@@ -40,11 +42,6 @@ SETTINGS = StoreSettings(
 @pytest.fixture
 def disk(tmp_path: Path) -> PowerDisk:
     return PowerDisk(tmp_path / "store")
-
-
-def kill(store: Store) -> None:
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
 
 
 def bodies(store: Store, topic: str = "t", queue_id: int = 0) -> list[bytes]:
@@ -92,7 +89,7 @@ def test_entries_of_a_killed_writer_are_synced_before_the_store_rests_on_them(
     """Recovery finds them as they should be, in the page cache alone."""
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put_many([Message("t", b"0"), Message("t", b"0", queue_id=1)])
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     store.put(Message("t", b"1"))
     assert bodies(store) == [b"0", b"1"]
     kill(store)
@@ -179,7 +176,7 @@ def test_entries_that_a_cut_took_of_messages_that_retention_took(
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     for number in range(4):
         store.put(Message("t", b"%d" % number))
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     store.put_many([Message("t", b"%d" % number + bytes(600)) for number in range(4, 40)])
     store.flush()
     assert len(bodies(store)) == 40
@@ -285,10 +282,10 @@ def test_a_mark_of_queues_or_keys_is_never_ahead_of_the_flushed_log(
 
     monkeypatch.setattr(Dispatcher, name, after_a_reader)
     if flushed == "queues":
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
     else:
-        store._maintenance.flush_index()
-    assert len(late) == 1 and store._log.flushed <= late[0].physical_offset
+        inside.maintenance(store).flush_index()
+    assert len(late) == 1 and inside.log(store).flushed <= late[0].physical_offset
     progress = read_progress(disk, disk.root)
     assert progress is not None
     assert max(progress.queues_flushed, progress.index_flushed) == progress.flushed == late[0].physical_offset

@@ -10,7 +10,9 @@ import pytest
 import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.store.format.java_hash import java_hash
+from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 
 NEVER_MS = 3_600_000
 SETTINGS = StoreSettings(
@@ -46,7 +48,7 @@ def check(store: Store, put: list[bytes], durable: int) -> list[bytes]:
     assert found == put[: len(found)] and len(found) >= durable
     assert [m.body for m in store.read("t", 0, tags="tag1")] == [body for body in found if int(body.split()[0]) % 2]
     assert [m.body for m in store.read(LIGHT)] == [body for body in found if int(body.split()[0]) % 3 == 0]
-    queue = store._table.get(("t", 0))
+    queue = inside.queue_table(store).get(("t", 0))
     if queue is not None:  # not one unit of its extension is missing
         codes = queue.resolved(queue.units(0, queue.end))["tags_code"]
         assert codes.tolist() == [java_hash(f"tag{int(body.split()[0]) % 2}") for body in found]
@@ -77,12 +79,11 @@ def test_lives_that_end_in_power_cuts(seed: int, disk: PowerDisk) -> None:
                     store.flush()
                     durable = len(put)
                 case 1:
-                    store._maintenance.flush_queues()
+                    inside.maintenance(store).flush_queues()
                     durable, is_synced = len(put), True
                 case 2:
                     assert sum(1 for _ in store.read("t", 0)) == len(put)
-        store._maintenance.poison(InterruptedError("killed"))
-        store.close()
+        kill(store)
         if dice.randrange(3):
             disk.cut(dice, chance=dice.choice((0.0, 0.5, 1.0)))
         else:  # the process alone is gone; what it wrote is in the page cache
@@ -98,13 +99,9 @@ def test_units_of_a_deleted_topic_are_none_of_a_later_one(disk: PowerDisk) -> No
     """They come back with a cut, and lie where a dead writer had put those of the new topic: the next writer rests on
     these without having made them, and must sync their names."""
 
-    def kill(store: Store) -> None:
-        store._maintenance.poison(InterruptedError("killed"))
-        store.close()
-
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put(Message("t", b"deleted", tags="A"))
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     store.delete_topic("t")
     store.put(Message("t", b"there", tags="B"))
     assert [m.body for m in store.read("t", tags="B")] == [b"there"]  # dispatched

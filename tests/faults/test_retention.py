@@ -14,9 +14,10 @@ import pytest
 import flightlog
 from flightlog import FlightlogError, FlushMode, Message, Store, StoreSettings
 from flightlog.store.errors import DiskFullError, StorePoisonedError
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Died, PowerDisk
-from flightlog.tests.support import mounts
+from flightlog.tests.support import inside, mounts
 
 if TYPE_CHECKING:
     from flightlog.tests.faults.conftest import AssertClean, InChild
@@ -42,13 +43,8 @@ def fill(store: Store) -> None:
         store.put(Message("t", b"%03d" % i + bytes(700), queue_id=i % 2, keys=f"k-{i}"))
         if i == COUNT - 4:
             store.flush()
-            store._maintenance.flush_index()
-            store._maintenance.flush_queues()
-
-
-def kill(store: Store) -> None:
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
+            inside.maintenance(store).flush_index()
+            inside.maintenance(store).flush_queues()
 
 
 def check(store: Store, *, at_least: int) -> int:
@@ -78,9 +74,9 @@ def test_any_operation_of_a_round_may_fail(
                 store.clean_up(0)
             failed += bool(fault.hits)
             disk.heal()
-            if store._log.poison is None:
+            if inside.log(store).poison is None:
                 store.clean_up(0)
-                assert len(store._log.reader.segments) <= 3 and store._log.poison is None
+                assert len(inside.log(store).reader.segments) <= 3 and inside.log(store).poison is None
                 assert check(store, at_least=COUNT - 1) < COUNT
                 assert store.verify().is_clean
             else:
@@ -108,7 +104,7 @@ def test_a_round_may_end_anywhere(ending: str, tmp_path: Path, assert_clean: Ass
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         fill(store)
         store.flush()
-        end = store._log.end
+        end = inside.log(store).end
         disk.die_after = operations
         died = False
         try:
@@ -121,7 +117,7 @@ def test_a_round_may_end_anywhere(ending: str, tmp_path: Path, assert_clean: Ass
         else:
             disk.kill()
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
-        assert store._log.end == end
+        assert inside.log(store).end == end
         check(store, at_least=COUNT - 1)
         assert store.verify().is_clean
         store.clean_up(0)
@@ -225,11 +221,11 @@ def test_retention_makes_room_on_a_full_file_system(
                 check_all(store, put[0])
                 before = store.queues()["t", 0][0]
                 # No time and no hour has come: it is the disk's ratio that makes room.
-                report = store._maintenance.clean_up(72)
+                report = inside.maintenance(store).clean_up(72)
                 assert report.used_ratio is not None and report.used_ratio > 85, refused
                 assert len(report.segments) == 4 and store.queues()["t", 0][0] > before
                 for _ in range(30):  # down to where puts are taken again, whatever the ratio was
-                    if store._maintenance.clean_up(72).segments == []:
+                    if inside.maintenance(store).clean_up(72).segments == []:
                         break
                 store.put(Message("t", b"%06d" % put[0] + body))
                 put[0] += 1

@@ -19,7 +19,9 @@ from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import CorruptLogError, CorruptRecordError
 from flightlog.store.state.checkpoint import Checkpoint, write_checkpoint
 from flightlog.store.state.progress import FLIGHTLOG_FOLDER
+from flightlog.testing import kill
 from flightlog.testing.power_disk import PowerDisk
+from flightlog.tests.support import inside
 from flightlog.tests.support.openings import HeldClock
 
 if TYPE_CHECKING:
@@ -52,21 +54,16 @@ def bodies(store: Store | ReadOnlyStore, queue_id: int = BUSY) -> list[bytes]:
     return [message.body for message in store.read("t", queue_id)]
 
 
-def kill(store: Store) -> None:
-    store._maintenance.poison(InterruptedError("killed"))
-    store.close()
-
-
 def put_with_a_quiet_queue(store: Store, clock: HeldClock) -> None:
     """The last record of the first segment is the last one of the quiet queue; two more segments follow."""
     store.put_many([Message("t", b"first", queue_id=BUSY), Message("t", b"first", queue_id=QUIET)])
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     number, quiet = 0, Message("t", b"quiet".ljust(600, b"."), queue_id=QUIET)
-    while store._log.end < 2 * SEGMENT_SIZE + SEGMENT_SIZE // 2:
+    while inside.log(store).end < 2 * SEGMENT_SIZE + SEGMENT_SIZE // 2:
         clock.at_ms += 1000
         store.put(Message("t", b"%d " % number + bytes(600), queue_id=BUSY))
         number += 1
-        if SEGMENT_SIZE - 1700 < store._log.end < SEGMENT_SIZE - 900:
+        if SEGMENT_SIZE - 1700 < inside.log(store).end < SEGMENT_SIZE - 900:
             last = store.put(quiet)
             assert last.physical_offset < SEGMENT_SIZE < last.physical_offset + last.size + 800
     store.flush()
@@ -140,7 +137,7 @@ def test_no_stale_tail_alive_again_after_a_second_crash(tmp_path: Path, assert_c
     disk: PowerDisk = PowerDisk(tmp_path / "store")
     store = flightlog.open(disk.root, SETTINGS, disk=disk)
     store.put(Message("t", b"a".ljust(1000, b".")))
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     lost = store.put(Message("t", b"b".ljust(1000, b".")))
     stale = [store.put(Message("t", name.ljust(1000, b"."))) for name in (b"c", b"d")]
     assert len(bodies(store)) == 4
@@ -182,7 +179,7 @@ def test_no_torn_properties(tmp_path: Path, assert_clean: AssertClean) -> None:
         disk: PowerDisk = PowerDisk(tmp_path / f"store-{lost_sectors}")
         store = flightlog.open(disk.root, SETTINGS, disk=disk)
         store.put(Message("t", b"whole"))
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_queues()
         properties = {f"name-{i}": "v" * 90 for i in range(30)}
         torn = store.put(Message("t", b"torn", tags="tag", keys="key", properties=properties))
         end = torn.physical_offset + torn.size
@@ -224,7 +221,7 @@ def test_no_flipped_byte_that_throws_away_everything_behind_it(
     for number in range(COUNT):
         results.append(store.put(Message("t", b"%05d" % number + bytes(700))))
         if number == 3:
-            store._maintenance.flush_queues()
+            inside.maintenance(store).flush_queues()
     store.flush()
     if state == "closed":
         store.close()

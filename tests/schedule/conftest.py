@@ -10,7 +10,7 @@ import pytest
 
 import flightlog
 from flightlog.testing.clock import ManualClock
-from flightlog.tests.support import process, timed_store
+from flightlog.tests.support import inside, process, timed_store
 from flightlog.tests.support.timed_store import SetClock, TimedStore
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def by_hand() -> ByHand:
     """What delivers what is due, in the caller's thread alone."""
 
     def take(store: Store) -> Callable[[], float | None]:
-        store._delay_service.stop()
-        return store._delay_service.deadlines.run_due
+        inside.delay_service(store).stop()
+        return inside.delay_service(store).deadlines.run_due
 
     return take
 

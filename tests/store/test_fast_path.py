@@ -255,7 +255,7 @@ def test_a_handle_that_may_not_be_used(why: str, tmp_path: Path, clock: ManualCl
             store.put(Message("orders", b"late"))
         with pytest.raises(ForkedStoreError):
             store.put_many([Message("orders", b"late")] * 3)
-        inside.engine(store)._forked = False
+        inside.take_back_fork(store)
         store.close()
     assert_clean(tmp_path)
     with flightlog.open_read_only(tmp_path) as view:

@@ -75,9 +75,7 @@ class Log:
 @pytest.fixture
 def log(kernel: str, monkeypatch: pytest.MonkeyPatch) -> Log:
     if kernel == "pure":
-        monkeypatch.setattr(
-            pure_group_commit, "WAKE_UP_LOST_S", LATER_S
-        )  # a wake-up that is lost is not made good here
+        monkeypatch.setattr(pure_group_commit, "RING_LOST_S", LATER_S)  # a ring that is lost is not made good here
     return Log()
 
 
@@ -328,7 +326,7 @@ def test_what_it_cannot_take_is_refused(kernel: str, arguments: Any, error: type
     assert not group_commit.waiting and group_commit.wait_for(0, print, None)
 
 
-# -- the reference's wake-ups
+# -- the reference's bells
 
 
 def pure() -> pure_group_commit.GroupCommit:
@@ -345,9 +343,9 @@ def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> Non
         group_commit.synced_to = 1
 
     assert group_commit.wait_for(1, sync, None)
-    assert [waiter.wake_up.locked() for waiter in line] == [False, True, True, True]
+    assert [waiter.bell.locked() for waiter in line] == [False, True, True, True]
     group_commit._pass_on(to_all=False)
-    assert [waiter.wake_up.locked() for waiter in line] == [False, False, False, True], "who has left wakes nobody"
+    assert [waiter.bell.locked() for waiter in line] == [False, False, False, True], "who has left wakes nobody"
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -367,16 +365,15 @@ def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil
     assert is_leading.wait(LATER_S)
     threads[1].start()
     wait_until(lambda: group_commit.waiting == 1)
-    (second,) = group_commit._waiters
-    del group_commit._waiters[second]
+    second, _ = group_commit._waiters.popitem()
     line = [Waiter(1) for _ in range(3)]
     group_commit._served.extend(line)
     group_commit.synced_to = 1
-    # Woken long ago, or, for a machine that is slow, in an hour.
-    second.woken_s = time.perf_counter() + (-3600 if is_late else 3600)
-    second.wake_up.release()
+    # Rung long ago, or, for a machine that is slow, in an hour.
+    second.rung_s = time.perf_counter() + (-3600 if is_late else 3600)
+    second.bell.release()
     threads[1].join(LATER_S)
-    assert [waiter.wake_up.locked() for waiter in line] == [False, not is_late, not is_late]
+    assert [waiter.bell.locked() for waiter in line] == [False, not is_late, not is_late]
     may_end.set()
     threads[0].join(LATER_S)
     assert not any(thread.is_alive() for thread in threads)

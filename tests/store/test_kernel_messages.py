@@ -233,12 +233,17 @@ def test_messages_refuse_wrong_arguments() -> None:
 def test_a_record_is_taken_apart(name: str) -> None:
     module = import_module(native.MODULES[name], native.__name__)
     for message in Log(random.Random(SEED), 50).expected():
-        rest = bytes(message._rest)
+        rest = rest_of(message)
         found = fields_of(module, rest)
         assert found == {name: getattr(message, name) for name in FIELD_NAMES}
         assert found["batch_index"] is None and found["queue_id"] == QUEUE_ID and found["topic"] == "topic"
         for wrong in (b"", rest[:-1], rest + b"x", rest[:90], bytes(len(rest))):
             assert fields_of(module, wrong) is None
+
+
+def rest_of(message: StoredMessage) -> bytes:
+    """The record without its body, which the kernel makes the fields of."""
+    return bytes(message._rest)
 
 
 FIELD_NAMES = [field.name for field in dataclasses.fields(StoredMessage) if field.name != "body"]
@@ -328,7 +333,7 @@ def test_kernel_and_reference_agree_on_wild_properties(c: ModuleType) -> None:
 def test_kernel_and_reference_agree_on_wild_records(c: ModuleType) -> None:
     source, refused = random.Random(SEED), 0
     for _ in range(2000):
-        rest = bytearray(Log(source, 1).expected()[0]._rest)
+        rest = bytearray(rest_of(Log(source, 1).expected()[0]))
         for _ in range(source.choice([0, 1, 2])):
             at = source.choice([0, 4, 36, 84, 88, source.randrange(len(rest))])
             rest[at : at + 4] = (source.choice(WILD) & 0xFFFFFFFF).to_bytes(4, "big")

@@ -6,8 +6,9 @@ Tests that can be written against what users see are; see also flightlog.testing
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
-from flightlog import ReadOnlyStore, Store, Subscription
+from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.store_timers import Timers
@@ -24,8 +25,10 @@ from flightlog.engine.services.store_maintenance import StoreMaintenance
 from flightlog.engine.topics.offset_table import OffsetTable
 from flightlog.engine.write.putting import Putter
 from flightlog.index.queue.queue_table import QueueTable
+from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN
 from flightlog.store.disk.clock import Clock
 from flightlog.store.log.commit_log import CommitLog
+from flightlog.store.log.log_reader import LogReader
 from flightlog.store.log.poison import Poison
 from flightlog.store.native.group_commit_protocol import GroupCommitProtocol
 from flightlog.store.segments.segment import AppendSegment, Segment
@@ -40,6 +43,10 @@ def engine(store: AnyStore) -> MessageStore:
 
 def log(store: AnyStore) -> CommitLog:
     return engine(store)._log
+
+
+def log_reader(store: AnyStore | ReadOnlyStore) -> LogReader:
+    return store._reader._log_reader
 
 
 def active_segment(store: AnyStore) -> AppendSegment:
@@ -138,6 +145,22 @@ def is_hurried(store: AnyStore) -> bool:
     return flush_service(store)._is_hurried
 
 
+def flush_intervals_s(service: FlushService) -> tuple[float, float]:
+    """Of its looks, and of its rounds of retention."""
+    return service._interval_s, service._clean_interval_s
+
+
+def level_offsets(store: AnyStore) -> list[int]:
+    """Queue offset that each delay level goes on at, lowest level first."""
+    return [each.offset for each in delay_levels(store)._schedulers]
+
+
+def is_giving_timers(store: AnyStore) -> bool:
+    """Whether timers stopped in the middle of a second."""
+    found = timers(store)._timers
+    return found is not None and found._given != NOTHING_GIVEN
+
+
 def has_delay_thread(store: AnyStore) -> bool:
     return delay_service(store).thread._thread is not None
 
@@ -183,7 +206,41 @@ def rebalance(store: Store, group: str) -> None:
     coordinator(store)._groups[group].group.rebalance()
 
 
+def look_after(stores: Stores) -> None:
+    """What the coordinator's service does every few seconds, in the caller's thread."""
+    stores._coordinator._look_after()
+
+
+def between_rounds(stores: Stores, group: str) -> AbstractContextManager[object]:
+    """No rebalance of this group while the block runs."""
+    consumers = stores._coordinator._groups.get(group)
+    return nullcontext() if consumers is None else consumers.group._lock
+
+
+def release_queues(view: ReadOnlyStore) -> None:
+    """Give up the pins of its iterators, as its close does."""
+    view._reader.queue_reader.release()
+
+
+# -- the life of a store
+
+
+def is_released(store: AnyStore) -> bool:
+    """Whether `close` has let go of everything."""
+    return engine(store)._is_released
+
+
+def take_back_fork(store: AnyStore) -> None:
+    """After `mark_forked` in the process that did not fork: `close` closes again."""
+    engine(store)._forked = False
+
+
 # -- parts of the log
+
+
+def prepared_segment(store: AnyStore) -> AppendSegment | None:
+    """The segment that is prepared behind the active one."""
+    return log(store).preparation._next
 
 
 def allow_for_burst(store: AnyStore, size: int) -> None:

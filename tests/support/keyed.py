@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from flightlog import Message, ReadOnlyStore, Store, StoredMessage, StoreSettings
+from flightlog.tests.support import inside
 
 NEVER_MS = 3_600_000
 SLOTS, ENTRIES = 5, 12
@@ -87,4 +88,4 @@ def check(store: Reading, count: int, first: int = 0) -> None:
 def flush_index(store: Store) -> None:
     """Bring the index up to the log, and make it durable."""
     store.queues()
-    store._maintenance.flush_index()
+    inside.maintenance(store).flush_index()

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import flightlog
 from flightlog import Message, StoreSettings
+from flightlog.tests.support import inside
 from flightlog.tools.counting_disk import CountingDisk
 
 QUEUES_A_TOPIC = 8
@@ -72,7 +73,7 @@ def message(number: int) -> Message:
 def put(store: flightlog.Store, count: int, costs: Costs) -> None:
     for start in range(0, count, BATCH):
         store.put_many([message(number) for number in range(start, min(start + BATCH, count))])
-        store._maintenance.catch_up()
+        inside.maintenance(store).catch_up()
         costs.look()
 
 
@@ -93,7 +94,7 @@ def main() -> None:
     costs.look()
     if step == "kill":
         assert isinstance(store, flightlog.Store)
-        store._maintenance.poison(InterruptedError("killed"))
+        inside.maintenance(store).poison(InterruptedError("killed"))
     report = store.report if isinstance(store, flightlog.ReadOnlyStore) else store.recovery_report
     store.close()
     figures = {

@@ -102,7 +102,7 @@ class Recorder(Generic[Mark]):
     def __init__(
         self, disk: MemoryDisk, faults: FaultyDisk, new_platter: Callable[[bytes], Platter], mark: Callable[[], Mark]
     ) -> None:
-        self._faults, self._new_platter, self._mark = faults, new_platter, mark
+        self._faults, self._new_platter, self.mark = faults, new_platter, mark
         self.moments: list[Moment[Mark]] = []
         self.begin(disk)
 
@@ -134,7 +134,7 @@ class Recorder(Generic[Mark]):
                 len(self.moments),
                 operation,
                 path,
-                self._mark(),
+                self.mark(),
                 self._root,
                 dict(self._files),
                 dict(self._kept),

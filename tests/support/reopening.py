@@ -14,8 +14,10 @@ from typing import Any
 import flightlog
 from flightlog import Message
 from flightlog.spark.plan import log_planning
+from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Inode
+from flightlog.tests.support import inside
 from flightlog.tests.support.account import Found, Mark
 from flightlog.tests.support.histories import History
 from flightlog.tests.support.memory_disk import MemoryDisk, Tree
@@ -58,8 +60,7 @@ class Reopening:
                 if dice.random() < self.going_on:
                     self._go_on(store, disk, found, mark, dice)
             finally:
-                store._maintenance.poison(InterruptedError("killed"))
-                store.close()
+                kill(store)
         return recorder.moments if recorder is not None else []
 
     def _clock(self, mark: Mark) -> Any:
@@ -79,7 +80,7 @@ class Reopening:
         return found
 
     def _check(self, store: flightlog.Store, mark: Mark, dice: random.Random, was_cut: bool) -> Found:
-        found = self._history.read_all(store, mark.offered, store._log.reader.min_offset)
+        found = self._history.read_all(store, mark.offered, inside.log(store).reader.min_offset)
         self._history.check(mark, found, was_cut=was_cut)
         self._history.check_keys(store, mark, found, dice, KEYS_ASKED)
         return found

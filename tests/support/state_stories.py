@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flightlog import FlushMode, Store
+from flightlog.tests.support import inside
 from flightlog.tests.support.stage import Stage
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def entries_of_a_quiet_queue(new: NewStage) -> None:
     store = stage.open()
     stage.put(store, queue_id=1)
     stage.put(store, count=60)
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     stage.put(store, queue_id=1, count=60)
     stage.check(store)
     stage.die(store)
@@ -41,7 +42,7 @@ def entries_that_a_killed_writer_left(new: NewStage) -> None:
     store = stage.open()
     for queue_id in (0, 1):
         stage.put(store, queue_id=queue_id)
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     stage.put(store, count=60)
     stage.check(store)
     stage.die(store)
@@ -64,7 +65,7 @@ def a_flush_of_queues_that_dies_anywhere(new: NewStage) -> None:
             stage.put(store, 5000, queue_id=2 if number == 1 else 1)
             stage.clock.at_ms += 300_000
         stage.check(store)
-        has_died = stage.dies(operations, store._maintenance.flush_queues)
+        has_died = stage.dies(operations, inside.maintenance(store).flush_queues)
         stage.cut()
         stage.remove("flightlog")
         stage.end()
@@ -79,8 +80,8 @@ def keys_of_an_index_file(new: NewStage) -> None:
     store = stage.open()
     stage.put(store, count=60)
     stage.check_keys(store)
-    store._maintenance.flush_queues()
-    store._maintenance.flush_index()
+    inside.maintenance(store).flush_queues()
+    inside.maintenance(store).flush_index()
     [index_file] = (stage.root / "index").iterdir()
     stage.die(store)
     stage.disk.lose(index_file, SECTOR_SIZE, 2 * SECTOR_SIZE)
@@ -100,7 +101,7 @@ def a_segment_that_fills_up_during_a_flush(new: NewStage) -> None:
             stage.put(store, 3000, count=10)
 
     stage.disk.on = fill
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     stage.die(store)
     stage.cut()
     store = stage.open(ASYNC)
@@ -116,7 +117,7 @@ def a_deleted_topic(new: NewStage) -> None:
     store = stage.open()
     for topic in ("deleted", "kept"):
         stage.put(store, topic=topic, count=10)
-    store._maintenance.flush_queues()
+    inside.maintenance(store).flush_queues()
     store.delete_topic("deleted")
     stage.forget_topic("deleted")
     stage.put(store, topic="kept")
@@ -154,8 +155,8 @@ def a_round_of_retention_that_dies_anywhere(new: NewStage) -> None:
             stage.put(store, 700, queue_id=number % 2)
         stage.flush(store)
         stage.check(store)
-        store._maintenance.flush_index()
-        store._maintenance.flush_queues()
+        inside.maintenance(store).flush_index()
+        inside.maintenance(store).flush_queues()
 
         def round_of_it(stage: Stage = stage, store: Store = store) -> None:
             assert store.clean_up(retention_hours=0).segments
@@ -174,7 +175,7 @@ def an_iterator_beside_retention(new: NewStage) -> None:
     stage = new()
     with stage.open(segment_size=4096) as store:
         stage.put(store, 700, count=24)
-        store._maintenance.flush_index()
+        inside.maintenance(store).flush_index()
         reading = store.read("t")
         bodies = [next(reading).body]
         store.clean_up(retention_hours=0)

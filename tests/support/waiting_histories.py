@@ -22,10 +22,10 @@ from flightlog.engine.services.delay_service import DelayService
 from flightlog.schedule import deadline_queue
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
-from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN, TimerWheelStore
+from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.errors import StorePoisonedError
 from flightlog.testing import ManualClock
-from flightlog.tests.support import waiting_account
+from flightlog.tests.support import inside, waiting_account
 from flightlog.tests.support.account import AnyStore, Found, Mark
 from flightlog.tests.support.histories import FAULTS, History
 from flightlog.tests.support.numbered_puts import NumberedPuts
@@ -74,7 +74,7 @@ class WaitingHistory(History):
     def __init__(self, seed: str, root: Path) -> None:
         super().__init__(seed, root)
         self.account: WaitingAccount = waiting_account.WaitingAccount()
-        self.recorder._mark = self.account.mark
+        self.recorder.mark = self.account.mark
         self.clock: Any = ManualClock(self.clock.at_ms)
         self.account.clock_ms = self._latest_ms = self.clock.at_ms
         self._puts = WaitingPuts(self._dice, self.account, lambda: self._open_store, self._say)
@@ -120,7 +120,7 @@ class WaitingHistory(History):
         super()._open()
         store = self._open_store
         self._begin, self._settled_before = store.recovery_report.end, self.account.settled
-        self._found = found = waiting_account.read_all(store, self.account.offered, store._log.reader.min_offset)
+        self._found = found = waiting_account.read_all(store, self.account.offered, inside.log(store).reader.min_offset)
         assert not found.delivered or found.delivered[-1].physical_offset < self._begin
         self._seen = {each.number for each in found.delivered}
 
@@ -129,12 +129,12 @@ class WaitingHistory(History):
         store = self._open_store
         done = self._done()
         super()._close()
-        if store._log.poison is None and not any(fault.hits for fault in self._faults.faults):
+        if inside.log(store).poison is None and not any(fault.hits for fault in self._faults.faults):
             self.account.settled |= done
 
     def _kill(self) -> None:
         if self._store is not None:
-            self._store._delay_service.savers.clear()  # a dead process writes nothing
+            inside.delay_service(self._store).savers.clear()  # a dead process writes nothing
         super()._kill()
 
     # -- steps
@@ -188,7 +188,7 @@ class WaitingHistory(History):
     def _judge(self) -> None:
         """Look at what this session has delivered. Under sync flush what no sync covers yet is not visible."""
         store = self._open_store
-        self._found = found = waiting_account.read_all(store, self.account.offered, store._log.reader.min_offset)
+        self._found = found = waiting_account.read_all(store, self.account.offered, inside.log(store).reader.min_offset)
         new = [each for each in found.delivered if each.physical_offset >= self._begin]
         early = [each for each in new if each.number not in self._seen and each.due_ms > self.clock.at_ms]
         assert not early, f"at {self.clock.at_ms} comes {early}"
@@ -198,9 +198,9 @@ class WaitingHistory(History):
     def _save(self) -> None:
         self._say("save how far deliveries are")
         store = self._open_store
-        savers = store._delay_service.savers
+        savers = inside.delay_service(store).savers
         has_news = any(saver.is_unsaved for saver in savers)
-        store._delay_service.save()
+        inside.delay_service(store).save()
         if not any(saver.is_unsaved for saver in savers):
             if has_news:  # the log is made durable first
                 self.account.is_durable()
@@ -209,15 +209,13 @@ class WaitingHistory(History):
     def _done(self) -> set[int]:
         """What a save now calls delivered: what lies before the offset of its level; timers of this session, unless it
         has come to a stop in the middle of a second."""
-        assert self._open_store._levels is not None
-        offsets = [each.offset for each in self._open_store._levels._schedulers]
+        offsets = inside.level_offsets(self._open_store)
         levels = {
             number
             for number, (_, (topic, queue_id), offset, _) in self._found.places.items()
             if topic == SCHEDULE_TOPIC and offset < offsets[queue_id]
         }
-        timers = self._open_store._timers._timers
-        if timers is not None and timers._given != NOTHING_GIVEN:
+        if inside.is_giving_timers(self._open_store):
             return levels
         new = [each for each in self._found.delivered if each.physical_offset >= self._begin]
         return levels | {each.number for each in new if not each.level}
@@ -228,7 +226,7 @@ def deliver(store: Store) -> float | None:
     store is poisoned."""
     for _ in range(ROUNDS_MAX):
         try:
-            wait_s = store._delay_service.deadlines.run_due()
+            wait_s = inside.delay_service(store).deadlines.run_due()
         except StorePoisonedError:
             return None
         if wait_s != 0:

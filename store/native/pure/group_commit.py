@@ -4,11 +4,11 @@ Where the interpreter is busy with something else, whoever comes late to his tur
 wait as long for it.
 
 Invariants:
-- A waiter is among the others before it looks whether somebody leads; a leader wakes after it has let go. So every
-  waiter is served or leads itself, or somebody leads who will wake next.
-- Who takes a waiter from among the others wakes it, or puts it into the line of those who are served; who wakes goes on
-  with that line, and so does who woke somebody that had left. An interrupt may cost a wake-up: nobody waits longer than
-  `WAKE_UP_LOST_S` at a time.
+- A waiter is among the others before it looks whether somebody leads; a leader rings after it has let go. So every
+  waiter is served or leads itself, or somebody leads who will ring next.
+- Who takes a waiter from among the others rings it, or puts it into the line of those who are served; who wakes goes on
+  with that line, and so does who rang somebody that had left. An interrupt may cost a ring: nobody waits longer than
+  `RING_LOST_S` at a time.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from collections.abc import Callable
 
 from .arguments import integer
 
-WAKE_UP_LOST_S = 0.05
+RING_LOST_S = 0.05
 LATE_S = 0.001
 """Waking takes some microseconds; a thread that keeps the interpreter for itself gives it back after five milliseconds
 (`sys.getswitchinterval`)."""
 
 
 class _Waiter:
-    """Somebody who waits to be woken."""
+    """Somebody who waits to be rung."""
 
-    __slots__ = ("goal", "has_left", "wake_up", "woken_s")
+    __slots__ = ("bell", "goal", "has_left", "rung_s")
 
     def __init__(self, goal: int) -> None:
         self.goal = goal
-        self.wake_up = threading.Lock()
-        """Locked until the waiter is woken, which it is once at most."""
-        self.wake_up.acquire()
-        self.woken_s = 0.0
+        self.bell = threading.Lock()
+        """Locked until it is rung, which it is once at most."""
+        self.bell.acquire()
+        self.rung_s = 0.0
         self.has_left = False
-        """Set before the waiter looks whether somebody has taken it; who wakes it looks afterwards."""
+        """Set before the waiter looks whether somebody has taken it; who rings it looks afterwards."""
 
-    def wake(self) -> None:
-        self.woken_s = time.perf_counter()
-        self.wake_up.release()
+    def ring(self) -> None:
+        self.rung_s = time.perf_counter()
+        self.bell.release()
 
 
 class GroupCommit:
@@ -55,7 +55,7 @@ class GroupCommit:
         self._waiters: dict[_Waiter, bool] = {}
         """Who waits, the first one first; all are True."""
         self._served: deque[_Waiter] = deque()
-        """Taken from among them: who is to be woken, one by the other."""
+        """Taken from among them: who is to be rung, one by the other."""
 
     @property
     def waiting(self) -> int:
@@ -73,11 +73,11 @@ class GroupCommit:
                     self._waiters[waiter] = True
                 if self._lead(goal, lead):
                     continue
-                left_s = WAKE_UP_LOST_S if deadline_s is None else min(WAKE_UP_LOST_S, deadline_s - time.monotonic())
+                left_s = RING_LOST_S if deadline_s is None else min(RING_LOST_S, deadline_s - time.monotonic())
                 if left_s <= 0:
                     return False
-                if waiter.wake_up.acquire(timeout=left_s):
-                    self._pass_on(to_all=time.perf_counter() - waiter.woken_s > LATE_S)
+                if waiter.bell.acquire(timeout=left_s):
+                    self._pass_on(to_all=time.perf_counter() - waiter.rung_s > LATE_S)
                     waiter = None
                     if goal > self.synced_to:
                         self._lead(goal, lead)  # mostly it is this one's turn now
@@ -86,14 +86,14 @@ class GroupCommit:
             if waiter is not None:
                 waiter.has_left = True
                 if not self._waiters.pop(waiter, False):
-                    self._wake()  # somebody wakes in vain, or has: others are to hear it
+                    self._ring()  # somebody rings in vain, or has: others are to hear it
 
     def run_exclusive(self, call: Callable[[], object], /) -> None:
         try:
             with self._lock:
                 call()
         finally:
-            self._wake()
+            self._ring()
 
     def _lead(self, goal: int, lead: Callable[[], object]) -> bool:
         """Whether nobody else led, so that this thread did."""
@@ -114,9 +114,9 @@ class GroupCommit:
                     pass  # not held: another thread leads
                 else:
                     if self._waiters or self._served:
-                        self._wake()
+                        self._ring()
 
-    def _wake(self) -> None:
+    def _ring(self) -> None:
         """Wake the first who is not served, and begin with those who are."""
         has_leader = False
         for waiter in list(self._waiters):
@@ -126,7 +126,7 @@ class GroupCommit:
                     self._served.append(waiter)
                 else:
                     has_leader = True
-                    waiter.wake()
+                    waiter.ring()
         self._pass_on(to_all=False)
 
     def _pass_on(self, *, to_all: bool) -> None:
@@ -137,6 +137,6 @@ class GroupCommit:
                 waiter = served.popleft()
             except IndexError:
                 return  # another one was faster
-            waiter.wake()
+            waiter.ring()
             if not (to_all or waiter.has_left):
                 return

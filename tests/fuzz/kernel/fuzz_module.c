@@ -5,7 +5,9 @@
  * A module itself, which the Makefile's `fuzz_module` loads into a Python: run(arguments) is the fuzzer.
  */
 #include "module.c"
+#define to_inputs to_columns /* each file has its own */
 #include "module_columns.c"
+#undef to_inputs
 #include "module_group_commit.c"
 #include "module_listing.c"
 #include "module_messages.c"
