@@ -76,12 +76,6 @@ class Store(native.OrdinaryPut):
         self._readers: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
         """The store as each coordinator reads it: its own, and those of `Stores`."""
         self._owners: dict[str, Owner] = {}
-        # Parts of the engine that tests look at; nothing here uses them.
-        self._log, self._dispatcher, self._table = store._log, store._dispatcher, store._table
-        self._maintenance, self._service, self._preparing = store._maintenance, store._service, store._preparing
-        self._delay_service, self._timers, self._levels = store._delay_service, store._timers, store._levels
-        self._arrivals, self._pulls, self._putter = store.arrivals, store._pulls, store._putter
-        self._reader, self._offsets, self._clock = store._reader, store.offsets, store.clock
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
     @classmethod

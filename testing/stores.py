@@ -31,7 +31,7 @@ def kill(store: Store) -> None:
     What was written stays in its files, as the page cache keeps it. The next open recovers the store, in this process
     too. Calls of other threads that wait for a sync raise StorePoisonedError. Put futures end with an error.
     """
-    store._maintenance.poison(InterruptedError("killed"))
+    store._store._maintenance.poison(InterruptedError("killed"))
     store.close()
 
 
@@ -50,5 +50,5 @@ class LogPositions(NamedTuple):
 
 def log_positions(store: Store) -> LogPositions:
     """Look at an open store. The values are read one after the other: they are exact while nothing puts or flushes."""
-    commit_log = store._log
-    return LogPositions(commit_log.end, commit_log.visible, commit_log.flushed, store._dispatcher.position)
+    commit_log, dispatcher = store._store._log, store._store._dispatcher
+    return LogPositions(commit_log.end, commit_log.visible, commit_log.flushed, dispatcher.position)

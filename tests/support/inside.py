@@ -46,7 +46,7 @@ def log(store: AnyStore) -> CommitLog:
 
 
 def log_reader(store: AnyStore | ReadOnlyStore) -> LogReader:
-    return store._reader._log_reader
+    return (store if isinstance(store, ReadOnlyStore) else engine(store))._reader._log_reader
 
 
 def active_segment(store: AnyStore) -> AppendSegment:

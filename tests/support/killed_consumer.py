@@ -11,6 +11,7 @@ COUNT = 400
 PROGRAM = """
 import sys
 import flightlog
+from flightlog.tests.support import inside
 
 with flightlog.open(sys.argv[1], flightlog.StoreSettings.small()) as store:
     for number in range(int(sys.argv[2])):
@@ -19,7 +20,7 @@ with flightlog.open(sys.argv[1], flightlog.StoreSettings.small()) as store:
         print(message.queue_id, message.queue_offset, flush=True)
         message.ack()
         if number % 16 == 0:
-            store._offsets.save()
+            inside.group_offsets(store).save()
 """
 
 

@@ -16,6 +16,7 @@ import sys
 import threading
 import flightlog
 from flightlog.consume.deliver.back_off import BackOff
+from flightlog.tests.support import inside
 
 speaking = threading.Lock()
 left = threading.Semaphore(int(sys.argv[3]))
@@ -38,7 +39,7 @@ with flightlog.open(sys.argv[1], flightlog.StoreSettings.small()) as store:
     for member in members:
         member.start()
     while sys.stdin.readline():
-        store._offsets.save()
+        inside.group_offsets(store).save()
 """
 
 
