@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InvalidMessageError
@@ -92,12 +92,14 @@ class FastPath:
         )
 
     def put_many(self, messages: tuple[Message, ...], first: int, /) -> list[PutResult] | None:
-        if first == 0 and any(self._ordinary(message) is None for message in messages):
-            return None
+        prepared: Iterable[PreparedRecord | None] = map(self._ordinary, messages[first:])
+        if first == 0:  # nothing is put before all were looked at
+            prepared = list(prepared)
+            if any(record is None for record in prepared):
+                return None
         records: list[PreparedRecord] = []
         size = 0
-        for message in messages[first:]:
-            record = self._ordinary(message)
+        for record in prepared:
             if record is None or size + record.size > PUT_MANY_SIZE:
                 break
             records.append(record)
