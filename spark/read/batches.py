@@ -16,8 +16,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from ...engine.columns.message_columns import MessageColumns
+from ...engine.read.batch_reading import DamageError
 from ...store import native
-from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError
+from ...store.errors import CorruptBodyError, CorruptRecordError
 from ...store.format.frame import Rows
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import BAD_CRC
@@ -34,7 +35,6 @@ BODY_COLUMNS = frozenset({"value", "bodyCrc"})
 Reasons = dict[int, str]
 """What was found in damaged records that are shown, by their physical offset."""
 
-DamageError = CorruptRecordError | CorruptQueueError
 """A damaged record, or an entry of a queue that is none of a message."""
 
 

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from ...engine.columns.gathering import gather
+from ...engine.read.batch_reading import DamageError
 from ...store import native
 from ...store.disk.disk import Disk
 from ...store.errors import CorruptQueueError, CorruptRecordError
@@ -33,7 +34,7 @@ from ...store.scan.scan import PIECE_SIZE
 from ..options.read_options import ReadOptions
 from ..plan.queue_planning import CarriedBatches, QueueRange, SegmentFiles
 from ..remote.remote_disk import read_places
-from .batches import BatchMaker, DamageError, only
+from .batches import BatchMaker, only
 from .queue_entries import Entries, EntryReader, Integers, SegmentOpening
 
 GAP_SIZE = 4096
