@@ -6,6 +6,7 @@ import errno
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,24 @@ def test_a_timer_comes_by_itself(
         state = store.statistics().timers
         assert state is not None
         assert (state.pending, state.delivered, state.lost) == (0, 1, 0)
+    assert_clean(tmp_path)
+
+
+def test_what_waits_can_be_read_and_is_counted_after_a_reopen(
+    tmp_path: Path, kernel: str, assert_clean: Callable[[Path], None], until: Until
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.put(Message("orders", b"a level", delay_level=3))
+        store.put(Message("orders", b"in 90 s").deliver_after_ms(90_000))
+        at_ms = time.time_ns() // 1_000_000 + 3_600_000
+        store.put(Message("orders", b"is it paid?", uniq_key="order-7").deliver_at_ms(at_ms))
+        store.cancel_timer("orders", "order-7", at_ms)
+    with flightlog.open(tmp_path, replace(SETTINGS, deliver_delayed=False)) as store:
+        levels, timers = store.read("SCHEDULE_TOPIC_XXXX", 2), store.read("rmq_sys_wheel_timer")
+        assert [message.body for message in levels] == [b"a level"]
+        assert [message.body for message in timers] == [b"in 90 s", b"is it paid?", b""]
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        until(lambda: (state := store.statistics().timers) is not None and (state.pending, state.untaken) == (1, 0))
     assert_clean(tmp_path)
 
 
