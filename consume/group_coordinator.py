@@ -256,7 +256,7 @@ class GroupCoordinator:
         A topic that no store has is waited for, and the group's first member logs a warning that names it; with
         `must_exist` that is a TopicNotFoundError.
 
-        A member that nobody holds any more leaves the group, and so does one whose thread (that which received last,
+        A member that is no longer referenced leaves the group, and so does one whose thread (that which received last,
         and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
 
         Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of

@@ -79,7 +79,7 @@ class MessageStore(native.OrdinaryPut):
     """One store, open for writing, without consumer groups but for how far they are. A context manager.
 
     Safe from many threads. Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by
-    fork. The parts keep the handle alive no more than the services do: one that nobody holds is collected, and closed.
+    fork. The parts keep the handle alive no more than the services do: one without references is closed.
     """
 
     _is_released = True  # until there is something to let go of

@@ -116,7 +116,7 @@ class WriterSession:
     """As it was found."""
 
     def release(self) -> None:
-        """Give up the lock last, so that nobody opens the store before. Calling it twice is fine."""
+        """Give up the lock last, so that no other writer opens the store before. Calling it twice is fine."""
         self.progress.close()
         self.lock.release()
 

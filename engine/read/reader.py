@@ -107,7 +107,7 @@ class Reader:
 
     def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
         """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
-        request. A read-only view reads the file anew. Raises ConfigFileError."""
+        request. A read-only view reads the file again. Raises ConfigFileError."""
         check_flag("include_system", include_system)
         found = self._topics()
         return {name: found[name] for name in sorted(found) if include_system or not found[name].is_system}

@@ -111,7 +111,7 @@ class LongPolls:
 
         It is done when it is returned if `get` finds something, or there is nothing to wait for (an offset before the
         first message, or past the end). Otherwise a put to this queue completes it, under sync flush once the message
-        is durable; messages that the tags leave out wake nobody. When its time is over it answers what `get` would:
+        is durable; messages that the tags leave out do not wake it. When its time is over it answers what `get` would:
         without messages, and with the offset to go on from.
 
         A pull that waits is no thread: there may be tens of thousands. `await asyncio.wrap_future(store.pull(...))`

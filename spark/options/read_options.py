@@ -122,7 +122,7 @@ class Pattern:
 
     def matches(self, topic: str) -> bool:
         if is_light(topic) and not self.regex.startswith(LIGHT_PREFIX):
-            return False  # light queues hold messages of other topics once more: nobody who writes .* means them
+            return False  # light queues repeat messages of other topics: .* does not mean them
         return re.fullmatch(self.regex, topic) is not None
 
 

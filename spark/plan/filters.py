@@ -6,7 +6,7 @@ them again.
 Filters leave something out only with the option `pushDownPredicate`, because of a fault of Spark, seen on 4.3: what the
 filters of one query left out stays left out for every other query over the same `load()`, and in a union or a join of
 one `load()` both sides get what the filters of the last one let through. A DataFrame that is loaded with it is for one
-query with one `where`; load anew for the next.
+query with one `where`; load again for the next.
 """
 
 from __future__ import annotations

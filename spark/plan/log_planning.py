@@ -126,8 +126,8 @@ def _stretches(
 
 
 def _sound_seal(view: ReadOnlyStore, segment: Segment) -> Seal | None:
-    """The seal of a segment, where it surely says what is there. RocketMQ knows nothing of seals: after it nobody can
-    say, until a flightlog opens the store again and drops those of segments that were cut back and filled anew."""
+    """The seal of a segment, where it surely says what is there. RocketMQ knows nothing of seals: what it
+    left is not known until a flightlog opens the store again and drops the seals of segments that were rewritten."""
     seal = read_seal(view.log_reader.disk, view.path, segment) if view.shutdown_state.is_ours else None
     return seal if seal is not None and seal.boundaries and seal.boundaries[0] == 0 else None
 

@@ -15,7 +15,7 @@ own place: light queues and those of inner batches.
 Lost places of the log that no queue entry tells of: a view takes from the queues' files what leads up to where it had
 to look at the log itself. Entries of a segment that is missing behind that were forgotten, or never written: in their
 place is filler, or the queue's end. And queues begin where the log begins, behind a first segment of the wrong length.
-Whose messages were there nobody can say, so each queue whose range reaches over such a place may lack some.
+Which messages were there is not known, so each queue whose range reaches over such a place may lack some.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def _is_forgotten(view: ReadOnlyStore, place: Damage) -> bool:
 
 def _reach_over(view: ReadOnlyStore, spans: QueueSpans, place: Damage) -> bool:
     """Whether one of the spans comes from before the place to behind it, where a queue's own ends are those that it was
-    cut to. Not where one has entries of the place left: whoever follows these tells of it."""
+    cut to. Not where one has entries of the place left: following these reports it."""
     held, is_reached = view.queues(), False
     for key, (start, stop) in spans.items():
         first, end = held.get(key, (0, 0))

@@ -182,7 +182,7 @@ class AtomicAppend:
             segment.finish_appends()
 
     def commit(self) -> None:
-        """The rows are on the disk, durable, when this returns. Raises SyncFailedError: then nobody knows yet."""
+        """The rows are on the disk, durable, when this returns. Raises SyncFailedError: then it is not known."""
         position = self._start - self.first_segment.base
         self.first_segment.store(position, self._first_record[:HEAD_SIZE])
         self.first_segment.sync()
