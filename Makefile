@@ -10,7 +10,7 @@ DEMO_DIR ?= $(VENV)/demo
 export PYTHONSAFEPATH := 1
 
 # What an editable install depends on: its settings and what is compiled. Python files are read from the checkout.
-BUILT_FROM := pyproject.toml $(wildcard store/native/*.c store/native/*.h)
+BUILT_FROM := pyproject.toml $(wildcard store/native/c/*.c store/native/c/*.h)
 
 .PHONY: help venv demo test test-long test-lowest-spark test-pythons check docs bench targets readers delay messaging fuzz soak campaign coverage mutants load-test wheels clean
 .DEFAULT_GOAL := help

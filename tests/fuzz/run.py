@@ -139,7 +139,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="0 (the default) draws a new one")
     parser.add_argument("--jobs", type=int, default=1, help="targets at a time (default 1)")
     parser.add_argument("--work", type=Path, default=HERE.parents[1] / ".fuzz", help="folder for all that is written")
-    parser.add_argument("--native", type=Path, help="folder of the kernel's sources (default store/native)")
+    parser.add_argument("--native", type=Path, help="folder of the kernel's sources (default store/native/c)")
     arguments = parser.parse_args()
 
     work = arguments.work.resolve()

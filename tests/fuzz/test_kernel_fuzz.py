@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "fuzz" / "run.py"
 KERNEL_TARGETS = ROOT / "tests" / "fuzz" / "kernel"
-NATIVE = ROOT / "store" / "native"
+NATIVE = ROOT / "store" / "native" / "c"
 TARGETS = sorted(path.stem.removeprefix("fuzz_") for path in KERNEL_TARGETS.glob("fuzz_*.c"))
 DRIVEN_BY_PYTHON = {"fast_path"}
 PYTHON_TAKES = 20
