@@ -168,12 +168,17 @@ def test_sizes_are_chosen() -> None:
         (TargetsOptions(rocketmq=Path("/proc")), "rocketmq=/proc: no rocketmq-store"),
         (TargetsOptions(folder=Path("/no/folder")), "--folder /no/folder"),
         (TargetsOptions(save=Path("/no/folder/targets.json")), "--save /no/folder/targets.json"),
-        (TargetsOptions(folder=Path("/dev/shm")), "a sync syncs nothing"),
     ],
 )
 def test_wrong_calls(options: TargetsOptions, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         targets.run_targets(options)
+
+
+def test_a_file_system_in_memory_is_refused(in_memory: Path) -> None:
+    with pytest.raises(UsageError, match="a sync syncs nothing"):
+        targets.run_targets(TargetsOptions(folder=in_memory))
+    assert not list(in_memory.iterdir())
 
 
 @pytest.mark.ci
