@@ -1,5 +1,5 @@
 /* The columns' part of the module: arguments in, one of walk.h / columns.h, result out. */
-#include "module_columns.h"
+#include "module.h"
 
 #include "columns.h"
 #include "walk.h"

@@ -1,5 +1,5 @@
 /* The fast path as a type of Python: how it is made, what can be asked of it, and what it holds. */
-#include "module_fast_path.h"
+#include "module.h"
 
 #include <stddef.h>
 #include <structmember.h>

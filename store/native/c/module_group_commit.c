@@ -4,7 +4,7 @@
  *
  * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no ring can be lost.
  */
-#include "module_group_commit.h"
+#include "module.h"
 
 #include <pythread.h>
 #include <stddef.h>
@@ -12,7 +12,6 @@
 #include <structmember.h>
 #include <time.h>
 
-#include "arguments.h"
 
 #define LOOK_EVERY_US 10000  /* who is served though nobody rings it finds out by itself */
 #define EAGER_ROUNDS 64

@@ -1,5 +1,5 @@
 /* The part of the module that fills queues and the key index: arguments in, one of listing.h / key_links.h, result out. */
-#include "module_listing.h"
+#include "module.h"
 
 #include "key_links.h"
 #include "listing.h"

@@ -1,5 +1,5 @@
 /* The messages' part of the module: arguments in, one of messages.h / walk.h, Python objects out. */
-#include "module_messages.h"
+#include "module.h"
 
 #include "byteorder.h"
 #include "columns.h"

@@ -1,6 +1,6 @@
 /* Pages of a mapping, made present, let go or synced without the GIL. The first two piece by piece, for while a piece is
  * under way nobody can map anything. */
-#include "module_pages.h"
+#include "module.h"
 
 #if defined(__linux__)
 #include <errno.h>

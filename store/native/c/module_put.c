@@ -1,5 +1,5 @@
 /* `put` of a store as a method of its own type: an ordinary put runs no Python frame. See pure/put.py, its reference. */
-#include "module_put.h"
+#include "module.h"
 
 #include <stddef.h>
 #include <structmember.h>

@@ -1,5 +1,5 @@
 /* Property texts for the module: arguments in, text_columns.h, result out. */
-#include "module_texts.h"
+#include "module.h"
 
 #include "text_columns.h"
 

@@ -6,7 +6,7 @@
  */
 #include "fast_path.h"
 #include "message_fields.h"
-#include "module_fast_path.h"
+#include "module.h"
 
 #include "fuzz.h"
 
