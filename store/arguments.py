@@ -88,7 +88,7 @@ def check_seconds(argument: str, value: Any, high: float = float("inf")) -> None
         raise InvalidArgumentError(argument, value, expected)
 
 
-def check_time_ms(argument: str, value: Any, *, low: int = ~INT64_MAX) -> int:
+def check_time_ms(argument: str, value: Any) -> int:
     """A time in ms since 1970, also for a datetime, which must have a time zone."""
     expected = "a time in ms since 1970, or a datetime with a time zone"
     if isinstance(value, datetime):
@@ -98,8 +98,8 @@ def check_time_ms(argument: str, value: Any, *, low: int = ~INT64_MAX) -> int:
     if not is_whole(value):
         raise WrongTypeError(argument, value, expected)
     number = operator.index(value)
-    if not low <= number <= INT64_MAX:
-        raise InvalidArgumentError(argument, value, f"{expected}, {max(low, ~INT64_MAX)} or more")
+    if not ~INT64_MAX <= number <= INT64_MAX:
+        raise InvalidArgumentError(argument, value, f"{expected}, {~INT64_MAX} or more")
     return number
 
 

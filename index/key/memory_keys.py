@@ -79,13 +79,6 @@ class MemoryKeys:
             # Into new arrays: a search may still be reading the old ones.
             self._columns = columns._replace(used=used).part(0, used)
 
-    def forget_below(self, physical_offset: int) -> None:
-        """Forget the keys of records before `physical_offset`: the files know them by now, or the log let them go."""
-        columns = self._columns
-        first = int(np.searchsorted(columns.physical_offset[: columns.used], physical_offset))
-        if first:
-            self._columns = columns.part(first, columns.used - first)
-
 
 def _may_be_within(time_s: int, begin_ms: int, end_ms: int | None) -> bool:
     if time_s in (0, MAX_TIME_S):

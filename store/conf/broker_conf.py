@@ -73,14 +73,6 @@ NAMES: Mapping[str, str] = {
 }
 """Our setting -> RocketMQ's. `store_host` comes from two, see below."""
 
-OURS_ALONE = frozenset(
-    {
-        *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
-        *("check_blocks", "deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
-    }
-)
-"""Settings that RocketMQ has none for."""
-
 BROKER_DEFAULTS: Mapping[str, Any] = {"retention_hours": 72}
 """What a broker does unless it is told otherwise, and a store of flightlog only if it is told."""
 

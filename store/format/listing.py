@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 UNIT_SIZE: Final = 20
 """An entry of a consume queue, as it lies in its file; index/queue/queue_unit.py draws it."""
@@ -23,6 +22,3 @@ QUEUE_DTYPE: Final = np.dtype(
 `listing.h`."""
 
 assert QUEUE_DTYPE.itemsize == 8 + 4 * 4 == 24
-
-Queues = NDArray[Any]
-"""An array of QUEUE_DTYPE."""

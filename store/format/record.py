@@ -39,7 +39,6 @@ from ..errors import (
 )
 from ..message import Message
 from ..settings import RECORD_EXTRA_SIZE, StoreSettings
-from ..stored_message import StoredMessage, message_of_record
 from . import property_names as props
 from . import sys_flag as flags
 from .compression import CompressionType, compress
@@ -301,9 +300,3 @@ def check_integer_range(name: str, value: object, low: int = ~INT32_MAX, high: i
 def born_host_size(sys_flag: int) -> int:
     """Bytes of the born host; the store timestamp follows it."""
     return HOST_V6_SIZE if sys_flag & flags.BORN_HOST_V6 else HOST_V4_SIZE
-
-
-def stored_message(buffer: bytes | memoryview, row: FrameRow) -> StoredMessage:
-    """The message that a row of a frame walk over `buffer` found. Everything in it is copied out of the buffer."""
-    position, size = row[0], row[9]
-    return message_of_record(bytes(buffer[position : position + size]), row[6] - position, row[16])

@@ -45,10 +45,6 @@ class Checkpoint:
         return max(0, min(self.physic_timestamp_ms, self.logics_timestamp_ms) - RECOVERY_MARGIN_MS)
 
     @property
-    def min_index_timestamp_ms(self) -> int:
-        return min(self.min_timestamp_ms, self.index_timestamp_ms)
-
-    @property
     def words(self) -> tuple[int, ...]:
         return (
             self.physic_timestamp_ms,

@@ -232,14 +232,13 @@ class ProgressPage:
                 self._file.write(word * 8, raw)
             else:
                 self._shadow[word * 8 : word * 8 + 8] = raw
-                self._write_shadow(word * 8, 8)
+                self._write_shadow(word * 8)
 
-    def _write_shadow(self, position: int, size: int) -> None:
+    def _write_shadow(self, position: int) -> None:
         assert self._shadow is not None
-        if self._is_behind:
-            position, size = 0, len(self._shadow)
+        start, stop = (0, len(self._shadow)) if self._is_behind else (position, position + 8)
         try:
-            self._file.write(position, bytes(self._shadow[position : position + size]))
+            self._file.write(start, bytes(self._shadow[start:stop]))
             self._is_behind = False
         except DiskError:
             # What it speaks of has happened, and the page may be behind: as one that was not written back yet.

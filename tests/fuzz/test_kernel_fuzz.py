@@ -29,8 +29,8 @@ DRIVEN_BY_PYTHON = {"fast_path"}
 PYTHON_TAKES = 20
 """Times as long as C, for an execution."""
 WOUND_RUNS = 20_000_000
-"""Every wound was found within 230,000 executions, from each of 20 seeds. How many it takes hangs on more than the seed:
-the fuzzer prefers inputs that run quickly. It stops at the first that breaks something, so a large bound costs nothing."""
+"""Every wound was found within 230,000 executions, from each of 20 seeds. The number depends on more than the seed: the
+fuzzer prefers inputs that run quickly. It stops at the first that breaks something, so a large bound costs nothing."""
 SEED = 1 + int(os.environ["FLIGHTLOG_SEED"])  # of 0 the fuzzer would draw one
 
 pytestmark = [pytest.mark.ci, pytest.mark.xdist_group("kernel_fuzz")]

@@ -12,7 +12,7 @@ from flightlog.index.key import memory_keys
 from flightlog.index.key.memory_keys import MemoryKeys
 from flightlog.tests.support import plain_index
 
-STEP = st.tuples(st.sampled_from(["put", "truncate", "forget", "search"]), st.integers(0, 60), st.integers(0, 60))
+STEP = st.tuples(st.sampled_from(["put", "truncate", "search"]), st.integers(0, 60), st.integers(0, 60))
 
 
 @given(steps=st.lists(STEP, max_size=20), block=st.sampled_from([1, 3, 65_536]))
@@ -33,9 +33,6 @@ def test_as_a_list(steps: list[tuple[str, int, int]], block: int) -> None:
                 memory.truncate(a)
                 model = [key for key in model if key.physical_offset < a]
                 offset = min(offset, a)
-            elif step == "forget":
-                memory.forget_below(a)
-                model = [key for key in model if key.physical_offset >= a]
             else:
                 check(memory, model, a % 6, 1_700_000_000_500 + b * 400)
             assert len(memory) == len(model)
@@ -73,8 +70,6 @@ def test_a_search_goes_on_over_what_it_began_with() -> None:
     memory.truncate(10)
     memory.put(plain_index.key_entries_of([plain_index.Key(2, i, 5) for i in range(10, 60)]))
     assert list(search) == list(range(68, -1, -1))
-    memory.forget_below(5)
-    assert list(memory.candidates(1)) == [9, 8, 7, 6, 5]
 
 
 def test_sixteen_bytes_a_key() -> None:

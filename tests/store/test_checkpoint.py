@@ -22,7 +22,6 @@ def test_vector() -> None:
     assert VECTOR.encode() == raw + bytes(4096 - 40)
     assert decode_checkpoint(raw) == VECTOR
     assert VECTOR.min_timestamp_ms == 1_699_999_997_000
-    assert VECTOR.min_index_timestamp_ms == 1_699_999_990_000
 
 
 def test_min_timestamp_is_never_negative() -> None:

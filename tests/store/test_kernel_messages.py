@@ -18,9 +18,9 @@ import pytest
 from flightlog.store import native
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.host import decode_host
-from flightlog.store.format.record import stored_message
 from flightlog.store.native import pure
 from flightlog.store.stored_message import StoredMessage
+from flightlog.tests.support.sound_records import stored_message
 
 SEED = int(os.environ.get("FLIGHTLOG_MESSAGES_SEED", "20260101"))
 UNIT = struct.Struct(">qiq")

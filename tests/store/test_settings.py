@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from flightlog.store import settings as settings_module
-from flightlog.store.conf.broker_conf import NAMES, OURS_ALONE
+from flightlog.store.conf.broker_conf import NAMES
 from flightlog.store.errors import InvalidSettingsError, UsageError
 from flightlog.store.settings import (
     DEFAULT_QUEUE_FILE_ENTRIES,
@@ -177,6 +177,15 @@ def docstrings() -> dict[str, str]:
             assert isinstance(before.target, ast.Name)
             found[before.target.id] = str(node.value.value)
     return found
+
+
+OURS_ALONE = frozenset(
+    {
+        *("allocate_step_size", "prepare_ahead_size", "index_flush_interval_ms", "accept_future_store_time"),
+        *("check_blocks", "deliver_delayed", "max_auto_queue_count", "put_adds_queues", "unkept_promises"),
+    }
+)
+"""Settings that RocketMQ has none for."""
 
 
 def test_every_field_says_what_it_is_and_what_rocketmq_calls_it() -> None:

@@ -36,9 +36,9 @@ from flightlog.store import native
 from flightlog.store.errors import CorruptBodyError, DiskError, StoreNotFoundError
 from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.inner_batch import unwrapped
-from flightlog.store.format.record import stored_message
 from flightlog.tests.support import store_damage
 from flightlog.tests.support.limited_disk import LimitedDisk
+from flightlog.tests.support.sound_records import stored_message
 
 MORE_MEMORY = 512 << 20
 """Bytes that the process may come to hold beyond those that it takes to have everything loaded."""

@@ -6,6 +6,8 @@ from __future__ import annotations
 import struct
 import zlib
 
+from flightlog.store.stored_message import StoredMessage, message_of_record
+
 MAGICS = (0xDAA320A7, 0xDAA320AB)
 BLANK = 0xCBD43194
 HEAD = struct.Struct(">IIiiiqqi")
@@ -85,3 +87,9 @@ def segments() -> list[bytes]:
     ]
     filler = struct.pack(">II", 40, BLANK) + bytes(32)
     return [b"".join(each) for each in (plain, [*plain, filler], hosts, topics, kinds, kinds[:4], [*plain, bytes(64)])]
+
+
+def stored_message(buffer: bytes | memoryview, row: tuple[int, ...]) -> StoredMessage:
+    """The message that a row of a frame walk over `buffer` found. Everything in it is copied out of the buffer."""
+    position, size = row[0], row[9]
+    return message_of_record(bytes(buffer[position : position + size]), row[6] - position, row[16])

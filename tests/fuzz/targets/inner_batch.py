@@ -10,8 +10,8 @@ from flightlog.store.errors import CorruptBodyError
 from flightlog.store.format.frame import FRAME_DTYPE
 from flightlog.store.format.inner_batch import encode_inner, unwrapped
 from flightlog.store.format.properties import encode_properties
-from flightlog.store.format.record import stored_message
 from flightlog.tests.support import sound_records
+from flightlog.tests.support.sound_records import stored_message
 
 sound = sound_records
 

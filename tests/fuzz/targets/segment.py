@@ -20,11 +20,11 @@ from flightlog.store.errors import CorruptBodyError
 from flightlog.store.format.crc_property import check_crc_properties
 from flightlog.store.format.frame import FRAME_DTYPE
 from flightlog.store.format.inner_batch import unwrapped
-from flightlog.store.format.record import stored_message
 from flightlog.store.format.sys_flag import INNER_BATCH, has_queue_entry
 from flightlog.store.scan.scan import SegmentScan
 from flightlog.store.settings import StoreSettings
 from flightlog.tests.support import sound_records
+from flightlog.tests.support.sound_records import stored_message
 
 sound = sound_records
 
