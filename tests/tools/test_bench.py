@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -28,7 +28,15 @@ from flightlog.tools.bench.case import (
     Sample,
 )
 from flightlog.tools.bench.machine.machine import MOUNTS, file_system, this_machine
-from flightlog.tools.bench.plan import BODY_SIZES, SUBJECTS, subject_cases, whole_cases
+from flightlog.tools.bench.plan import (
+    BODY_SIZES,
+    SUBJECTS,
+    Peers,
+    append_cases,
+    flush_cases,
+    subject_cases,
+    whole_cases,
+)
 from flightlog.tools.bench.report import as_object, reference_of, show
 from flightlog.tools.bench.runner import measure, prepared, run
 from flightlog.tools.output import Output
@@ -55,6 +63,13 @@ def test_a_case_has_its_kernel(tmp_path: Path) -> None:
     [case] = [case for case in CASES if (case.who, case.task) == (PURE, "read")]
     with prepared(case, tmp_path):
         assert native.NAME == "pure"
+
+
+@pytest.mark.parametrize("cases", [flush_cases, append_cases])
+def test_without_the_c_kernel_the_reference_is_measured(cases: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "available", lambda: ("pure",))
+    found = [*cases(BODY_SIZES, *([(1, 8)] if cases is flush_cases else []), Peers(), None)]
+    assert {case.kernel for case in found} == {"pure", None}
 
 
 def test_every_task_has_a_limit_of_its_own_size() -> None:

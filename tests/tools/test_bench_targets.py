@@ -14,6 +14,7 @@ from benches.targets.command import TargetsOptions, contests_of, sizes_of
 from benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests
 from benches.targets.lines import Line, show
 from benches.targets.measures import line_of
+from flightlog.store import native
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.case import MAPPED, OWN, PLAIN, PLAIN_COLD, POOL, Case, Outcome, Sample
 from flightlog.tools.bench.reads.reads import READ_BATCH
@@ -34,10 +35,14 @@ OF_THEIR_OWN = {"paced", "device", "readers", "query", "scan"}
 ROCKETMQ = Rocketmq(Path())
 
 
+NEEDS_KERNEL = pytest.mark.skipif("c" not in native.available(), reason="the targets are those of the C kernel")
+
+
 def plans(peers: Sequence[str] = tuple(PEERS), groups: Sequence[str] = GROUPS) -> list[Contest]:
     return contests(peers, ROCKETMQ, groups, 88_000, 100, 100)
 
 
+@NEEDS_KERNEL
 def test_every_group_has_figures() -> None:
     found = {figure.group for contest in plans() for figure in contest.figures}
     assert found | OF_THEIR_OWN == set(GROUPS) and not found & OF_THEIR_OWN
@@ -69,6 +74,7 @@ def test_rocketmq_takes_part_in_both_of_its_modes() -> None:
             assert {case.who for case in figure.rivals} == {MAPPED, POOL}
 
 
+@NEEDS_KERNEL
 def test_reads_have_their_rivals() -> None:
     found = [figure for contest in plans(groups=("read", "cold", "verify", "recovery")) for figure in contest.figures]
     assert [figure.own.task for figure in found if figure.own.task != READ_BATCH] == [
@@ -87,12 +93,14 @@ def test_every_query_of_a_scan_has_a_target_at_every_size() -> None:
     assert [SCAN_TARGETS[name][-1] for name in NAMES[5:]] == [0.2, 0.35, 0.5, 0.2, 0.35, 0.5, 0.5]
 
 
+@NEEDS_KERNEL
 def test_a_scan_is_measured_on_request_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="free, expected"):
         targets.run_targets(TargetsOptions(size_mb=1 << 40))
     assert "query; 5 rounds" in capsys.readouterr().err
 
 
+@NEEDS_KERNEL
 def test_without_rocketmq_its_lines_say_so() -> None:
     found, missing, _ = contests_of(sizes_of(TargetsOptions(quick=True)), GROUPS, None)
     left = [figure for contest in found for figure in contest.figures]
@@ -182,6 +190,7 @@ def test_a_file_system_in_memory_is_refused(in_memory: Path) -> None:
 
 
 @pytest.mark.ci
+@NEEDS_KERNEL
 def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
     kept = tmp_path / "targets.json"
     only = ("--only", "columns,put", "--only", "paced,device,cold,verify,query")

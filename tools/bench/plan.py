@@ -74,15 +74,16 @@ def flush_cases(body_sizes: Iterable[int], threads: Sequence[int], peers: Peers,
     """What a message costs in each flush mode, and what brings the cost down; at a `rate` how long a put takes in each
     mode, one by one and with threads that share the rate, each call timed from when it was due."""
     cases: list[Case] = []
+    own = own_writers()[0]
     for size in body_sizes:
-        here = [put_case(OWN, body_size=size), put_case(RAW_LOOP, sync=True, body_size=size)]
-        here += [put_case(OWN, sync=True, body_size=size, threads=count) for count in (1, *threads)]
+        here = [put_case(own, body_size=size), put_case(RAW_LOOP, sync=True, body_size=size)]
+        here += [put_case(own, sync=True, body_size=size, threads=count) for count in (1, *threads)]
         beside = [case for sync in (False, True) for case in peer_cases(peers, sync, size, threads if sync else ())]
         if rate is None:
             limits = [put_case(who, body_size=size, batch=BATCH) for who in (MEMCPY, FRESH_PAGES)]
             for sync in (False, True):
-                here.append(put_case(OWN, sync=sync, body_size=size, batch=BATCH))
-                here.append(put_case(OWN, sync=sync, body_size=size, batch=ROWS, columns=True))
+                here.append(put_case(own, sync=sync, body_size=size, batch=BATCH))
+                here.append(put_case(own, sync=sync, body_size=size, batch=ROWS, columns=True))
             here = [*limits, *here, put_case(RAW_LOOP, sync=True, body_size=size, batch=BATCH), *beside]
         else:
             paced = [put_case(NOTHING, body_size=size), *here, *(case for case in beside if case.batch == 1)]
