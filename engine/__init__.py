@@ -5,7 +5,7 @@ room inside imports from which:
 
     delay    -> services, open, read
     verify   -> open, topics
-    write    -> services, columns, dispatch, topics
+    write    -> delay, services, columns, dispatch, topics
     services -> open, dispatch, topics
     open     -> read, dispatch, topics
     read     -> columns, dispatch, topics

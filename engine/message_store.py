@@ -42,8 +42,8 @@ from ..store.results import AppendResult, PutResult
 from ..store.settings import StoreSettings
 from ..store.stored_message import StoredMessage
 from ..store.topic import READ_WRITE, Topic
-from .delay.delay_levels import begin_levels
-from .delay.store_timers import Timers, checked_cancellation
+from .delay.delay_service import DelayService
+from .delay.store_timers import checked_cancellation
 from .documented import documented_by
 from .open.boot import recover_store
 from .open.recovery import RecoveryReport
@@ -54,12 +54,12 @@ from .read.reader import DEFAULT_BATCH_COUNT, DEFAULT_BATCH_SIZE, Reader
 from .read.reading import OnCorrupt, queue_bounds
 from .read_only import open_read_only
 from .services.arrivals import Arrivals
-from .services.delay_service import DelayService
 from .services.flush_service import FlushService
 from .services.long_polls import DEFAULT_WAIT_S, LongPolls
 from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
 from .services.store_maintenance import StoreMaintenance
+from .services.wake_up import WakeUp
 from .shutdown import close_at_exit, end_dropped, ending
 from .statistics import StoreStatistics, live_statistics
 from .topics.offset_table import OffsetTable
@@ -98,7 +98,8 @@ class MessageStore(native.OrdinaryPut):
         self._at_exit = close_at_exit(self)
         with ExitStack() as undo:  # whatever fails, everything is given back, as by a writer that was killed
             # What was there, brought up to the log. Local names: no part reaches the others through the handle.
-            found = recover_store(path, settings, disk, clock, undo)
+            wake_preparing = WakeUp()
+            found = recover_store(path, settings, disk, clock, undo, wake_preparing.notify)
             commit_log, dispatcher, topics = found.log, found.dispatcher, found.topics
             table, index, deleted = dispatcher.table, dispatcher.index, dispatcher.deleted
 
@@ -106,7 +107,7 @@ class MessageStore(native.OrdinaryPut):
             maintenance = StoreMaintenance(disk, path, settings, clock, commit_log, dispatcher, topics, found.session)
             flushing = FlushService(settings, clock, maintenance)
             undo.callback(flushing.stop)
-            preparing = PrepareService(commit_log, flushing.dispatch_beside)
+            preparing = PrepareService(commit_log, flushing.dispatch_beside, wake_preparing)
             undo.callback(preparing.stop)
             arrivals = Arrivals(commit_log, flushing, maintenance)
             undo.callback(arrivals.stop)
@@ -128,13 +129,15 @@ class MessageStore(native.OrdinaryPut):
             dispatcher.add_listener(arrivals.note)
 
             # Writing, and what waits for its time.
-            delay_service = DelayService(settings, clock)
+            delay_service = DelayService(
+                *(disk, path, settings, clock, commit_log, table, found.report.last_writer, maintenance),
+                deliver=lambda due: putter.deliver(due),  # of the putter below, whose hook parks for these delays
+            )
+            undo.callback(delay_service.timers.close)
             undo.callback(delay_service.stop)
-            timers = Timers(disk, path, settings, clock, delay_service)
-            undo.callback(timers.close)
             putter = Putter(
                 *(commit_log, dispatcher, settings, clock),
-                pre_put_hook or DelayHook(settings, park_timer=timers.admission),
+                pre_put_hook or DelayHook(settings, park_timer=delay_service.timers.admission),
                 *(flushing, maintenance, topics, delay_service),
             )
             offsets = OffsetTable(disk, path, clock, commit_log.flush)
@@ -149,18 +152,15 @@ class MessageStore(native.OrdinaryPut):
             self.put_fast_path = self._put_fast_path = putter.put_fast_path
             self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
             self._service, self._preparing, self._pulls = flushing, preparing, pulls
-            self._delay_service, self._timers = delay_service, timers
+            self._delay_service = delay_service
             self._services = pulls, arrivals, delay_service, flushing, preparing  # as they are stopped
-            self._end = ending(self._services, putter.pending, (delay_service.save, timers.close), maintenance)
+            self._end = ending(self._services, putter.pending, delay_service.close, maintenance)
 
             # Life: from here on there are threads.
             watch_fork(self)
             flushing.start()
             preparing.start()
-            self._levels = begin_levels(
-                disk, path, settings, clock, commit_log, table, catch_up, putter.deliver, delay_service
-            )
-            timers.begin(commit_log, table, found.report.last_writer, maintenance, putter.deliver)
+            delay_service.resume()
             undo.callback(atexit.unregister, self._at_exit)
             atexit.register(self._at_exit)  # last: at an exit in between, nothing half made is closed
             undo.pop_all()
@@ -480,8 +480,7 @@ class MessageStore(native.OrdinaryPut):
         poisoned store too."""
         self.check_usable()
         parts = self._log, self._dispatcher, self._table, self._maintenance
-        delays = () if self._levels is None else self._levels.states()
-        return live_statistics(self._disk, self.path, *parts, self.clock, delays, self._timers.state())
+        return live_statistics(self._disk, self.path, *parts, self.clock, *self._delay_service.states())
 
     def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
         """One round of retention now: the oldest full segments go, `clean_batch_count` at most, if they were last

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Protocol
 
 from ..store.errors import FlightlogError
+from .delay.delay_service import DelayService
 from .services.arrivals import Arrivals
-from .services.delay_service import DelayService
 from .services.flush_service import FlushService
 from .services.long_polls import LongPolls
 from .services.prepare_service import PrepareService
@@ -26,18 +26,16 @@ log = logging.getLogger("flightlog.store")
 def ending(
     services: Sequence[Service],
     pending: PendingPuts,
-    save: Sequence[Callable[[], None]],
+    close_delays: Callable[[], None],
     maintenance: StoreMaintenance,
 ) -> Callable[[], None]:
-    """The end of a store without its handle; `save` writes how far deliveries are, and lets go of what that takes. If a
-    KeyboardInterrupt ends it, it can be called again."""
+    """Returns what shuts a store down, without its handle. If a KeyboardInterrupt ends that, it can be called again."""
 
     def end() -> None:
         for service in services:
             service.stop()
         pending.finish()
-        for each in save:
-            each()
+        close_delays()
         maintenance.end()
 
     return end

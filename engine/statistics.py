@@ -169,7 +169,7 @@ def live_statistics(
         lag=lag,
         poison=None if log.poison is None else str(log.poison) or repr(log.poison),
         lacks_room=dispatcher.is_stalled,
-        puts=PutStatistics(messages, size, messages_per_s, size_per_s, maintenance.put_ms.distribution()),
+        puts=PutStatistics(messages, size, messages_per_s, size_per_s, log.put_ms.distribution()),
         syncs=SyncStatistics(log.sync_count, log.sync_ms.distribution(), log.group_messages.distribution()),
         delays=delays,
         timers=timers,

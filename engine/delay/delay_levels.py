@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...index.queue.queue_table import QueueTable
+from ...schedule.deadline_queue import DeadlineQueue
 from ...schedule.delay_level import DelayLevel, Deliver, LevelState
 from ...schedule.delay_level_table import SCHEDULE_TOPIC, DelayLevelTable
 from ...schedule.delay_offsets import DelayOffsets
@@ -18,33 +19,7 @@ from ...store.disk.disk import Disk
 from ...store.log.commit_log import CommitLog
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
-from ..services.delay_service import DelayService
 from .level_queue import LevelQueue
-
-
-def begin_levels(
-    disk: Disk,
-    path: Path,
-    settings: StoreSettings,
-    clock: Clock,
-    commit_log: CommitLog,
-    table: QueueTable,
-    catch_up: Callable[[], None],
-    deliver: Deliver,
-    service: DelayService,
-) -> DelayLevels | None:
-    """Deliver what waits in a store that has just been opened, and is whole; None where nothing is to be delivered.
-
-    Raises ConfigFileError, DiskError, ThreadStartError if the system has no thread to give.
-    """
-    if not settings.deliver_delayed:
-        return None
-    levels = DelayLevels(disk, path, settings, clock, commit_log, table, catch_up, deliver, service)
-    service.on_parked[SCHEDULE_TOPIC] = levels.parked
-    service.savers.append(levels)
-    if levels.has_pending:
-        service.start()
-    return levels
 
 
 class DelayLevels:
@@ -60,10 +35,10 @@ class DelayLevels:
         table: QueueTable,
         catch_up: Callable[[], None],
         deliver: Deliver,
-        service: DelayService,
+        deadlines: DeadlineQueue,
     ) -> None:
         """Raises ConfigFileError where neither the file nor its `.bak` can be read, DiskError."""
-        self._log, self._clock, self._deadlines = commit_log, clock, service.deadlines
+        self._log, self._clock, self._deadlines = commit_log, clock, deadlines
         self._levels = DelayLevelTable.parse(settings.delay_levels)
         self._file = DelayOffsets(disk, path, clock)
         reader, saved = commit_log.reader, self._file.load()
@@ -75,7 +50,7 @@ class DelayLevels:
                 *(level, delay_ms, saved.get(level, 0), queue, deliver, lambda: commit_log.last_store_timestamp_ms)
             )
             self._schedulers.append(scheduler)
-            service.deadlines.add(scheduler)
+            deadlines.add(scheduler)
 
     def parked(self, result: PutResult) -> None:
         """A message was appended to one of the queues."""

@@ -6,11 +6,11 @@ Their wheel is made when it is first needed: a store that never had a timer has 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...index.queue.queue_table import QueueTable
-from ...schedule.delay_level import Deliver
+from ...schedule.deadline_queue import DeadlineQueue
 from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission, cancellation, check_not_seconds, slot_time_ms
 from ...schedule.timer_wheel_store import TimerWheelStore
 from ...store.arguments import check_text, check_topic, check_whole
@@ -23,10 +23,7 @@ from ...store.message import Message
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
 from ...store.timer_errors import UnknownTimerError
-from ..open.shutdown_state import LastWriter
 from ..read.reader import Reader
-from ..services.delay_service import DelayService
-from ..services.store_maintenance import StoreMaintenance
 from .store_timer_host import StoreTimerHost
 
 log = logging.getLogger("flightlog.schedule")
@@ -54,46 +51,37 @@ class TimerState:
 
 
 class Timers:
-    """Made before the store can be put to; `begin` once it is whole."""
+    """Safe from many threads, but for `run`, `save` and `close`, which the thread that delivers calls, or the closer
+    once that has ended."""
 
-    def __init__(self, disk: Disk, path: Path, settings: StoreSettings, clock: Clock, service: DelayService) -> None:
-        self._disk, self._path, self._clock, self._service = disk, path, clock, service
-        self._delivers = settings.deliver_delayed
+    def __init__(
+        self,
+        disk: Disk,
+        path: Path,
+        settings: StoreSettings,
+        clock: Clock,
+        host: StoreTimerHost,
+        poison: Callable[[BaseException], None],
+        deadlines: DeadlineQueue,
+    ) -> None:
+        self._disk, self._path, self._clock = disk, path, clock
+        self._host, self._poison, self._deadlines = host, poison, deadlines
         self.admission = TimerAdmission(
             clock.now_ms, settings.timer_max_delay_s * 1000, settings.timer_slot_max_count, self._count_at
         )
         """What a put does with a message that asks for a timer."""
-        self._around: StoreTimerHost | None = None
         self._timers: TimerWheelStore | None = None
         self._parked_end = 0
         """One past the highest queue offset that was parked in this session."""
         self._failure = ""
 
-    def begin(
-        self,
-        commit_log: CommitLog,
-        table: QueueTable,
-        last_writer: LastWriter,
-        maintenance: StoreMaintenance,
-        deliver: Deliver,
-    ) -> None:
-        """Deliver what waits. Raises DamagedStoreError, DiskError, ThreadStartError without a thread to give."""
-        if not self._delivers:
-            return
-        self._maintenance = maintenance
-        self._around = StoreTimerHost(commit_log, table, last_writer, maintenance.catch_up, deliver)
-        # First, and here: the thread may run already, for levels, and must not open them as well.
-        is_awaited = self._around.queue_bounds()[1] > 0 and self._opened().pending > 0
-        self._service.on_parked[TIMER_TOPIC] = self.parked
-        self._service.savers.append(self)
-        self._service.deadlines.add(self)
-        if is_awaited:
-            self._service.start()
+    def open_if_used(self) -> bool:
+        """Open the wheel if the store ever had a timer; whether some wait. Raises DamagedStoreError, DiskError."""
+        return self._host.queue_bounds()[1] > 0 and self._opened().pending > 0
 
     def _opened(self) -> TimerWheelStore:
         if self._timers is None:
-            assert self._around is not None
-            timers = TimerWheelStore(self._disk, self._path, self._around)
+            timers = TimerWheelStore(self._disk, self._path, self._host)
             try:
                 timers.open()
             except BaseException:
@@ -105,12 +93,11 @@ class Timers:
     def parked(self, result: PutResult) -> None:
         """A message was appended to the timer topic. Any thread."""
         self._parked_end = max(self._parked_end, result.queue_offset + 1)
-        self._service.deadlines.expect(self, self._clock.now_ms())
+        self._deadlines.expect(self, self._clock.now_ms())
 
     def run(self, now_ms: int) -> int | None:
         """See schedule/deadline_queue.py."""
-        assert self._around is not None
-        if self._timers is None and self._around.queue_bounds()[1] == 0 and self._parked_end == 0:
+        if self._timers is None and self._host.queue_bounds()[1] == 0 and self._parked_end == 0:
             return None
         try:
             timers = self._opened()
@@ -120,7 +107,7 @@ class Timers:
             raise
         except FlightlogError as e:
             if isinstance(e, SyncFailedError):
-                self._maintenance.poison(e)
+                self._poison(e)
                 raise StorePoisonedError(self._path, e) from e
             if str(e) != self._failure:
                 log.warning("timers wait: %s", e, extra={"path": str(self._path), "cause": repr(e)})

@@ -28,6 +28,7 @@ import logging
 import os
 import secrets
 import warnings
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
@@ -148,8 +149,18 @@ def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
         )
 
 
-def recover_store(path: Path, settings: StoreSettings, disk: Disk, clock: Clock, undo: ExitStack) -> RecoveredStore:
-    """Steps 1 to 9 above. Raises what `flightlog.open` documents; whatever is raised, `undo` frees the lock again."""
+def recover_store(
+    path: Path,
+    settings: StoreSettings,
+    disk: Disk,
+    clock: Clock,
+    undo: ExitStack,
+    wake_preparing: Callable[[], object],
+) -> RecoveredStore:
+    """Steps 1 to 9 above. Appends will call `wake_preparing` when they have used up half of what is prepared.
+
+    Raises what `flightlog.open` documents; whatever is raised, `undo` frees the lock again.
+    """
     if settings.unkept_promises:
         raise UnkeptPromiseError(path, settings.unkept_promises)
     check_folder(path, settings, disk)
@@ -242,7 +253,7 @@ def recover_store(path: Path, settings: StoreSettings, disk: Disk, clock: Clock,
     lock.serve()
     queue_offsets = {key: queue.end for key, queue in table.items()}
     start = LogStart(found.end, found.end, newest_ms, queue_offsets)
-    commit_log = CommitLog(disk, files, settings, clock, progress, start, maps_appends=maps_appends)
+    commit_log = CommitLog(disk, files, settings, clock, progress, start, wake_preparing, maps_appends=maps_appends)
     undo.callback(commit_log.close)
     if settings.check_blocks:  # stale seals are gone by now
         commit_log.reader.first_broken = BlockChecks(disk, path).first_broken

@@ -28,9 +28,9 @@ REST_S = 0.25
 class PrepareService:
     """Started once, woken by appends, stopped and waited for at close. Without a thread where nothing is prepared."""
 
-    def __init__(self, commit_log: CommitLog, dispatch: Callable[[], object]) -> None:
-        self._log, self._dispatch = commit_log, dispatch
-        self._work = WakeUp()
+    def __init__(self, commit_log: CommitLog, dispatch: Callable[[], object], work: WakeUp) -> None:
+        """`work`: what the log's appends notify."""
+        self._log, self._dispatch, self._work = commit_log, dispatch, work
         self._asked: deque[WakeUp] = deque()
         """Who waits until what is due is prepared; the thread alone takes them out."""
         self._asking = threading.Lock()
@@ -41,7 +41,6 @@ class PrepareService:
     def start(self) -> None:
         if self._log.preparation.is_wanted:
             self.thread.start()
-            self._log.preparation.wake = self._work.notify
 
     def stop(self) -> None:
         """Return once the thread has ended. If a KeyboardInterrupt ends the wait, call it again."""
@@ -71,7 +70,7 @@ class PrepareService:
                 for _ in range(asked):
                     self._asked.popleft().notify()
         except Exception:
-            self._log.preparation.wake = None
+            self._log.preparation.abandon()
             path = self._log.reader.folder.parent
             log.exception("%s: from now on nothing is prepared for appends", path, extra={"path": str(path)})
 

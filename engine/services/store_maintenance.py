@@ -25,7 +25,7 @@ from ...store.errors import (
     TooManyFilesError,
 )
 from ...store.log.commit_log import CommitLog
-from ...store.meters import Latest, RateMeter
+from ...store.meters import RateMeter
 from ...store.seal.open_seal import OpenSeal
 from ...store.seal.seal import make_seal, read_seal, write_seal
 from ...store.settings import PAGE_SIZE, StoreSettings
@@ -82,9 +82,6 @@ class StoreMaintenance:
         """Whether the disk refused what the open segment's seal is to say, and that was told."""
         self._begin = commit_log.end
         self._put_rate = RateMeter(clock.monotonic_s())
-        self.put_ms = Latest()
-        """How long puts took."""
-        commit_log.fast_path.note = self.put_ms.note
         self.retention = Retention(
             *(disk, path, settings, clock, commit_log, dispatcher, session.progress),
             *(self._flush_queues_to, self._flush_index),

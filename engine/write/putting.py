@@ -40,8 +40,8 @@ from ...store.native.fast_path_protocol import FastPathProtocol
 from ...store.results import AppendResult, PutResult, PutStatus
 from ...store.settings import FlushMode, StoreSettings
 from ..columns.column_input import all_rows
+from ..delay.delay_service import DelayService
 from ..dispatch.dispatcher import Dispatcher
-from ..services.delay_service import DelayService
 from ..services.flush_service import FlushService
 from ..services.store_maintenance import StoreMaintenance
 from ..topics.topics import TopicTable
@@ -119,7 +119,7 @@ class Putter:
             commit_log.conditions.pre_put_hook = pre_put_hook
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
-        self._put_ms = maintenance.put_ms
+        self._put_ms = commit_log.put_ms
         self._puts = 0
         """Calls of `put`, about: two threads may count as one."""
         self.pending = PendingPuts(commit_log, clock, self._sync_timeout_s, maintenance.poison)

@@ -90,16 +90,17 @@ class CommitLog:
         clock: Clock,
         progress: ProgressPage,
         start: LogStart,
+        wake_preparing: Callable[[], object],
         *,
-        maps_appends: bool = True,
+        maps_appends: bool,
     ) -> None:
-        """`maps_appends`: whether the file systems of all folders promise that a store through a mapping of allocated
-        blocks never fails."""
+        """`wake_preparing`: see `Preparation.wake`. `maps_appends`: whether all file systems promise that a store
+        through a mapping of allocated blocks never fails."""
         assert files.segment_size is not None
         make_segment = AppendSegment if maps_appends else CallSegment
         self.reader = LogReader(disk, files, make_segment, check_crc_property=settings.check_crc_property)
         self._disk, self._folder, self.segment_size = disk, files.folders.main, files.segment_size
-        self.preparation = Preparation(disk, files, settings, clock, make_segment)
+        self.preparation = Preparation(disk, files, settings, clock, make_segment, wake_preparing)
         self._settings, self._clock, self._progress = settings, clock, progress
         self._sees_unflushed = settings.flush_mode is FlushMode.ASYNC
         self._append_lock = threading.Lock()
@@ -127,6 +128,9 @@ class CommitLog:
         )
         self.fast_path.end = start.end
         self.fast_path.last_store_timestamp_ms = start.last_store_timestamp_ms
+        self.put_ms = Latest()
+        """How long puts took: samples of the fast path, and of the slow one."""
+        self.fast_path.note = self.put_ms.note
         self._group_commit = native.GroupCommit(start.flushed)
         self._poison = Poison(self._folder.parent, self.conditions, self.fast_path, self._group_commit)
         self.dispatched = start.end

@@ -62,7 +62,13 @@ class Preparation:
     """Of one open log. One thread appends at a time, another one prepares."""
 
     def __init__(
-        self, disk: Disk, files: LogFiles, settings: StoreSettings, clock: Clock, make: type[AppendSegment]
+        self,
+        disk: Disk,
+        files: LogFiles,
+        settings: StoreSettings,
+        clock: Clock,
+        make: type[AppendSegment],
+        wake: Callable[[], object],
     ) -> None:
         self._disk, self._files, self._clock, self._make = disk, files, clock, make
         self._size = files.segment_size or 0
@@ -77,8 +83,9 @@ class Preparation:
         """How many bytes ahead pages are present at most when the log is at rest."""
         self._for_burst, self._rested_at = 0, -1
         """The same as it was last wished for, and where the log ended when it was last at rest."""
-        self.wake: Callable[[], object] | None = None
-        """Has `CommitLog.prepare` called soon; told by an append, with the append lock held. None: nobody prepares."""
+        self.wake = wake if self._most_ahead else None
+        """An append calls it, with the append lock held, so that `CommitLog.prepare` is called soon. None: each append
+        prepares for itself."""
         self._next_lock = threading.Lock()
         """Held while the next segment is made or taken; only locks of segments are taken under it."""
         self._next: AppendSegment | None = None
@@ -95,6 +102,10 @@ class Preparation:
     def is_wanted(self) -> bool:
         """Whether anything is to be prepared."""
         return self._most_ahead > 0
+
+    def abandon(self) -> None:
+        """Leave it to each append to prepare for itself."""
+        self.wake = None
 
     def make_room(self, segment: AppendSegment, needed: int, undispatched_size: int) -> None:
         """For an append that comes up to position `needed`, beyond `fast_path_limit`. Raises DiskFullError."""

@@ -11,13 +11,13 @@ from contextlib import AbstractContextManager, nullcontext
 from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
 from flightlog.engine.delay.delay_levels import DelayLevels
+from flightlog.engine.delay.delay_service import DelayService
 from flightlog.engine.delay.store_timers import Timers
 from flightlog.engine.dispatch.dispatcher import Dispatcher
 from flightlog.engine.message_store import MessageStore
 from flightlog.engine.open.shutdown_state import ShutdownState
 from flightlog.engine.open.view_keys import ViewKeys
 from flightlog.engine.services.arrivals import Arrivals
-from flightlog.engine.services.delay_service import DelayService
 from flightlog.engine.services.flush_service import FlushService
 from flightlog.engine.services.long_polls import LongPolls
 from flightlog.engine.services.prepare_service import PrepareService
@@ -81,11 +81,11 @@ def delay_service(store: AnyStore) -> DelayService:
 
 
 def timers(store: AnyStore) -> Timers:
-    return engine(store)._timers
+    return delay_service(store).timers
 
 
 def delay_levels(store: AnyStore) -> DelayLevels:
-    levels = engine(store)._levels
+    levels = delay_service(store).levels
     assert levels is not None
     return levels
 

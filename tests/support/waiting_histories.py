@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from flightlog import Message, Store
 from flightlog.engine.delay import store_timers
-from flightlog.engine.services.delay_service import DelayService
+from flightlog.engine.delay.delay_service import DelayService
 from flightlog.schedule import deadline_queue
 from flightlog.schedule.delay_level_table import SCHEDULE_TOPIC
 from flightlog.schedule.timer_request import TIMER_TOPIC
