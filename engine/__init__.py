@@ -3,9 +3,9 @@
 The files of the folder itself are its two faces, `MessageStore` and `ReadOnlyStore`, and what only they need. Which
 room inside imports from which:
 
+    write    -> delay, services, columns, dispatch, topics
     delay    -> services, open, read
     verify   -> open, topics
-    write    -> delay, services, columns, dispatch, topics
     services -> open, dispatch, topics
     open     -> read, dispatch, topics
     read     -> columns, dispatch, topics
