@@ -47,13 +47,19 @@ from ..store.state.format_version import warn_of_newer_format
 from ..store.state.progress import STILL_OPEN, read_progress
 from ..store.stored_message import StoredMessage
 from ..store.topic import Topic
-from .delay.waiting_levels import waiting_levels
+from .delay.delay_levels import waiting_levels
 from .dispatch.dispatching import dispatch_range, dispatch_rules
 from .documented import documented_by
-from .open.deleting import note_foreign_deletions
 from .open.missing_ranges import lost_places, missing_start, start_text
 from .open.recovery import RecoveryReport, recover_queues
-from .open.shutdown_state import LastWriter, ShutdownState, read_abort, read_shutdown_state, refuse_links
+from .open.shutdown_state import (
+    LastWriter,
+    ShutdownState,
+    note_foreign_deletions,
+    read_abort,
+    read_shutdown_state,
+    refuse_links,
+)
 from .open.tail_scan import Damage, TailScan, scan_tail
 from .open.view_keys import ViewKeys
 from .read.finding import Boundary

@@ -11,6 +11,8 @@ Invariants:
 from __future__ import annotations
 
 import logging
+import random
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -37,9 +39,26 @@ from ..store.results import PutResult
 from .faults import FaultRules, FaultTable
 from .hot_spots import HotSpots, HotWatch
 from .queue_hash import by_hash_code, by_sip_hash
-from .round_robin import RoundRobin
 from .route import Route, Routes, SendStore
 from .uniq_key import UniqKeys
+
+MASK = 0x7FFFFFFF
+
+
+class RoundRobin:
+    """Whose turn it is: a counter per thread, so that threads do not wait for each other. It starts at random, so that
+    senders do not all begin with the same queue (RocketMQ's `ThreadLocalIndex`). Safe from many threads."""
+
+    def __init__(self) -> None:
+        self._of_thread = threading.local()
+
+    def next(self) -> int:
+        """0 to 2**31 - 1, one more than this thread's last one."""
+        last: int | None = getattr(self._of_thread, "last", None)
+        found = random.getrandbits(31) if last is None else (last + 1) & MASK
+        self._of_thread.last = found
+        return found
+
 
 log = logging.getLogger("flightlog.produce")
 

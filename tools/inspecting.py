@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..engine.open.rocksdb_config import rocksdb_config_text
 from ..engine.open.shutdown_state import LastWriter, ShutdownState
 from ..engine.read_only import ReadOnlyStore, open_read_only
 from ..engine.statistics import StoreStatistics
@@ -17,6 +16,7 @@ from ..store.disk.disk import Disk, RealDisk
 from ..store.disk.lock import is_held
 from ..store.errors import StoreNotFoundError
 from ..store.seal.seal import read_seal
+from ..store.state.rocksdb import rocksdb_config_text
 
 OTHER_FILES = "(other files)"
 

@@ -31,8 +31,7 @@ from ..services.service_thread import ServiceThread
 from ..services.store_maintenance import StoreMaintenance
 from ..services.wake_up import WakeUp
 from .delay_levels import DelayLevels
-from .store_timer_host import StoreTimerHost
-from .store_timers import Timers, TimerState
+from .store_timers import StoreTimerHost, Timers, TimerState
 
 log = logging.getLogger("flightlog.schedule")
 

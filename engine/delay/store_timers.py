@@ -6,25 +6,105 @@ Their wheel is made when it is first needed: a store that never had a timer has 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ...index.queue.queue_table import QueueTable
 from ...schedule.deadline_queue import DeadlineQueue
-from ...schedule.timer_request import TIMER_TOPIC, TimerAdmission, cancellation, check_not_seconds, slot_time_ms
+from ...schedule.delay_level import Deliver
+from ...schedule.delivered import DueMessage
+from ...schedule.timer_request import (
+    TIMER_QUEUE_ID,
+    TIMER_TOPIC,
+    TimerAdmission,
+    cancellation,
+    check_not_seconds,
+    slot_time_ms,
+)
 from ...schedule.timer_wheel_store import TimerWheelStore
 from ...store.arguments import check_text, check_topic, check_whole
 from ...store.disk.clock import Clock
 from ...store.disk.disk import Disk
-from ...store.errors import FlightlogError, StorePoisonedError, SyncFailedError
+from ...store.errors import CorruptQueueError, CorruptRecordError, FlightlogError, StorePoisonedError, SyncFailedError
 from ...store.format import property_names as props
+from ...store.get_result import GetStatus
 from ...store.log.commit_log import CommitLog
 from ...store.message import Message
 from ...store.results import PutResult
 from ...store.settings import StoreSettings
+from ...store.stored_message import StoredMessage
 from ...store.timer_errors import UnknownTimerError
+from ..open.shutdown_state import LastWriter
+from ..read.get_limits import GetLimits
 from ..read.reader import Reader
-from .store_timer_host import StoreTimerHost
+from ..read.reading import QueueReader, queue_bounds
+
+log = logging.getLogger("flightlog.schedule")
+
+KEY = TIMER_TOPIC, TIMER_QUEUE_ID
+READ_SIZE = 1 << 20
+"""Bytes of records that are read of the timer topic at once."""
+READ_COUNT = 512
+LIMITS = GetLimits(READ_SIZE, READ_COUNT, READ_SIZE, READ_COUNT, 0, 0)
+"""As little from the disk as from memory."""
+
+
+class StoreTimerHost:
+    """The store that its timers are part of, as they see it (schedule/timer_host.py)."""
+
+    def __init__(
+        self,
+        commit_log: CommitLog,
+        table: QueueTable,
+        last_writer: LastWriter,
+        catch_up: Callable[[], object],
+        deliver: Deliver,
+    ) -> None:
+        self._log, self._table, self._last_writer = commit_log, table, last_writer
+        self._queues = QueueReader(commit_log.reader, table, LIMITS, lambda: commit_log.visible)
+        self._catch_up, self._deliver = catch_up, deliver
+
+    def log_range(self) -> tuple[int, int]:
+        return self._log.reader.min_offset, self._log.end
+
+    def last_store_timestamp_ms(self) -> int:
+        return self._log.last_store_timestamp_ms
+
+    def ended_cleanly(self) -> bool:
+        return self._last_writer in (LastWriter.FLIGHTLOG_CLOSED, LastWriter.ROCKETMQ_CLOSED)
+
+    def queue_bounds(self) -> tuple[int, int]:
+        self._catch_up()
+        return queue_bounds(self._table.get(KEY))
+
+    def read_queue(self, queue_offset: int, count: int) -> Sequence[StoredMessage]:
+        end = self.queue_bounds()[1]
+        while queue_offset < end:
+            try:
+                found = self._queues.get(*KEY, queue_offset, count, max_size=READ_SIZE)
+            except (CorruptRecordError, CorruptQueueError) as e:
+                log.error("a timer cannot be read, and is not delivered: %s", e, extra={"queue_offset": queue_offset})
+                queue_offset += 1
+                continue
+            if found.status is GetStatus.FOUND:
+                return found.messages
+            queue_offset = max(found.next_queue_offset, queue_offset + 1)
+        return []
+
+    def message_at(self, physical_offset: int, size: int) -> StoredMessage | None:
+        try:
+            return self._log.reader.message(physical_offset, size)
+        except CorruptRecordError as e:
+            log.error("a timer cannot be read: %s", e, extra={"physical_offset": physical_offset})
+            return None
+
+    def deliver(self, deliveries: Sequence[DueMessage]) -> int:
+        return self._deliver(deliveries)
+
+    def flush(self) -> None:
+        self._log.flush()
+
 
 log = logging.getLogger("flightlog.schedule")
 

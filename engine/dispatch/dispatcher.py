@@ -235,7 +235,7 @@ class Dispatcher:
         index.clear()
 
     def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
-        """Steps 1 and 2 of engine/open/deleting.py. Not beside `sync_queues`, which may be at a file that goes.
+        """Steps 1 and 2 of engine/topics/topic_admin.py. Not beside `sync_queues`, which may be at a file that goes.
 
         Raises DiskFullError and DiskError (nothing has happened), SyncFailedError and whatever comes after the note
         (the store is poisoned).

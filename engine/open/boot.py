@@ -44,7 +44,6 @@ from ...index.queue.queue_table import (
     find_extension_file_size,
     find_file_entries,
 )
-from ...index.queue.rocksdb_queues import has_rocksdb_files
 from ...store.disk.clock import Clock
 from ...store.disk.config_file import CONFIG_FOLDER
 from ...store.disk.disk import Disk
@@ -73,17 +72,24 @@ from ...store.state.format_version import FormatVersion
 from ...store.state.geometry import Geometry
 from ...store.state.log_start import log_start_path, read_log_start, write_log_start
 from ...store.state.progress import FLIGHTLOG_FOLDER, STILL_OPEN, Progress, ProgressPage, boot_number
+from ...store.state.rocksdb import has_rocksdb_files, rocksdb_configs
 from ..dispatch.dispatcher import Dispatcher
 from ..dispatch.dispatching import dispatch_rules
 from ..dispatch.key_scan import KeptKeys
 from ..topics.topics import TopicTable
-from .deleting import note_foreign_deletions
 from .key_recovery import open_index, recover_keys
 from .log_sync import LogSync
 from .missing_ranges import missing_start, start_text
 from .recovery import RecoveryReport, recover_queues
-from .rocksdb_config import rocksdb_configs
-from .shutdown_state import ABORT_FILE, LastWriter, ShutdownState, abort_content, read_shutdown_state, refuse_links
+from .shutdown_state import (
+    ABORT_FILE,
+    LastWriter,
+    ShutdownState,
+    abort_content,
+    note_foreign_deletions,
+    read_shutdown_state,
+    refuse_links,
+)
 from .truncation import cut_tail, remove_empty
 
 log = logging.getLogger("flightlog.recovery")

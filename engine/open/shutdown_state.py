@@ -23,12 +23,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...index.key.index_file import INDEX_FOLDER
+from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ...store.disk.config_file import CONFIG_FOLDER
 from ...store.disk.disk import Disk
 from ...store.disk.lock import is_served
 from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFiles, LogFolders, list_log_files
 from ...store.state.checkpoint import Checkpoint, read_checkpoint
+from ...store.state.deleted_topics import DeletedTopics
 from ...store.state.progress import FLIGHTLOG_FOLDER, Progress, read_progress
+from ..topics.topics import read_topics
 
 ABORT_FILE = "abort"
 ABORT_SIZE = 96
@@ -163,3 +166,24 @@ def refuse_links(disk: Disk, root: Path) -> None:
     nothing that a store's files say leads out of its folder. (The path of the folder itself is the caller's.)"""
     for folder in (root, root / FLIGHTLOG_FOLDER, root / CONFIG_FOLDER, root / INDEX_FOLDER):
         disk.list(folder)
+
+
+OTHER_QUEUE_FOLDERS = ("batchconsumequeue", "consumequeue_ext")
+
+
+def note_foreign_deletions(deleted: DeletedTopics, disk: Disk, root: Path, shutdown_state: ShutdownState) -> None:
+    """Take what RocketMQ deleted for deleted.
+
+    A broker that deletes a topic takes it out of `config/topics.json` and removes its queues; a topic that is in
+    neither place, in a store that a broker closed cleanly, was deleted. Not so where there are no queues at all (they
+    were lost), where there is no topics.json (no broker served the store), and after a kill (a new topic may have been
+    lost in both places).
+    """
+    if shutdown_state.last_writer is not LastWriter.ROCKETMQ_CLOSED:
+        return
+    topics = read_topics(disk, root)
+    with_queues = {entry.name for entry in disk.list(root / CONSUME_QUEUE_FOLDER) if entry.is_folder}
+    if topics and with_queues:
+        for folder in OTHER_QUEUE_FOLDERS:
+            with_queues |= {entry.name for entry in disk.list(root / folder) if entry.is_folder}
+        deleted.only_known(set(topics) | with_queues)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ...index.key.index_folder import IndexFolder
 from ...index.key.memory_keys import MemoryKeys
-from ...index.queue.retry_listing import look_again_where_files_go
+from ...index.queue.queue_files import look_again_where_files_go
 from ...store.disk.disk import Disk
 from ...store.disk.lock import is_held
 from ...store.errors import SegmentGoneError

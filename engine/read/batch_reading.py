@@ -25,8 +25,7 @@ from ...store.settings import MAX_RECORD_SIZE
 from ..columns.gathering import binary_array
 from ..columns.message_columns import MessageColumns
 from ..columns.schema import BY_LOWER_NAME, batch_schema
-from .entries import message_of, missing_file
-from .fetching import ReadAhead
+from .entries import ReadAhead, message_of, missing_file
 
 NEXT_QUEUE_OFFSET = "nextQueueOffset"
 """In the metadata of a batch's schema: where to go on. (The column `offset` says what the record says: in a light

@@ -1,19 +1,26 @@
-"""From a queue's entries to their messages."""
+"""From the entries of a queue to their messages, one at a time (`message_of`) or many (`Fetcher`).
+
+Nearly every message is read by the Fetcher: the kernel takes the entries in one call, up to the first that is unusual
+in any way. That one is read alone by `message_of`, whose result or error counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import repeat
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...index.filter.tag_filter import TagFilter
+from ...index.queue.batch_queue import BatchQueue
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER, Queue
 from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
 from ...store.errors import CorruptBodyError, CorruptQueueError, CorruptRecordError
 from ...store.format.inner_batch import inner_count, unwrapped
+from ...store.format.light_queues import is_light
 from ...store.format.sys_flag import INNER_BATCH
 from ...store.log.log_reader import LogReader
 from ...store.queue_offsets import QueueKey
@@ -131,3 +138,64 @@ def queue_path(reader: LogReader, key: QueueKey) -> Path:
 def missing_file(reader: LogReader, key: QueueKey, queue_offset: int, end: int) -> CorruptQueueError:
     """The file of this entry is not there though the queue goes on to `end`."""
     return CorruptQueueError(queue_path(reader, key), queue_offset, "no queue file", f"entries up to {end}")
+
+
+FETCH_COUNT: Final = 512
+FETCH_SIZE: Final = 1 << 20
+"""Entries, and bytes of records, that are fetched at once at most: bounds the memory, and what is done in vain."""
+
+
+READ_AHEAD_SIZE: Final = 8 << 20
+"""Bytes of the log that are fetched from the disk ahead of an iterator."""
+SPARSE: Final = 4
+"""Where a queue's records are less than one part in so many of what lies between them, most of what is read ahead would
+be other queues'."""
+
+
+class ReadAhead:
+    """Has the log fetched from the disk ahead of one who reads a queue through: a reader waits for the memory then."""
+
+    def __init__(self, reader: LogReader) -> None:
+        self._reader = reader
+        self._ahead_to = 0
+        """Physical offset up to which the log is being fetched."""
+        self._look_at = 0
+        """Physical offset from which on to look again."""
+
+    def look(self, units: Units) -> None:
+        """These entries are read now, those behind them next."""
+        stop = int(units["physical_offset"][-1]) + int(units["size"][-1])
+        if stop <= self._look_at <= stop + READ_AHEAD_SIZE:
+            return
+        # Seldom: numpy releases the GIL over this many entries, and a reader among many waits long for it.
+        self._look_at = stop + READ_AHEAD_SIZE // 2
+        first, size = int(units["physical_offset"][0]), int(units["size"].astype(np.int64).sum())
+        if 0 <= first < stop < first + SPARSE * size:
+            start = max(stop, min(self._ahead_to, stop + READ_AHEAD_SIZE))
+            self._ahead_to = stop + READ_AHEAD_SIZE
+            self._reader.will_read(start, self._ahead_to)
+
+
+class Fetcher:
+    """Reads messages of one queue, in order."""
+
+    def __init__(self, reader: LogReader, key: QueueKey, queue: Queue) -> None:
+        self._reader, self._queue_id = reader, key[1]
+        self._topic_raw = key[0].encode("utf-8", "surrogatepass")
+        # Their entries stand for parts of a record, and for records of other queues.
+        self._is_odd = isinstance(queue, BatchQueue) or is_light(key[0])
+        self._ahead = FETCH_COUNT
+
+    def some(
+        self, units: Units, queue_offsets: NDArray[np.int64], at: int, limit: int = FETCH_COUNT
+    ) -> list[StoredMessage]:
+        """The messages of the entries from number `at` on, `limit` at most; empty if that one must be read alone."""
+        if self._is_odd:
+            return []
+        stop = at + min(self._ahead, limit)
+        found = self._reader.messages(
+            *(units[at:stop].tobytes(), queue_offsets[at:stop], self._queue_id, self._topic_raw, FETCH_SIZE)
+        )
+        # Where one is odd, the next ones may be: none is to be looked at many times.
+        self._ahead = min(4 * self._ahead, FETCH_COUNT) if found else 1
+        return found

@@ -41,8 +41,7 @@ from ...store.queue_offsets import QueueKey
 from ...store.segments.segment_pins import SegmentPin, SegmentPins
 from ...store.stored_message import StoredMessage
 from ..columns import with_arrow
-from .entries import LastBatch, entries, may_match_mask, message_of, missing_file
-from .fetching import Fetcher, ReadAhead
+from .entries import Fetcher, LastBatch, ReadAhead, entries, may_match_mask, message_of, missing_file
 from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
 
 OnCorrupt = Literal["raise", "skip"]

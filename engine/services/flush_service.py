@@ -30,9 +30,40 @@ from typing import Protocol
 from ...store.disk.clock import Clock
 from ...store.errors import DiskError, DiskFullError, StorePoisonedError, SyncFailedError, TooManyFilesError
 from ...store.settings import FlushMode, StoreSettings
-from .flush_rule import FlushRule
 from .service_thread import ServiceThread
 from .wake_up import WakeUp
+
+
+class FlushRule:
+    """When to flush one kind of data, by RocketMQ's interval, least pages and thorough interval:
+
+        least pages or more are dirty     every interval
+        fewer                             every thorough interval
+        nothing is dirty                  never
+
+    The thorough interval runs from the last flush that it made due: what is written after a long idle time is flushed
+    in the next round. Pure: the caller passes the time and says what is dirty.
+    """
+
+    def __init__(self, interval_s: float, least_pages: int, thorough_interval_s: float) -> None:
+        self._interval_s, self._least_pages, self._thorough_interval_s = interval_s, least_pages, thorough_interval_s
+        self._due_s = self._thorough_due_s = -math.inf
+
+    def due_s(self, is_dirty: Callable[[int], bool]) -> float:
+        """When to flush, by the clock that `flushed` is told; infinity where nothing is dirty.
+
+        `is_dirty(n)` answers whether n pages are, `is_dirty(0)` whether a byte is.
+        """
+        if is_dirty(self._least_pages):
+            return self._due_s
+        return max(self._due_s, self._thorough_due_s) if is_dirty(0) else math.inf
+
+    def flushed(self, now_s: float) -> None:
+        """Everything was flushed at `now_s`."""
+        self._due_s = now_s + self._interval_s
+        if now_s >= self._thorough_due_s:
+            self._thorough_due_s = now_s + self._thorough_interval_s
+
 
 log = logging.getLogger("flightlog.flush")
 

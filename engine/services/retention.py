@@ -22,14 +22,15 @@ log's start, whoever removed it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from ...index.key.key_index import KeyIndex
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from ...store.disk.clock import Clock
-from ...store.disk.disk import Disk
+from ...store.disk.disk import Disk, DiskSpace
 from ...store.errors import DiskFullError
 from ...store.log.commit_log import CommitLog
 from ...store.seal.seal import drop_seals_below
@@ -39,7 +40,61 @@ from ...store.settings import StoreSettings
 from ...store.state.log_start import write_log_start
 from ...store.state.progress import INDEX_COUNT, QUEUE_STARTS, ProgressPage
 from ..dispatch.dispatcher import Dispatcher
-from .retention_rule import HOUR_MS, RetentionRule
+
+HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a look at clock and disk says is to go."""
+
+    by_age: bool
+    """Segments that are old enough."""
+    at_once: bool
+    """The oldest ones, whatever their age."""
+
+
+class RetentionRule:
+    """When segments go, by RocketMQ's rule (`DefaultMessageStore.CleanCommitLogService`):
+
+        per cent of the disk in use          puts                segments
+        above disk_warning_percent           refused from now on the oldest go, whatever their age
+        above disk_clean_forcibly_percent    unchanged           the same
+        above disk_max_used_percent          accepted again      those that are old enough go
+        below                                the same            those that are old enough go, in the hours of
+                                                                 delete_when
+
+    A segment is old enough if its file was last written to `retention_hours` ago or longer. If several disks hold the
+    log, the emptiest one decides, unless the disk of the queues is fuller. With `clean_forcibly=False` the first two
+    rows remove what the third does. Without `retention_hours` none of this applies.
+
+    The caller passes the time and the space. The rule remembers whether the disk was full.
+    """
+
+    def __init__(self, settings: StoreSettings) -> None:
+        self._settings = settings
+        self._hours = {int(hour) for hour in settings.delete_when.split(";") if hour}
+        self.is_disk_full = False
+        """Whether puts are refused: from above the warning ratio until the disk is at the forcible one again."""
+        self.used_ratio = 0
+        """Per cent of the disk in use at the last look."""
+
+    def look(self, log_spaces: Iterable[DiskSpace], queue_space: DiskSpace) -> None:
+        """Take note of how full the disks are."""
+        self.used_ratio = max(min(space.used_ratio for space in log_spaces), queue_space.used_ratio)
+        if self.used_ratio > self._settings.disk_warning_percent:
+            self.is_disk_full = True
+        elif self.used_ratio <= self._settings.disk_clean_forcibly_percent:
+            self.is_disk_full = False
+
+    def due(self, now_ms: int) -> Due:
+        """What is to go now, by the last look."""
+        settings = self._settings
+        must_make_room = self.used_ratio > min(settings.disk_clean_forcibly_percent, settings.disk_warning_percent)
+        is_time = time.localtime(now_ms / 1000).tm_hour in self._hours
+        by_age = is_time or must_make_room or self.used_ratio > settings.disk_max_used_percent
+        return Due(by_age, must_make_room and settings.clean_forcibly)
+
 
 log = logging.getLogger("flightlog.retention")
 

@@ -1,4 +1,19 @@
-"""What can be done to the topics of a store that is open for writing."""
+"""Creating, changing and deleting topics of a store that is open for writing.
+
+A topic is deleted in this order, so that it stays deleted:
+
+    1  the note      `flightlog/deleted-topics.json`, durable, under the append lock: no record of the topic is appended
+                     between what the note calls deleted and what belongs to a later topic of that name. This is the
+                     commit point: after a crash the next open does the rest
+    2  queues        forgotten and removed, under the dispatch lock; the next record of that name begins at offset 0
+    3  topics.json   without the topic
+    4  the note      without the mark that the deletion is under way
+
+If the note cannot be written, nothing has happened. If a later step fails, the store is poisoned until it is reopened:
+queues on disk and in memory may differ.
+
+The records stay in the log, as in RocketMQ, until retention removes them: `message_at` still finds them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +66,7 @@ class TopicAdmin:
         delete_queues: Callable[[str, DeletedTopicsFile], None],
         poison: Callable[[BaseException], None],
     ) -> None:
-        """`delete_queues` does steps 1 and 2 of engine/open/deleting.py; `poison` refuses puts from then on."""
+        """`delete_queues` does steps 1 and 2 above; `poison` refuses puts from then on."""
         self._path, self._default_queue_count, self._topics = path, settings.default_queue_count, topics
         self._offsets, self._deleted, self._deleted_file = offsets, deleted, deleted_file
         self._queue_bounds, self._delete_queues, self._poison = queue_bounds, delete_queues, poison

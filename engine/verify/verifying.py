@@ -39,8 +39,8 @@ from ...store.state.checkpoint import CHECKPOINT_FILE
 from ...store.state.deleted_topics import read_deleted
 from ...store.state.log_start import log_start_path
 from ...store.state.progress import progress_path
+from ...store.state.rocksdb import rocksdb_config_text
 from ..open.missing_ranges import missing_start, start_text
-from ..open.rocksdb_config import rocksdb_config_text
 from ..open.shutdown_state import LastWriter, ShutdownState
 from ..open.tail_scan import TailScan, scan_tail
 from ..topics.topics import read_topics

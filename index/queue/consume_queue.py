@@ -24,9 +24,8 @@ from ...store.errors import FileGoneError, SegmentLengthError
 from ...store.segments.segment import segment_base, segment_name
 from ...store.settings import PAGE_SIZE
 from .queue_extension import QueueExtension
-from .queue_files import QueueFiles
-from .queue_layout import QueueLayout
-from .queue_look import NO_LOOK, PAGE_ENTRIES, QueueFileLook, look_into, no_entry_mask
+from .queue_files import QueueFiles, look_again_where_files_go
+from .queue_layout import NO_LOOK, PAGE_ENTRIES, QueueFileLook, QueueLayout, look_into, no_entry_mask
 from .queue_sync import Unsynced, queue_file_gone
 from .queue_unit import (
     FILLER,
@@ -40,7 +39,6 @@ from .queue_unit import (
     search_offset,
     valid_mask,
 )
-from .retry_listing import look_again_where_files_go
 
 CHUNK_ENTRIES = 16_384
 

@@ -11,10 +11,33 @@ Invariants:
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from ...store.disk.disk import Disk, DiskFile
-from ...store.errors import TooManyFilesError
+from ...store.errors import SegmentGoneError, TooManyFilesError
+
+MORE_LOOKS = 20
+"""How often files are listed again because one is gone. A file that stays listed and cannot be opened is an error."""
+
+Found = TypeVar("Found")
+
+
+def look_again_where_files_go(look: Callable[[], Found]) -> Found:
+    """Return the result of `look`, which lists files and reads them; call it again if another process removed one
+    meanwhile.
+
+    Raises SegmentGoneError for a segment of the log at once: the caller has to start over.
+    """
+    for left in range(MORE_LOOKS, -1, -1):
+        try:
+            return look()
+        except FileNotFoundError as e:
+            if isinstance(e, SegmentGoneError) or not left:
+                raise
+    raise AssertionError("the last look returns or raises")
+
 
 MOST_OPEN_FILES = 64
 """A process may often open no more than 1,024 files, and may have many stores."""

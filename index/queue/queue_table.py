@@ -19,6 +19,7 @@ from ...store.format.record import INT32_MAX, is_safe_topic
 from ...store.queue_offsets import QueueKey
 from ...store.segments.segment import segment_base
 from ...store.state.deleted_topics import DeletedTopics
+from ...store.state.rocksdb import has_rocksdb_files
 from .batch_queue import BatchQueue
 from .batch_unit import BATCH_UNIT_SIZE
 from .consume_queue import ConsumeQueue
@@ -27,7 +28,6 @@ from .queue_extension import EXTENSION_FOLDER, QueueExtension
 from .queue_files import QueueFiles
 from .queue_sync import Unsynced
 from .queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZE, QueueUnit, Units, decode_unit, same_message
-from .rocksdb_queues import has_rocksdb_files
 
 CONSUME_QUEUE_FOLDER = "consumequeue"
 QUEUE_ID = re.compile("0|[1-9][0-9]{0,9}")

@@ -16,7 +16,7 @@ Invariants:
   among the conditions, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes
   its bytes if not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
 - A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. Where a file system
-  gives no such promise, nothing is stored through a mapping (call_segment.py), and the fast path stays closed.
+  gives no such promise, nothing is stored through a mapping (CallSegment), and the fast path stays closed.
 - Store times never run backwards.
 - A flush looks whether the segments that it synced are still at their paths: a log that was removed on disk poisons the
   store before anything more is acknowledged.
@@ -51,9 +51,8 @@ from ..meters import Latest
 from ..native.fast_path_protocol import FastPathProtocol
 from ..queue_offsets import QueueKey, QueueOffsets
 from ..results import PutResult, PutStatus
-from ..segments.call_segment import CallSegment
 from ..segments.log_files import LogFiles
-from ..segments.segment import AppendSegment, Segment
+from ..segments.segment import AppendSegment, CallSegment, Segment
 from ..settings import PAGE_SIZE, FlushMode, StoreSettings
 from ..state.progress import APPENDED, FLUSHED, VISIBLE, ProgressPage
 from .atomic_append import AtomicAppend, AtomicRange, Commit, note_held

@@ -12,11 +12,26 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..disk.failed_sync import failed_sync_behind
-from ..errors import DiskError, DiskFullError, FlightlogError
+from ..errors import DiskError, DiskFullError, FlightlogError, SyncFailedError
 from ..native.fast_path_protocol import FastPathProtocol
 from ..native.group_commit_protocol import GroupCommitProtocol
 from .fast_path_conditions import FastPathConditions
+
+
+def failed_sync_behind(error: BaseException, outer: BaseException | None) -> BaseException | None:
+    """The failed sync that raised `error`, or that an interrupt came upon and so stands in its context; else None.
+
+    `outer` is what the caller of the store was handling anyway.
+    """
+    failure: BaseException | None = error
+    while failure is not None and failure is not outer:
+        if isinstance(failure, DiskError):
+            return failure if isinstance(failure, SyncFailedError) else None
+        if isinstance(failure, OSError):  # on its way to become a SyncFailedError
+            return failure
+        failure = failure.__context__
+    return None
+
 
 log = logging.getLogger("flightlog.store")
 

@@ -16,7 +16,7 @@ import mmap
 import threading
 from pathlib import Path
 
-from .. import native
+from ...store import native
 from ..disk.disk import Disk, DiskFile, MappedPart
 from ..errors import (
     DiskError,
@@ -160,7 +160,7 @@ class AppendSegment(Segment):
     """
 
     maps_appends = True
-    """Whether appends are stored through a mapping; see call_segment.py."""
+    """Whether appends are stored through a mapping; see CallSegment."""
 
     def __init__(self, disk: Disk, path: Path, base: int, size: int) -> None:
         super().__init__(disk, path, base, size)
@@ -339,3 +339,29 @@ class AppendSegment(Segment):
     def close(self) -> None:
         super().close()
         self.finish_appends()
+
+
+class CallSegment(AppendSegment):
+    """Appends by write calls, for file systems where a store through a mapping may end the process.
+
+    Nothing of it is mapped for writing; reads are as on any other segment. Blocks are allocated ahead here too, for an
+    early DiskFullError. If they run out all the same, the write call fails: the append raises DiskFullError, and the
+    next append, or the close, wipes what it left.
+    """
+
+    maps_appends = False
+
+    def store(self, position: int, data: bytes | bytearray) -> None:
+        self.write_file.write(position, memoryview(data))
+
+    def wipe(self, start: int, stop: int) -> None:
+        """Nothing is written where zeros are already: a full disk may have no block even for those."""
+        left = self.write_file.read(start, stop - start).rstrip(b"\0")
+        if left:
+            self.write_file.write(start, bytes(len(left)))
+
+    def expect_bulk(self, is_bulk: bool) -> None:
+        """There are no mapped pages to expect."""
+
+    def _populate(self, position: int, ahead: int) -> None:
+        self.populated = self.size

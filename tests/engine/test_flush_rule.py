@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from flightlog.engine.services.flush_rule import FlushRule
+from flightlog.engine.services.flush_service import FlushRule
 
 INTERVAL_S, LEAST_PAGES, THOROUGH_S = 1.0, 4, 10.0
 

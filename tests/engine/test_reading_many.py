@@ -10,7 +10,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.read.fetching import FETCH_COUNT, FETCH_SIZE, READ_AHEAD_SIZE
+from flightlog.engine.read.entries import FETCH_COUNT, FETCH_SIZE, READ_AHEAD_SIZE
 from flightlog.store.disk.disk import RealFile
 from flightlog.store.errors import CorruptRecordError, StoreClosedError
 from flightlog.tests.support import inside

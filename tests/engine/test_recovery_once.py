@@ -13,7 +13,7 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.open import kept_entries, log_sync
+from flightlog.engine.open import log_sync, recovery
 from flightlog.index.queue.queue_table import CONSUME_QUEUE_FOLDER
 from flightlog.store.errors import DiskError
 from flightlog.store.log import log_reader
@@ -60,7 +60,7 @@ def queue_files(path: Path) -> dict[str, bytes]:
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("extended", [False, True], ids=["plain queues", "extended queues"])
 @pytest.mark.parametrize("with_batches", [False, True], ids=["no batch", "batches"])
-@pytest.mark.parametrize("most", [0, COUNT // 2, kept_entries.MOST_KEPT], ids=["none", "half", "all"])
+@pytest.mark.parametrize("most", [0, COUNT // 2, recovery.MOST_KEPT], ids=["none", "half", "all"])
 def test_queues_made_from_what_was_noted_are_those_of_the_log(
     most: int,
     with_batches: bool,
@@ -70,7 +70,7 @@ def test_queues_made_from_what_was_noted_are_those_of_the_log(
     monkeypatch: pytest.MonkeyPatch,
     assert_clean: AssertClean,
 ) -> None:
-    monkeypatch.setattr(kept_entries, "MOST_KEPT", most)
+    monkeypatch.setattr(recovery, "MOST_KEPT", most)
     monkeypatch.setattr(log_reader, "PIECE_SIZE", 4096)
     settings = unflushed(queue_extension=extended)
     with flightlog.open(tmp_path / "live", settings) as store:

@@ -14,9 +14,9 @@ import pytest
 
 import flightlog
 from flightlog import FlushMode, Message, StoreSettings
-from flightlog.store.disk.failed_sync import failed_sync_behind
 from flightlog.store.errors import DiskError, SegmentRemovedError, StorePoisonedError, SyncFailedError
 from flightlog.store.log import poison
+from flightlog.store.log.poison import failed_sync_behind
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.tests.support import inside
 

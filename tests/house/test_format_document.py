@@ -11,7 +11,6 @@ import pytest
 
 from flightlog.consume.group.local_progress import OFFSETS_FILE as LOCAL_OFFSETS_FILE
 from flightlog.engine.open.boot import KNOWN_NAMES
-from flightlog.engine.open.rocksdb_config import FOLDERS
 from flightlog.engine.open.shutdown_state import ABORT_SIZE
 from flightlog.engine.open.truncation import CUT_PREFIX
 from flightlog.engine.topics.offset_table import OFFSETS_FILE
@@ -37,6 +36,7 @@ from flightlog.store.state.checkpoint import CHECKPOINT
 from flightlog.store.state.deleted_topics import DELETED_FILE
 from flightlog.store.state.format_version import FORMAT_FILE
 from flightlog.store.state.geometry import GEOMETRY_FILE
+from flightlog.store.state.rocksdb import FOLDERS
 
 if TYPE_CHECKING:
     from flightlog.tests.conftest import AssertClean

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.store.disk import read_ahead as module
+from flightlog.store.disk import disk_hints as module
 from flightlog.store.disk.disk import RealDisk
-from flightlog.store.disk.read_ahead import FAR, STEP, is_in_memory, window_of
+from flightlog.store.disk.disk_hints import FAR, STEP, is_in_memory, window_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from typing import Any
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.delay.store_timer_host import StoreTimerHost
+from flightlog.engine.delay.store_timers import StoreTimerHost
 from flightlog.schedule.timer_wheel_store import TimerWheelStore
 from flightlog.store.disk.disk import Disk, RealDisk
 from flightlog.testing import kill
