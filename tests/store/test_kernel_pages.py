@@ -14,6 +14,7 @@ from flightlog.store import native
 
 PAGE_SIZE = mmap.PAGESIZE
 TEXT = bytes(range(256)) * (16 * PAGE_SIZE // 256)
+ATTEMPTS = 50
 
 
 @pytest.fixture
@@ -69,16 +70,19 @@ def test_more_than_a_piece(kernel: str) -> None:
 
 def test_they_are_synced_and_no_others(kernel: str, tmp_path: Path) -> None:
     """What is still to be written is told by the mapping itself: its pages are dirty. They lie far apart: the kernel
-    may hold neighbours together."""
+    may hold neighbours together. A busy machine may write dirty pages at any time: then it is tried again."""
     places, size = (0, 8 << 20, 16 << 20), 24 << 20
     path = tmp_path / "pages"
     path.touch()
     os.truncate(path, size)
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
-        for position in places:
-            mapping[position] = 7
-        assert native.sync_pages(mapping, 8 << 20, PAGE_SIZE + 1)
-        assert dirty_size() == 2 * PAGE_SIZE
+        left = []
+        while len(left) < ATTEMPTS and 2 * PAGE_SIZE not in left:
+            for position in places:
+                mapping[position] = 7
+            assert native.sync_pages(mapping, 8 << 20, PAGE_SIZE + 1)
+            left.append(dirty_size())
+        assert 2 * PAGE_SIZE in left, left
         assert native.sync_pages(mapping, 0, size)
         assert dirty_size() == 0
         assert [position for position in range(0, size, PAGE_SIZE) if mapping[position]] == list(places)

@@ -57,21 +57,21 @@ def test_other_threads_run_during_long_work(work: str) -> None:
             *(body, int64[:1], int64[2:3], b"", int64[:1], int64[:1]),
         ),
     }
-    proven = threading.Event()
+    done, proven, deadline_s = threading.Event(), False, time.monotonic() + DEADLINE_S
 
     def run() -> None:
-        deadline = time.monotonic() + DEADLINE_S
-        while not proven.is_set() and time.monotonic() < deadline:
+        while not done.is_set():  # to the end of the looks: an ended thread has no clock
             jobs[work]()
 
     before, thread = sys.getswitchinterval(), threading.Thread(target=run)
     sys.setswitchinterval(600)
     try:
         thread.start()
-        while thread.is_alive():
-            if _works_without_the_lock(thread):
-                proven.set()
+        while not proven and time.monotonic() < deadline_s:
+            proven = _works_without_the_lock(thread)
             time.sleep(0.0002)  # gives the lock away
     finally:
+        done.set()
+        thread.join()
         sys.setswitchinterval(before)
-    assert proven.is_set()
+    assert proven
