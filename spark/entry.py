@@ -3,10 +3,14 @@
 Spark prints the whole traceback of an error, chain included, with the message as its last line. An error of ours
 explains itself, so it leaves an entry point without our frames and without what caused it; both are logged at DEBUG.
 
-And a query that needs no more rows is no error: `show()`, `take()` and `limit()` end a task as soon as they have their
-rows. Spark closes the socket of its worker while it still sends; the worker then fails to flush what is left, prints
-the traceback of a BrokenPipeError and ends, and Spark starts another. Only this traceback is left out, and only in a
-process of Spark's daemon: an error while reading reaches Spark before the socket is closed.
+Spark closes the socket of a worker in two cases that are not errors:
+
+- `show()`, `take()` and `limit()` end a task as soon as they have their rows, while its worker still sends.
+- A worker that was idle for a minute is ended. It takes the closed socket for an error and tries to report it.
+
+In both the worker fails to flush, prints the traceback of a BrokenPipeError and ends; Spark starts another one when it
+needs it. `quieten_closed_sockets` leaves out this traceback alone, and only in a process of Spark's daemon. An error
+while reading or planning reaches Spark before the socket is closed.
 """
 
 from __future__ import annotations
@@ -60,7 +64,7 @@ def _bare(error: FlightlogError) -> FlightlogError:
 
 
 class _Traceback:
-    """In place of the module `traceback` within Spark's daemon."""
+    """Replaces the module `traceback` within Spark's daemon."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
@@ -70,8 +74,9 @@ class _Traceback:
             traceback.print_exc(*arguments, **options)
 
 
-def expect_early_end() -> None:
-    """Leave such a traceback out, if this process is one of Spark's workers. Call it before reading."""
+def quieten_closed_sockets() -> None:
+    """Print no traceback when Spark closes the socket of this process, if it is one of Spark's workers. Calling it
+    again changes nothing."""
     daemon: Any = sys.modules.get("__main__")
     spec = getattr(daemon, "__spec__", None)
     if spec is not None and spec.name == DAEMON and getattr(daemon, "traceback", None) is traceback:

@@ -73,8 +73,9 @@ def session(
     if SparkSession.getActiveSession() is not None:
         spark = _configured(SparkSession.builder, conf or {}).getOrCreate()
     else:
-        settings = _settings(_scratch_directory()) | dict(conf or {})
-        with _launch_environment():
+        scratch = _scratch_directory()
+        settings = _settings(scratch) | dict(conf or {})
+        with _launch_environment(scratch):
             spark = _configured(SparkSession.builder.appName(app_name).master(master), settings).getOrCreate()
     _register_where_spark_cannot_find_it(spark)
     if isinstance(spark, SparkSession):  # not one of Spark Connect, whose JVM is elsewhere
@@ -121,14 +122,16 @@ def _write_log_settings(scratch: Path) -> Path:
 
 
 @contextmanager
-def _launch_environment() -> Iterator[None]:
-    """The environment while the JVM starts; it keeps what it saw, and the process gets its own back."""
+def _launch_environment(scratch: Path) -> Iterator[None]:
+    """The environment while the JVM starts. The JVM keeps it; the process gets its own back."""
     wanted = {
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+    if not _spark_finds_the_source():
+        wanted["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_listed(scratch)), os.environ.get("PYTHONPATH")]))
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:
@@ -141,9 +144,22 @@ def _launch_environment() -> Iterator[None]:
                 os.environ[name] = value
 
 
+def _spark_finds_the_source() -> bool:
+    """Whether our module is listed on `sys.path`, where Spark looks for sources. An editable install is not."""
+    return any(module.name == AUTOLOAD_MODULE for module in pkgutil.iter_modules())
+
+
+def _listed(scratch: Path) -> Path:
+    """A folder for the path of Spark's workers, in which our module is listed. The worker that looks for sources then
+    imports it, and is quiet when it is ended (entry.py)."""
+    folder = scratch / "modules"
+    folder.mkdir()
+    (folder / AUTOLOAD_MODULE).symlink_to(Path(__file__).parent / "autoload")
+    return folder
+
+
 def _register_where_spark_cannot_find_it(spark: SparkSession) -> None:
-    """Spark lists the modules on `sys.path`; an editable install answers imports without being listed there."""
-    if any(module.name == AUTOLOAD_MODULE for module in pkgutil.iter_modules()):
+    if _spark_finds_the_source():
         return
     from .source import DefaultSource
 

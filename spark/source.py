@@ -32,7 +32,7 @@ except ModuleNotFoundError:
     require_spark("the Spark source")
     raise
 
-from .entry import entry, expect_early_end, iterating_entry
+from .entry import entry, iterating_entry, quieten_closed_sockets
 from .options.bounds import NO_BOUNDS
 from .options.read_options import ReadOptions, parse_options
 from .options.write_options import parse_write_options
@@ -42,6 +42,8 @@ from .plan.plan_report import filter_text
 from .read.reading import read_ranges
 from .schema import arrow_schema, find_column, options_of_new_table, options_of_read, spark_schema, with_options
 from .write.writing import LogBatchWriter, refuse_overwrite
+
+quieten_closed_sockets()  # here, as every worker that finds, plans, reads or writes for us imports this module
 
 
 class DefaultSource(DataSource):
@@ -130,7 +132,6 @@ class LogBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The partition's messages as RecordBatches. Raises as `read_ranges`."""
         assert isinstance(partition, LogPartition)
-        expect_early_end()
         _freeze()
         schema = arrow_schema(self._wanted, self.options.added)
         yield from read_ranges(partition.ranges, schema, self.options)

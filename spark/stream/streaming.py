@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from ...store.errors import UsageError
-from ..entry import entry, expect_early_end
+from ..entry import entry
 from ..options.data_loss import Losses
 from ..options.read_options import ReadOptions
 from ..plan.batch_planning import LogPartition
@@ -118,7 +118,6 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The partition's messages as RecordBatches, as for a batch query."""
-        expect_early_end()
         return iter(self._tasks.read(partition))
 
     def stop(self) -> None:
