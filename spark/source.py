@@ -37,8 +37,7 @@ from .options.bounds import NO_BOUNDS
 from .options.read_options import ReadOptions, parse_options
 from .options.write_options import parse_write_options
 from .plan.batch_planning import LogPartition, plan_batch
-from .plan.filters import bounds_of, filters_are_coming
-from .plan.plan_report import filter_text
+from .plan.filters import bounds_of, filter_text, filters_are_coming
 from .read.reading import read_ranges
 from .schema import arrow_schema, find_column, options_of_new_table, options_of_read, spark_schema, with_options
 from .write.writing import LogBatchWriter, refuse_overwrite

@@ -79,9 +79,9 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
 
 def _folder(name: str, text: str) -> Path:
     """A folder that this machine and the executors' see: nothing else can be locked, or appended to."""
+    if not text:
+        raise InvalidSettingsError(f"{name}='': expected a folder")
     if not URI.match(text):
-        if not text:
-            raise InvalidSettingsError(f"{name}='': expected a folder")
         return Path(os.path.abspath(text))
     parts = urlsplit(text)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):

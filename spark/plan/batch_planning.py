@@ -12,10 +12,14 @@ the log is scanned by tasks instead.
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
@@ -29,9 +33,10 @@ from ..options.data_loss import Losses
 from ..options.read_options import ReadOptions
 from ..options.stores import StoreLocation
 from .log_planning import LogRange, packed, plan_log, task_size
-from .plan_report import report_plan
 from .queue_planning import QueueRange, about_size, entries_suffice, lost_to_queues, plan_chosen
 from .selection import QueueSpans, narrowed, require_known, selected_spans
+
+log = logging.getLogger("flightlog.spark")
 
 Range = LogRange | QueueRange
 
@@ -46,6 +51,11 @@ MOST_QUESTIONS = 1000
 """Keys times topics: the index knows a key only together with its topic."""
 UNINDEXED_SIZE = 64 << 20
 """Bytes of the log that are read for the keys that no index file has."""
+
+WORKER_LOGGING = "PYSPARK_SPARK_SESSION_UUID"
+"""Spark sets it for its workers where it collects what they log."""
+OFFSET_SIZE = 400
+"""Characters of a stream's offset that are logged: it may name thousands of queues."""
 
 
 @dataclass
@@ -99,7 +109,7 @@ def plan_batch(options: ReadOptions, pushed: Sequence[str] = ()) -> list[tuple[R
         ]
         log_size = sum(view.end_physical_offset - view.min_physical_offset for _, view in views)
         uris = [location.uri for location in wanted]
-        report_plan(uris, tasks, log_size, pushed, len(options.stores) - len(wanted))
+        _report_plan(uris, tasks, log_size, pushed, len(options.stores) - len(wanted))
         return tasks
 
 
@@ -188,3 +198,63 @@ def _record_at(view: ReadOnlyStore, location: StoreLocation, physical_offset: in
         is_cut=True,
         deleted=view.deleted_topics,
     )
+
+
+# -- the INFO lines of plans. Spark plans in a worker of the driver, and shows its log where
+# `spark.sql.pyspark.worker.logging.enabled` is true (4.1): `spark.tvf.python_worker_logs()`. Its `explain` does not
+# show what a Python source says.
+
+
+def _report_plan(
+    stores: Sequence[str], tasks: Sequence[Sequence[Range]], log_size: int, pushed: Sequence[str], stores_left_out: int
+) -> None:
+    """Log the plan of a batch query. `log_size` is that of the logs of all stores that were opened."""
+    sizes = _sizes(stores, tasks)
+    size = sizes["bytes"] - sizes["entries_bytes"]
+    left_out = max(log_size - size, 0)
+    _log_info(
+        "%s: planned %d tasks, about %d of %d bytes of the log%s; filters pushed: %s; left out: about %d bytes, "
+        "%d stores",
+        *(sizes["path"], len(tasks), size, log_size, _entries_text(sizes), "; ".join(pushed) or "none"),
+        *(left_out, stores_left_out),
+        extra={
+            **sizes,
+            "log_bytes": log_size,
+            "filters": list(pushed),
+            "left_out_bytes": left_out,
+            "left_out_stores": stores_left_out,
+        },
+    )
+
+
+def report_batch(stores: Sequence[str], tasks: Sequence[Sequence[Range]], start: Any, end: Any) -> None:
+    """Log the plan of a stream's batch between these two offsets."""
+    sizes = _sizes(stores, tasks)
+    texts = [json.dumps(offset, ensure_ascii=False) for offset in (start, end)]
+    _log_info(
+        "%s: planned a batch of %d tasks, about %d bytes of the log%s, from %s to %s",
+        *(sizes["path"], len(tasks), sizes["bytes"] - sizes["entries_bytes"], _entries_text(sizes)),
+        *(text if len(text) <= OFFSET_SIZE else f"{text[:OFFSET_SIZE]} ..." for text in texts),
+        extra={**sizes, "start": texts[0], "end": texts[1]},
+    )
+
+
+def _sizes(stores: Sequence[str], tasks: Sequence[Sequence[Range]]) -> dict[str, Any]:
+    """The fields that both lines have: the stores, and bytes of the log and of entries that are read in its place."""
+    pieces = [piece for task in tasks for piece in task]
+    return {
+        "path": ", ".join(stores),
+        "tasks": len(tasks),
+        "bytes": sum(piece.size for piece in pieces),
+        "entries_bytes": sum(piece.size for piece in pieces if piece.from_entries),
+    }
+
+
+def _entries_text(sizes: dict[str, Any]) -> str:
+    return f", from the queues alone {sizes['entries_bytes']} bytes" if sizes["entries_bytes"] else ""
+
+
+def _log_info(text: str, *values: Any, extra: dict[str, Any]) -> None:
+    if WORKER_LOGGING in os.environ and log.level == logging.NOTSET:
+        log.setLevel(logging.INFO)
+    log.info(text, *values, extra=extra)

@@ -34,6 +34,8 @@ NUMBERS = {
 """Columns, and what of the bounds speaks of them."""
 
 PUSHING_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
+VALUE_SIZE = 60
+"""Characters of a filter's value that are shown."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND = timedelta(microseconds=1)
 
@@ -51,6 +53,11 @@ def filters_are_coming() -> bool:
 def bounds_of(filters: Iterable[Any]) -> Bounds:
     """The bounds of what matches all of these filters, objects of `pyspark.sql.datasource` (4.1 and later)."""
     return reduce(and_, map(_bounds_of, filters), NO_BOUNDS)
+
+
+def filter_text(pushed: Any) -> str:
+    """A filter that bounds something, as Spark shows it: `EqualTo(topic, 'orders')`."""
+    return f"{type(pushed).__name__}({'.'.join(pushed.attribute)}, {repr(pushed.value)[:VALUE_SIZE]})"
 
 
 def _bounds_of(asked: Any) -> Bounds:

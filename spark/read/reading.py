@@ -24,7 +24,7 @@ from ...store.segments.segment import Segment
 from ..options.read_options import ReadOptions
 from ..plan.log_planning import LogRange, gone
 from ..plan.queue_planning import QueueRange
-from ..remote.ahead_reads import AheadReads
+from ..remote.remote_disk import AheadReads
 from .batches import BatchMaker
 from .queue_entries import EntryRangeReader
 from .queue_reading import QueueRangeReader

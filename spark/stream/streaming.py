@@ -21,8 +21,7 @@ from ...store.errors import UsageError
 from ..entry import entry
 from ..options.data_loss import Losses
 from ..options.read_options import ReadOptions
-from ..plan.batch_planning import LogPartition
-from ..plan.plan_report import report_batch
+from ..plan.batch_planning import LogPartition, report_batch
 from .followed_store import FollowedStore
 from .stream_log import LogStream
 from .stream_offsets import BEGINNING, NO_NAME, Place, StreamOffset, parse_offset

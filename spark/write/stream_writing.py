@@ -1,7 +1,7 @@
 """Writing a stream into a store: `df.writeStream.format("flightlog").option("checkpointLocation", ...).start(path)`.
 
 Each batch is there whole or not at all, and once: a batch that Spark brings again, after a restart, is not appended
-again (write_ledger.py). Needs Spark 4.1, whose streams hand over Arrow.
+again (`WriteLedger`). Needs Spark 4.1, whose streams hand over Arrow.
 """
 
 from __future__ import annotations

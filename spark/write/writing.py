@@ -10,6 +10,7 @@ each of their queues, and tasks come in the order of the DataFrame's partitions.
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import uuid
 from collections.abc import Iterator, Sequence
@@ -23,22 +24,31 @@ from pyspark.sql.types import StructType
 
 from ...engine.message_store import open_store
 from ...engine.open.boot import check_folder
+from ...engine.read_only import open_read_only
+from ...store.disk.config_file import ConfigFile
 from ...store.disk.disk import RealDisk
 from ...store.disk.lock import StoreLock
-from ...store.errors import DamagedStoreError, FlightlogError, InvalidSettingsError, StoreLockedError
+from ...store.errors import (
+    ConfigFileError,
+    DamagedStoreError,
+    FlightlogError,
+    InvalidSettingsError,
+    StoreLockedError,
+)
 from ...store.log.atomic_append import AtomicRange
 from ...store.segments.log_files import COMMIT_LOG_FOLDER, LogFolders, list_log_files
 from ...store.settings import DEFAULT_SEGMENT_SIZE
 from ...store.state.geometry import Geometry
+from ...store.state.progress import FLIGHTLOG_FOLDER
 from ..entry import entry
 from ..options.write_options import SETTINGS, WriteOptions
 from .staging import StagedFile, Stager, check_staged, staged_parts
 from .staging_folder import JOB_PREFIX, make_job_folder, remove_if_empty, remove_job, remove_stale
 from .write_columns import WriteColumns
-from .write_ledger import WriteLedger, digest_of, is_in_log
 
 log = logging.getLogger("flightlog.spark")
 
+LEDGER_FILE = "spark-queries.json"
 QUERY_ID = "sql.streaming.queryId"
 """What Spark tells the tasks of a stream: the id that its checkpoint keeps."""
 
@@ -191,3 +201,64 @@ def _settle(root: Path) -> None:
         log.warning(
             "%s: the next writer settles what is left: %s", root, e, extra={"path": str(root), "cause": repr(e)}
         )
+
+
+def is_in_log(root: Path, start: int, size: int, digest: str) -> bool | None:
+    """Whether the record of `size` bytes at physical offset `start` is the one of this digest; None if retention has
+    removed what was there."""
+    with open_read_only(root) as view:
+        if start < view.min_physical_offset:
+            return None
+        segment = view.log_reader.segment_at(start)
+        if segment is None or start + size > view.end_physical_offset:
+            return False
+        return digest_of(segment.read(start - segment.base, size)) == digest
+
+
+def digest_of(record: bytes) -> str:
+    return hashlib.sha256(record).hexdigest()
+
+
+class WriteLedger:
+    """Which batch of one streaming query was appended last: `flightlog/spark-queries.json` in the store, by query id.
+
+    The entry of a batch is written when its rows are written but not yet visible. It holds the place and the digest of
+    the first record. After a kill, the next writer looks for that record in the log: it is there if and only if the
+    batch was committed. `done` is set after the commit, and saves this look. Used under the store's lock only.
+    """
+
+    def __init__(self, root: Path, query: str) -> None:
+        self._root, self._query = root, query
+        self._file = ConfigFile(RealDisk(), root / FLIGHTLOG_FOLDER / LEDGER_FILE)
+
+    def has(self, batch: int) -> bool:
+        """Whether this batch was appended. Raises DamagedStoreError where that is unknown, and ConfigFileError."""
+        entry = (self._file.read() or {}).get(self._query)
+        if entry is None:
+            return False
+        try:
+            known, done, place = int(entry["batch"]), bool(entry["done"]), (int(entry["start"]), int(entry["size"]))
+            digest = str(entry["digest"])
+        except (TypeError, KeyError, ValueError) as e:
+            raise ConfigFileError(self._file.path, f"{entry!r} for query {self._query}", "what a write notes") from e
+        if batch != known or done:
+            return batch <= known  # a batch begins when the one before it is there
+        found = is_in_log(self._root, *place, digest)
+        if found is None:
+            raise DamagedStoreError(
+                f"{self._file.path}: batch {batch} of query {self._query} began at physical offset {place[0]}, which "
+                "retention has removed since; it is unknown whether it was committed. Set done to true if its "
+                "messages were there, or take the entry out if they were not, and start the query again"
+            )
+        return found
+
+    def note(self, batch: int, appended: AtomicRange, *, done: bool) -> None:
+        """Durable when it returns."""
+        entry = {
+            "batch": batch,
+            "done": done,
+            "start": appended.start,
+            "size": len(appended.first_record),
+            "digest": digest_of(appended.first_record),
+        }
+        self._file.write((self._file.read() or {}) | {self._query: entry})

@@ -23,7 +23,7 @@ from flightlog.index.queue.queue_unit import HIGHEST_EXTENSION_ADDRESS, UNIT_SIZ
 from flightlog.schedule import timer_checkpoint, timer_log, timer_wheel
 from flightlog.schedule.delay_offsets import DELAY_OFFSETS_FILE
 from flightlog.spark.options.write_options import STAGING_FOLDER
-from flightlog.spark.write.write_ledger import LEDGER_FILE
+from flightlog.spark.write.writing import LEDGER_FILE
 from flightlog.store.format import frame, inner_batch, record
 from flightlog.store.format.crc_property import CRC_PROPERTY_SIZE
 from flightlog.store.format.host import HOST_V4_SIZE, HOST_V6_SIZE

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from flightlog.spark.remote.ahead_reads import AheadReads
+from flightlog.spark.remote.remote_disk import AheadReads
 from flightlog.store.errors import DiskError
 
 CONTENT = bytes(random.Random(7).randbytes(10_000))

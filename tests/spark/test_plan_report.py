@@ -13,7 +13,7 @@ from pyspark.sql import datasource
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.read_options import parse_options
-from flightlog.spark.plan.plan_report import report_batch
+from flightlog.spark.plan.batch_planning import report_batch
 from flightlog.spark.schema import spark_schema
 from flightlog.spark.source import FilteredReader, LogBatchReader
 from flightlog.spark.stream.streaming import LogStreamReader

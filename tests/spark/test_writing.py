@@ -24,8 +24,7 @@ from flightlog.spark.write import writing
 from flightlog.spark.write.staging import StagedFile, Stager, check_staged
 from flightlog.spark.write.staging_folder import make_job_folder
 from flightlog.spark.write.write_columns import PASSED_OVER, TYPES, WriteColumns
-from flightlog.spark.write.write_ledger import LEDGER_FILE, WriteLedger
-from flightlog.spark.write.writing import LogBatchWriter, append_files
+from flightlog.spark.write.writing import LEDGER_FILE, LogBatchWriter, WriteLedger, append_files
 from flightlog.store.errors import (
     ConfigFileError,
     DamagedStoreError,
