@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from benches.opening import build, open_cold, settings_of
+from flightlog.benches.opening import build, open_cold, settings_of
 from flightlog.tools.bench.machine.machine import this_machine
 from flightlog.tools.bench.machine.page_cache import forget
 from flightlog.tools.bench.pedantic import PedanticBenchmark

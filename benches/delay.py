@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from benches import pending as many_timers
-from benches.loads import await_all, body_of, load, number_of, percentiles
+from flightlog.benches import pending as many_timers
+from flightlog.benches.loads import await_all, body_of, load, number_of, percentiles
 from flightlog.engine.message_store import MessageStore, open_store
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.errors import UsageError

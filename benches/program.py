@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from benches import delay as delays
-from benches import readers as reading
-from benches.loads import LoadOptions, run_loads
-from benches.messaging.parts import DRAWS as MESSAGING_DRAWS
-from benches.messaging.parts import message_parts
-from benches.targets.command import TargetsOptions, run_targets
-from benches.targets.figures import GROUPS
+from flightlog.benches import delay as delays
+from flightlog.benches import readers as reading
+from flightlog.benches.loads import LoadOptions, run_loads
+from flightlog.benches.messaging.parts import DRAWS as MESSAGING_DRAWS
+from flightlog.benches.messaging.parts import message_parts
+from flightlog.benches.targets.command import TargetsOptions, run_targets
+from flightlog.benches.targets.figures import GROUPS
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.run import check_numbers
 from flightlog.tools.commands.bench import AsJson, Folder, Quick, Rounds, Save

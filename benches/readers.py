@@ -27,8 +27,8 @@ from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
 
-from benches.loads import load
-from benches.reader import LOOK_EVERY, READY, read_for
+from flightlog.benches.loads import load
+from flightlog.benches.reader import LOOK_EVERY, READY, read_for
 from flightlog.engine.message_store import MessageStore, open_store
 from flightlog.store.message import Message
 from flightlog.store.settings import StoreSettings

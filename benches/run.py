@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from types import ModuleType
 
-# The root itself must not be on the path: what stands there is imported as `flightlog` alone.
-benches = ModuleType("benches")
-benches.__path__ = [str(Path(__file__).resolve().parent)]
-sys.modules["benches"] = benches
+from flightlog.benches.program import main
 
 if __name__ == "__main__":
-    from benches.program import main
-
     sys.exit(main())

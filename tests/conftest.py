@@ -22,13 +22,11 @@ import os
 import random
 import resource
 import shutil
-import sys
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 import hypothesis
@@ -40,10 +38,6 @@ if TYPE_CHECKING:
     AssertClean = Callable[[Path], VerifyReport]
 
 ROOT = Path(__file__).resolve().parents[1]
-# The root itself must not be on the path: what stands there is imported as `flightlog` alone.
-benches = ModuleType("benches")
-benches.__path__ = [str(ROOT / "benches")]
-sys.modules.setdefault("benches", benches)
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
 GOLDEN = Path(os.environ.get("FLIGHTLOG_GOLDEN") or ROOT / "tests" / "data" / "golden")
 COPY_CHUNK_SIZE = 1 << 20

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benches.loads import BODY_SIZE, await_all, body_of, load, number_of, pace, percentiles, stamped
-from benches.messaging.sqlite_queue import SqliteQueue
+from flightlog.benches.loads import BODY_SIZE, await_all, body_of, load, number_of, pace, percentiles, stamped
+from flightlog.benches.messaging.sqlite_queue import SqliteQueue
 from flightlog.consume.consumer import Consumer
 from flightlog.consume.deliver.received import ReceivedMessage
 from flightlog.consume.group.initial_offset import StartFrom

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from benches.loads import Draw, load
-from benches.messaging.flow import BURST, burst, latency_cases, points_of, throughput_cases
-from benches.messaging.groups import rebalance_cases
-from benches.messaging.pulls import PULLS, pulls
+from flightlog.benches.loads import Draw, load
+from flightlog.benches.messaging.flow import BURST, burst, latency_cases, points_of, throughput_cases
+from flightlog.benches.messaging.groups import rebalance_cases
+from flightlog.benches.messaging.pulls import PULLS, pulls
 from flightlog.tools.bench import plot
 from flightlog.tools.bench.case import OWN, Case
 

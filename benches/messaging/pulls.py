@@ -8,8 +8,8 @@ import time
 from concurrent.futures import Future
 from pathlib import Path
 
-from benches.loads import LIMIT_S, await_all, number_of, pace, stamped
-from benches.messaging.flow import sample_of
+from flightlog.benches.loads import LIMIT_S, await_all, number_of, pace, stamped
+from flightlog.benches.messaging.flow import sample_of
 from flightlog.engine.message_store import open_store
 from flightlog.engine.services.long_polls import DEFAULT_WAIT_S, MAX_WAIT_S
 from flightlog.store.errors import StoreClosedError

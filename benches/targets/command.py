@@ -14,11 +14,20 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from benches import readers
-from benches.loads import choose
-from benches.targets.figures import AS_PLANNED, BY_SIZE, BY_SYNC_SIZE, GROUPS, KB, ON_REQUEST, Contest, contests
-from benches.targets.lines import Line, show
-from benches.targets.measures import THREADS_MORE, Measures, Sizes
+from flightlog.benches import readers
+from flightlog.benches.loads import choose
+from flightlog.benches.targets.figures import (
+    AS_PLANNED,
+    BY_SIZE,
+    BY_SYNC_SIZE,
+    GROUPS,
+    KB,
+    ON_REQUEST,
+    Contest,
+    contests,
+)
+from flightlog.benches.targets.lines import Line, show
+from flightlog.benches.targets.measures import THREADS_MORE, Measures, Sizes
 from flightlog.store import native
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench import report

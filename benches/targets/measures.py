@@ -12,9 +12,18 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from benches import readers
-from benches.targets.figures import AS_PLANNED, BY_SIZE, BY_SYNC_SIZE, BY_TIME, KB, SCAN_TARGETS, Contest, Figure
-from benches.targets.lines import Line
+from flightlog.benches import readers
+from flightlog.benches.targets.figures import (
+    AS_PLANNED,
+    BY_SIZE,
+    BY_SYNC_SIZE,
+    BY_TIME,
+    KB,
+    SCAN_TARGETS,
+    Contest,
+    Figure,
+)
+from flightlog.benches.targets.lines import Line
 from flightlog.tools.bench import runner
 from flightlog.tools.bench import scan_run as scan
 from flightlog.tools.bench.case import NOTHING, OWN, RAW_LOOP, Case, Outcome

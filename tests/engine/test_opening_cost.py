@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from benches.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog import StoreSettings
+from flightlog.benches.opening import OpeningCost, build, open_cold, put, settings_of
 from flightlog.testing import kill
 from flightlog.tests.support import inside
 from flightlog.tools.bench.machine.page_cache import cached_size, forget

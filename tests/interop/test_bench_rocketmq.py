@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benches.targets.command import TargetsOptions, run_targets
+from flightlog.benches.targets.command import TargetsOptions, run_targets
 from flightlog.tests.interop import harness
 from flightlog.tests.interop.harness import RocketMq
 from flightlog.tools.bench.case import MAPPED, Outcome

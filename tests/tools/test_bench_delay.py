@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benches import delay
-from benches.delay import LEVEL, TIMER, Watch, measure, measure_idle
+from flightlog.benches import delay
+from flightlog.benches.delay import LEVEL, TIMER, Watch, measure, measure_idle
 from flightlog.store.settings import FlushMode
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benches import delay, readers
-from benches.loads import LoadOptions, await_all, body_of, load, number_of, percentiles, run_loads
-from benches.messaging.parts import DRAWS, message_parts
+from flightlog.benches import delay, readers
+from flightlog.benches.loads import LoadOptions, await_all, body_of, load, number_of, percentiles, run_loads
+from flightlog.benches.messaging.parts import DRAWS, message_parts
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.case import Case, Sample
 
@@ -117,6 +117,6 @@ def test_what_loads_share() -> None:
 
 
 def test_what_does_not_come_is_no_figure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("benches.loads.LIMIT_S", 0.01)
+    monkeypatch.setattr("flightlog.benches.loads.LIMIT_S", 0.01)
     with pytest.raises(UsageError, match=r"3 are missing after 0\.01 s"):
         await_all(lambda: False, lambda: "3 are missing")

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benches.messaging.flow import burst, latency_cases, points_of, throughput_cases
-from benches.messaging.groups import CHANGES, STRATEGIES, Life, rebalance_cases
-from benches.messaging.pulls import pulls
-from benches.messaging.sqlite_queue import SqliteQueue
+from flightlog.benches.messaging.flow import burst, latency_cases, points_of, throughput_cases
+from flightlog.benches.messaging.groups import CHANGES, STRATEGIES, Life, rebalance_cases
+from flightlog.benches.messaging.pulls import pulls
+from flightlog.benches.messaging.sqlite_queue import SqliteQueue
 from flightlog.tools.bench.runner import measure
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import flightlog
-from benches.pending import measure
+from flightlog.benches.pending import measure
 
 
 @pytest.mark.ci

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from benches.reader import again_and_again
-from benches.readers import KINDS, PACE, PROCESSES, SHARE, THREADS, Readers, backlog, figures_of
 from flightlog import open_read_only
+from flightlog.benches.reader import again_and_again
+from flightlog.benches.readers import KINDS, PACE, PROCESSES, SHARE, THREADS, Readers, backlog, figures_of
 from flightlog.tools.bench.messages import QUEUES, TOPIC
 
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from benches.targets import command as targets
-from benches.targets.command import TargetsOptions, contests_of, sizes_of
-from benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests
-from benches.targets.lines import Line, show
-from benches.targets.measures import line_of
+from flightlog.benches.targets import command as targets
+from flightlog.benches.targets.command import TargetsOptions, contests_of, sizes_of
+from flightlog.benches.targets.figures import GROUPS, SCAN_TARGETS, Contest, Figure, contests
+from flightlog.benches.targets.lines import Line, show
+from flightlog.benches.targets.measures import line_of
 from flightlog.store import native
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.case import MAPPED, OWN, PLAIN, PLAIN_COLD, POOL, Case, Outcome, Sample
