@@ -264,6 +264,10 @@ class MessageStore(native.OrdinaryPut):
     # -- reading
 
     @documented_by(Reader.get)
+    def wait_until_prepared(self, timeout_s: float) -> bool:
+        """Wait, while no put runs, until blocks and pages for the next puts are ready. False: not within that time."""
+        return self._preparing.settled(timeout_s)
+
     def get(
         self,
         topic: str,

@@ -44,7 +44,7 @@ class OwnSession(Session):
     def settle(self) -> None:
         self.drain()
         self.store.flush()  # a timer would do it a little later, beside the calls that are timed
-        if not self.store._preparing.settled(SETTLE_S):
+        if not self.store.wait_until_prepared(SETTLE_S):
             raise RuntimeError(f"nothing was prepared for appends within {SETTLE_S} s")
 
     def close(self) -> None:
