@@ -9,12 +9,12 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
 from flightlog.tools.bench.case import Case
+from flightlog.tools.bench.harness import Options
 from flightlog.tools.bench.machine.machine import this_machine
 from flightlog.tools.bench.pedantic import run_pedantic
 from flightlog.tools.bench.plan import BODY_SIZES, Peers, append_cases, flush_cases
-from flightlog.tools.bench.run import THREADS
 
-ALL = append_cases(BODY_SIZES, Peers(), None) + flush_cases(BODY_SIZES, THREADS, Peers(), None)
+ALL = append_cases(BODY_SIZES, Peers(), None) + flush_cases(BODY_SIZES, Options.threads, Peers(), None)
 CASES = list(dict.fromkeys(ALL))
 
 

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,9 +15,9 @@ import numpy as np
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench import plot, report
 from flightlog.tools.bench.case import Case, Outcome, Sample, Work
-from flightlog.tools.bench.machine.machine import this_machine
-from flightlog.tools.bench.machine.scratch import check_folder, check_room, scratch_folder
-from flightlog.tools.bench.run import check_numbers, measure_with_bar
+from flightlog.tools.bench.harness import Options, begun, choose, finish, measure_with_bar
+from flightlog.tools.bench.machine.machine import Machine
+from flightlog.tools.bench.machine.scratch import check_room
 from flightlog.tools.output import Output
 from flightlog.tools.words import size_text
 
@@ -27,21 +26,8 @@ LIMIT_S = 120.0
 BODY_SIZE, STAMP_SIZE = 100, 8
 PANEL_SIZE = 6.0, 5.2
 """Inches."""
-Draw = Callable[[Any, Mapping[str, Sequence[Any]]], None]
+DrawPart = Callable[[Any, Mapping[str, Sequence[Any]]], None]
 """(axes, series by who) -> drawn."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LoadOptions:
-    """What the command lines of all loads say."""
-
-    only: Sequence[str] = ()
-    quick: bool = False
-    rounds: int | None = None
-    folder: Path | None = None
-    as_json: bool = False
-    save: Path | None = None
-    plot: Path | None = None
 
 
 def load(who: str, task: str, measure: Callable[[Path], Sample], **fields: Any) -> Case:
@@ -57,32 +43,25 @@ def load(who: str, task: str, measure: Callable[[Path], Sample], **fields: Any) 
 
 def run_loads(
     parts: Mapping[str, Sequence[Case]],
-    options: LoadOptions,
-    draws: Mapping[str, Draw],
+    options: Options,
+    draws: Mapping[str, DrawPart],
     *,
     room: int = 0,
     notes: Sequence[str] = (),
 ) -> int:
-    """Measure the parts that the options name, and print. Raises UsageError for wrong options, before anything is
-    written, and where the disk has not `room` bytes free."""
+    """Measure the parts that the options name, and print; returns the exit code. Raises UsageError for wrong options,
+    before anything is written, and where the disk has not `room` bytes free."""
     wanted = choose(options.only, list(parts))
-    check_numbers({"--rounds": options.rounds})
-    check_folder(options.folder)
-    report.check_files({"--save": options.save})
-    if options.plot is not None:
-        plot.check_plot(options.plot)
     cases = [case for name in wanted for case in parts[name]]
-    with scratch_folder(options.folder) as folder:
-        machine = this_machine(folder)
-        report.say(f"{machine}\n{len(cases)} loads, writing up to {size_text(room)} below {folder.parent}")
+    with begun(options) as (folder, machine):
+        report.say(f"{len(cases)} loads, writing up to {size_text(room)} below {folder.parent}")
         check_room(folder, room)
         outcomes = measure_with_bar(cases, options.rounds or 1, folder)
-    if options.plot is not None:
+
+    def draw(outcomes: Sequence[Outcome], machine: Machine, path: Path) -> None:
         drawn = [name for name in wanted if name in draws]
         width, height = PANEL_SIZE
-        with plot.drawing(
-            options.plot, machine, 1, len(drawn) or 1, figsize=(width * len(drawn) or width, height)
-        ) as axes:
+        with plot.drawing(path, machine, 1, len(drawn) or 1, figsize=(width * len(drawn) or width, height)) as axes:
             for place, name in zip(axes[0], drawn, strict=False):
                 here = [o for o in outcomes if o.case in parts[name]]
                 draws[name](place, {o.case.who: o.rounds[0].series for o in here})
@@ -93,17 +72,7 @@ def run_loads(
         for note in notes:
             output.line(note)
 
-    report.tell(report.as_object(outcomes, machine), show, as_json=options.as_json, save=options.save)
-    return 0
-
-
-def choose(only: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that `--only` has, or all. Raises UsageError for one that is none."""
-    words = [word.strip() for text in only for word in text.split(",")]
-    for word in words:
-        if word not in names:
-            raise UsageError(f"--only {word}: expected some of {', '.join(names)}")
-    return [name for name in names if not words or name in words]
+    return finish(options, machine, outcomes, show, draw)
 
 
 def show_loads(outcomes: Sequence[Outcome], output: Output) -> None:

@@ -42,6 +42,10 @@ class ProgressBar:
             self._thread.join()
             print(CLEAR_LINE, end="", file=sys.stderr, flush=True)
 
+    def advance(self) -> None:
+        """One more is done."""
+        self.done += 1
+
     def _draw_until_stopped(self) -> None:
         turn = 0
         while not self._stop.wait(REDRAW_S):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from flightlog.benches.loads import Draw, load
+from flightlog.benches.loads import DrawPart, load
 from flightlog.benches.messaging.flow import BURST, burst, latency_cases, points_of, throughput_cases
 from flightlog.benches.messaging.groups import rebalance_cases
 from flightlog.benches.messaging.pulls import PULLS, pulls
@@ -46,4 +46,4 @@ def _behind(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]]) -> N
     plot.lines(axes, series, "s since the burst began", "messages behind")
 
 
-DRAWS: dict[str, Draw] = {"latency": _shares, "throughput": _throughput, "burst": _behind, "pulls": _shares}
+DRAWS: dict[str, DrawPart] = {"latency": _shares, "throughput": _throughput, "burst": _behind, "pulls": _shares}

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from flightlog.benches import readers
-from flightlog.benches.loads import choose
 from flightlog.benches.targets.figures import (
     AS_PLANNED,
     BY_SIZE,
@@ -30,10 +29,9 @@ from flightlog.benches.targets.lines import Line, show
 from flightlog.benches.targets.measures import THREADS_MORE, Measures, Sizes
 from flightlog.store import native
 from flightlog.store.errors import UsageError
-from flightlog.tools.bench import report
 from flightlog.tools.bench.case import PURE, Case
-from flightlog.tools.bench.machine.machine import Machine, this_machine
-from flightlog.tools.bench.machine.scratch import check_folder, check_room, scratch_folder
+from flightlog.tools.bench.harness import Options, begun, check_positive, choose, finish
+from flightlog.tools.bench.machine.scratch import check_room
 from flightlog.tools.bench.messages import record_size
 from flightlog.tools.bench.report import say
 from flightlog.tools.bench.rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT, Rocketmq, check_jars
@@ -57,34 +55,24 @@ NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
 """Groups that need a disk."""
 
 
-@dataclass(frozen=True)
-class TargetsOptions:
-    """What the command line says."""
+@dataclass(frozen=True, kw_only=True)
+class TargetsOptions(Options):
+    """The options of `make targets`; `size` is the MB that a run writes or reads."""
 
-    only: Sequence[str] = ()
-    """Groups; none: all but those on request."""
     rocketmq: Path | None = None
-    """Its jars."""
-    size_mb: float | None = None
-    sync_size_mb: float | None = None
-    rounds: int | None = None
-    quick: bool = False
+    """The folder of its jars."""
+    sync_size: float | None = None
+    """MB."""
     full: bool = False
-    folder: Path | None = None
-    as_json: bool = False
-    save: Path | None = None
 
 
 def run_targets(options: TargetsOptions) -> int:
-    """Measure and print. Raises UsageError for wrong options, before anything is written."""
+    """Measure and print; returns the exit code. Raises UsageError for wrong options, before anything is written."""
     groups = choose(options.only or [name for name in GROUPS if name not in ON_REQUEST], GROUPS)
     sizes = sizes_of(options)
     if options.rocketmq is not None:
         check_jars(options.rocketmq)
-    check_folder(options.folder)
-    report.check_files({"--save": options.save})
-    with scratch_folder(options.folder) as folder:
-        machine = this_machine(folder)
+    with begun(options) as (folder, machine):
         if machine.is_in_memory and set(groups) & set(NOT_IN_MEMORY):
             raise UsageError(
                 f"{folder.parent} is on {machine.file_system}, where a sync syncs nothing: name a disk's folder with "
@@ -92,24 +80,19 @@ def run_targets(options: TargetsOptions) -> int:
             )
         if "c" not in native.available():
             raise UsageError("the targets are those of the C kernel, which is not there; install with a C compiler")
-        lines, measures = _measure(options, groups, sizes, machine, folder)
-    found = report.as_object(measures.outcomes, machine)
-    found |= {"sizes": asdict(sizes), "lines": [line.as_object() for line in lines]}
-    report.tell(found, lambda output: show(lines, output), as_json=options.as_json, save=options.save)
-    return 0
+        lines, measures = _measure(options, groups, sizes, folder)
+    more = {"sizes": asdict(sizes), "lines": [line.as_object() for line in lines]}
+    return finish(options, machine, measures.outcomes, lambda output: show(lines, output), more=more)
 
 
 def sizes_of(options: TargetsOptions) -> Sizes:
-    """Raises UsageError for what is not above 0."""
+    """Raises UsageError for a size that is not above 0."""
     sizes = QUICK if options.quick else FULL if options.full else USUAL
-    numbers = {"--size": options.size_mb, "--sync-size": options.sync_size_mb, "--rounds": options.rounds}
-    for name, value in numbers.items():
-        if value is not None and value <= 0:
-            raise UsageError(f"{name} {value:g}: expected more than 0")
-    if options.size_mb is not None:
-        sizes = replace(sizes, size=int(options.size_mb * MB), recovery_size=int(options.size_mb * MB))
-    if options.sync_size_mb is not None:
-        sizes = replace(sizes, sync_size=int(options.sync_size_mb * MB))
+    check_positive({"--size": options.size, "--sync-size": options.sync_size})
+    if options.size is not None:
+        sizes = replace(sizes, size=int(options.size * MB), recovery_size=int(options.size * MB))
+    if options.sync_size is not None:
+        sizes = replace(sizes, sync_size=int(options.sync_size * MB))
     return replace(sizes, rounds=options.rounds or sizes.rounds)
 
 
@@ -131,17 +114,11 @@ def contests_of(
     return [contest for contest in found if contest.figures], missing, theirs
 
 
-def _measure(
-    options: TargetsOptions, groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path
-) -> tuple[list[Line], Measures]:
+def _measure(options: TargetsOptions, groups: Sequence[str], sizes: Sizes, folder: Path) -> tuple[list[Line], Measures]:
     plans, lines, rocketmq = contests_of(sizes, groups, options.rocketmq)
-    _announce(plans, groups, sizes, machine, folder)
+    _announce(plans, groups, sizes, folder)
     bar = ProgressBar("measuring", _runs(plans, groups, sizes))
-
-    def done() -> None:
-        bar.done += 1
-
-    measures = Measures(folder, sizes, done)
+    measures = Measures(folder, sizes, bar.advance)
     works: list[Callable[[], list[Line]]] = [lambda plan=plan: measures.contest(plan) for plan in plans]  # type: ignore[misc]
     named = {"paced": measures.paced, "device": measures.device, "readers": measures.readers}
     named |= {"query": measures.query, "scan": measures.scan}
@@ -166,7 +143,7 @@ def _runs(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes) -> int:
     return sizes.rounds * in_rounds + 2 * sizes.device_steps * ("device" in groups)
 
 
-def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, machine: Machine, folder: Path) -> None:
+def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, folder: Path) -> None:
     """Say how long it takes and how much is written. Raises UsageError where the disk has no room for it."""
     each = [_cost(plan.fill, case, sizes) for plan in plans for case in plan.cases()]
     seconds = sum(seconds for seconds, _ in each) + sizes.size / PURE_RATE * (("paced" in groups) + ("query" in groups))
@@ -179,9 +156,6 @@ def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, mac
     if "device" in groups:
         written = 2 * sizes.device_steps * sizes.device_step_size
         seconds, size = seconds + written / SYNC_RATE, size + written
-    say(str(machine))
-    for warning in machine.warnings:
-        say(f"warning: {warning}")
     say(f"{', '.join(groups)}; {sizes.rounds} rounds")
     say(f"about {seconds_text(seconds)}, writing about {size_text(int(size))} below {folder.parent}")
     check_room(folder, room)

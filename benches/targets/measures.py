@@ -28,6 +28,7 @@ from flightlog.tools.bench import runner
 from flightlog.tools.bench import scan_run as scan
 from flightlog.tools.bench.case import NOTHING, OWN, RAW_LOOP, Case, Outcome
 from flightlog.tools.bench.drive import drive, no_collection
+from flightlog.tools.bench.harness import Options
 from flightlog.tools.bench.machine import device
 from flightlog.tools.bench.messages import make_rows, record_size
 from flightlog.tools.bench.plan import subject_cases
@@ -185,7 +186,7 @@ class Measures:
 
     def scan(self) -> list[Line]:
         """Queries through Spark, as multiples of their rivals' times."""
-        plan = scan.make_plan(scan.ScanOptions(size_mib=self.sizes.scan_mib, rounds=self.sizes.rounds))
+        plan = scan.make_plan(Options(size=self.sizes.scan_mib, rounds=self.sizes.rounds))
         found = scan.measure(plan, self.folder)
         self.outcomes += found
         names = {query.text: query.name for _, _, queries in plan.stores for query in queries}

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from flightlog.benches import delay, readers
-from flightlog.benches.loads import LoadOptions, await_all, body_of, load, number_of, percentiles, run_loads
+from flightlog.benches.loads import await_all, body_of, load, number_of, percentiles, run_loads
 from flightlog.benches.messaging.parts import DRAWS, message_parts
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.case import Case, Sample
+from flightlog.tools.bench.harness import Options
 
 if TYPE_CHECKING:
     from flightlog.tests.tools.conftest import Finished
@@ -36,14 +37,14 @@ def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture
         "rebalance": [made("e", "The rebalance", [])],
     }
     kept, drawn = tmp_path / "kept.json", tmp_path / "drawn.svg"
-    assert run_loads(parts, LoadOptions(folder=tmp_path, save=kept, plot=drawn), DRAWS, notes=["a note"]) == 0
+    assert run_loads(parts, Options(folder=tmp_path, save=kept, plot=drawn), DRAWS, notes=["a note"]) == 0
     told = capsys.readouterr()
     assert "6 loads" in told.err and all(f"The {name}\n" in told.out for name in parts) and "a note" in told.out
     outcomes = json.loads(kept.read_text())["outcomes"]
     assert [row["who"] for row in outcomes][:2] == ["a", "b"] and outcomes[0]["figures"] == {"p50 ms": 0.25, "files": 0}
     text = drawn.read_text()
     assert "messages behind" in text and "The latency" in text and "The rebalance" not in text
-    assert run_loads(parts, LoadOptions(only=["burst"], as_json=True), DRAWS) == 0
+    assert run_loads(parts, Options(only=["burst"], as_json=True), DRAWS) == 0
     assert [row["who"] for row in json.loads(capsys.readouterr().out)["outcomes"]] == ["d"]
     assert set(tmp_path.iterdir()) == {kept, drawn}, "the folder is left as it was"
 
@@ -51,21 +52,21 @@ def test_it_is_told_kept_and_drawn(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (LoadOptions(only=["all"]), "--only all: expected some of latency"),
-        (LoadOptions(rounds=0), "--rounds 0"),
-        (LoadOptions(folder=Path("/no/such")), "no such folder"),
-        (LoadOptions(save=Path("/no/such/file.json")), "--save"),
-        (LoadOptions(plot=Path("drawn.txt")), "--plot"),
+        (Options(only=["all"]), "--only all: expected some of latency"),
+        (Options(rounds=0), "--rounds 0"),
+        (Options(folder=Path("/no/such")), "no such folder"),
+        (Options(save=Path("/no/such/file.json")), "--save"),
+        (Options(plot=Path("drawn.txt")), "--plot"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_is_written(options: LoadOptions, words: str) -> None:
+def test_wrong_options_are_refused_before_anything_is_written(options: Options, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         run_loads(message_parts(quick=True), options, DRAWS)
 
 
 def test_a_full_disk_is_told_beforehand(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="free, expected"):
-        run_loads({"readers": []}, LoadOptions(folder=tmp_path), {}, room=1 << 60)
+        run_loads({"readers": []}, Options(folder=tmp_path), {}, room=1 << 60)
 
 
 @pytest.mark.parametrize(

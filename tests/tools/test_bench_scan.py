@@ -16,6 +16,7 @@ import pytest
 import flightlog
 from flightlog.store.errors import UsageError
 from flightlog.tools.bench.case import OWN
+from flightlog.tools.bench.harness import Options
 from flightlog.tools.bench.machine.process_tree import Usage, usage_below
 from flightlog.tools.bench.report import show
 from flightlog.tools.bench.runner import measure
@@ -31,7 +32,7 @@ from flightlog.tools.bench.scan.queries import (
     ScanQuery,
 )
 from flightlog.tools.bench.scan.stores import SHARES, ScanStore, share_topic, write_plain, write_shares
-from flightlog.tools.bench.scan_run import BODY_SIZES, ScanOptions, make_plan, run
+from flightlog.tools.bench.scan_run import BODY_SIZES, make_plan, run
 from flightlog.tools.output import Output
 
 if TYPE_CHECKING:
@@ -52,14 +53,14 @@ def test_every_query_has_a_rival_and_its_own_way_to_leave_things_out() -> None:
 
 
 def test_a_plan_names_its_stores_and_grows_with_them() -> None:
-    plan = make_plan(ScanOptions())
+    plan = make_plan(Options())
     assert [(is_mixed, size) for is_mixed, size, _ in plan.stores] == [*((False, s) for s in BODY_SIZES), (True, 1024)]
     assert (plan.size, plan.rounds) == (1 << 30, 5)
-    assert make_plan(ScanOptions(size_mib=2048)).seconds > 1.7 * plan.seconds
-    assert [names(each) for each in make_plan(ScanOptions(only=["sum,count"], body_sizes=[100])).stores] == [
+    assert make_plan(Options(size=2048)).seconds > 1.7 * plan.seconds
+    assert [names(each) for each in make_plan(Options(only=["sum,count"], body_sizes=[100])).stores] == [
         ["sum", "count"]
     ]
-    assert [names(each) for each in make_plan(ScanOptions(only=["pushed 10 %,window"])).stores] == [
+    assert [names(each) for each in make_plan(Options(only=["pushed 10 %,window"])).stores] == [
         ["pushed 10 %", "window"]
     ]
 
@@ -193,16 +194,16 @@ def test_a_run_as_its_user_sees_it(cli: Cli, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (ScanOptions(only=["sums"]), "--only sums: no such query; there are sum, all"),
-        (ScanOptions(body_sizes=[512]), "--body-size 512: expected one of 100, 1024, 10240"),
-        (ScanOptions(size_mib=1), "--size 1: expected at least 4 MiB"),
-        (ScanOptions(rounds=0), "--rounds 0"),
-        (ScanOptions(folder=Path("/no/folder")), "--folder /no/folder"),
-        (ScanOptions(size_mib=1 << 40), "free, expected"),
-        (ScanOptions(save=Path("/no/folder/scan.json")), "--save /no/folder/scan.json"),
-        (ScanOptions(plot=Path("scan.txt")), "--plot scan.txt"),
+        (Options(only=["sums"]), "--only sums: no such query; there are sum, all"),
+        (Options(body_sizes=[512]), "--body-size 512: expected one of 100, 1024, 10240"),
+        (Options(size=1), "--size 1: expected at least 4 MiB"),
+        (Options(rounds=0), "--rounds 0"),
+        (Options(folder=Path("/no/folder")), "--folder /no/folder"),
+        (Options(size=1 << 40), "free, expected"),
+        (Options(save=Path("/no/folder/scan.json")), "--save /no/folder/scan.json"),
+        (Options(plot=Path("scan.txt")), "--plot scan.txt"),
     ],
 )
-def test_wrong_calls(options: ScanOptions, says: str) -> None:
+def test_wrong_calls(options: Options, says: str) -> None:
     with pytest.raises(UsageError, match=says):
         run(options)

@@ -96,7 +96,7 @@ def test_every_query_of_a_scan_has_a_target_at_every_size() -> None:
 @NEEDS_KERNEL
 def test_a_scan_is_measured_on_request_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(UsageError, match="free, expected"):
-        targets.run_targets(TargetsOptions(size_mb=1 << 40))
+        targets.run_targets(TargetsOptions(size=1 << 40))
     assert "query; 5 rounds" in capsys.readouterr().err
 
 
@@ -163,7 +163,7 @@ def test_sizes_are_chosen() -> None:
     assert full.device_step_size * full.device_steps == 900_000_000 and full.recovery_size == 2 << 30
     assert quick.size < usual.size / 100
     assert usual.sync_fill_size >= 100_000_000 and full.sync_fill_size >= 100_000_000, "RocketMQ's syncs are dear then"
-    own = sizes_of(TargetsOptions(size_mb=2, sync_size_mb=0.5, rounds=3))
+    own = sizes_of(TargetsOptions(size=2, sync_size=0.5, rounds=3))
     assert (own.size, own.recovery_size, own.sync_size, own.rounds) == (2_000_000, 2_000_000, 500_000, 3)
 
 
@@ -171,7 +171,7 @@ def test_sizes_are_chosen() -> None:
     ("options", "says"),
     [
         (TargetsOptions(only=["put,speed"]), "--only speed: expected some of put"),
-        (TargetsOptions(size_mb=0), "--size 0"),
+        (TargetsOptions(size=0), "--size 0"),
         (TargetsOptions(rounds=-1), "--rounds -1"),
         (TargetsOptions(rocketmq=Path("/proc")), "rocketmq=/proc: no rocketmq-store"),
         (TargetsOptions(folder=Path("/no/folder")), "--folder /no/folder"),

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ...store.errors import UsageError
 from ..words import figure_text
 from .case import FILE, FRESH_PAGES, MEMCPY, NOTHING, OWN, PLAIN, PLAIN_COLD, PURE, RAW_LOOP, REFERENCES, Outcome
 from .machine.machine import Machine
@@ -32,14 +31,6 @@ LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
 """Keeps lines of references from running through a figure."""
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "flightlog", "font.size": 9}
 """The same run gives the same file, and its text stays text."""
-
-
-def check_plot(path: Path) -> None:
-    """Raises UsageError for a file that no plot can be written to."""
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"--plot {path}: expected a name that ends in {', '.join(SUFFIXES)}")
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"--plot {path}: there is no folder {path.parent}")
 
 
 @contextmanager

@@ -127,13 +127,6 @@ def figure_names(outcomes: Sequence[Outcome]) -> list[str]:
     return list(dict.fromkeys(name for o in outcomes for sample in o.rounds for name in sample.figures))
 
 
-def check_files(files: Mapping[str, Path | None]) -> None:
-    """Raises UsageError for a file that cannot be written because its folder is not there; by option."""
-    for name, path in files.items():
-        if path is not None and not path.absolute().parent.is_dir():
-            raise UsageError(f"{name} {path}: there is no folder {path.parent}")
-
-
 def tell(found: dict[str, Any], show: Callable[[Output], None], *, as_json: bool, save: Path | None) -> None:
     """Keep it in a file, and print it for a machine or, by `show`, for people."""
     if save:

@@ -1,25 +1,25 @@
-"""One run of the bench: says what it is about to do, does it, tells what came of it."""
+"""One run over the store: append, flush, read, query, recover, verify, or some of each."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from ...store import native
 from ...store.errors import UsageError
 from ..output import Output
 from ..progress_bar import ProgressBar
 from ..words import seconds_text, size_text
-from . import plot, report, runner
+from . import report, runner, scan_run
 from .case import OWN, PURE, REFERENCES, Case, Outcome
+from .harness import Options, begun, finish, measure_with_bar
 from .machine import device
-from .machine.machine import Machine, this_machine
-from .machine.scratch import check_folder, check_room, scratch_folder
+from .machine.machine import Machine
+from .machine.scratch import check_room
 from .plan import BODY_SIZES, ROCKETMQ, Peers, append_cases, flush_cases, read_versus, subject_cases, whole_cases
 from .report import say
 from .rocketmq import QUICK_WARM_COUNT, ROUND_OVERHEAD_S, WARM_COUNT
@@ -34,47 +34,20 @@ PEER_CASE_S, QUICK_PEER_CASE_S = 2.0, 0.8
 TRIALS = 2
 """So many runs mostly tell how long a round takes."""
 QUICK_BODY_SIZES = (1024,)
-THREADS = (8, 64)
 ROOM_MIN = 2 << 30
 """Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
 ROOM = 3
 """A folder of stores that are read must have so many times the bytes of the largest round free."""
+SPARK_SIZE_MIB, QUICK_SPARK_SIZE_MIB = 64, 8
+"""Size of the stores that the run without a subject scans."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """What the command line says."""
-
-    subject: str | None = None
-    """`append`, `flush`, or one of `plan.SUBJECTS`; None: some of each."""
-    body_sizes: Sequence[int] = ()
-    threads: Sequence[int] = THREADS
-    rate: int | None = None
-    """Messages a second, all threads together; None: each puts as fast as it can."""
-    messages: int | None = None
-    """How many a round of a subject reads; None: as many as make a short round."""
-    versus: Sequence[str] = ()
-    quick: bool = False
-    rounds: int | None = None
-    budget_s: float | None = None
-    folder: Path | None = None
-    """Whose file system is measured; a folder of our own is made in it, and removed."""
-    as_json: bool = False
-    save: Path | None = None
-    plot: Path | None = None
-    compare: Path | None = None
-
-
-def run(options: Options, more: Callable[[Path], list[Outcome]] | None = None) -> int:
-    """Measure and print; `more` measures what else belongs to the run. Raises UsageError for wrong options, before
-    anything is written, and whatever the store raises."""
-    _check(options)
+def run(options: Options) -> int:
+    """Measure and print; returns the exit code. Raises UsageError for wrong options, before anything is written, and
+    every error of the store."""
+    options.check()
     peers = _peers(options)
-    with scratch_folder(options.folder) as folder, ExitStack() as running:
-        machine = this_machine(folder)
-        say(f"{machine}; kernels: {', '.join(native.available())}")
-        for warning in machine.warnings:
-            say(f"warning: {warning}")
+    with begun(options, f"; kernels: {', '.join(native.available())}") as (folder, machine), ExitStack() as running:
         earlier = report.load_earlier(options.compare, machine) if options.compare else None
         cases = _cases(options, peers, machine, folder)
         if peers.rocketmq is not None:
@@ -83,9 +56,8 @@ def run(options: Options, more: Callable[[Path], list[Outcome]] | None = None) -
                 running.enter_context(peers.rocketmq.running(folder, warm_count))
         in_time = options.subject in (APPEND, FLUSH)
         outcomes = (_measure_in_time if in_time else _measure_rounds)(options, cases, folder)
-        outcomes += more(folder) if more is not None else []
-    if options.plot:
-        plot.draw(outcomes, machine, options.plot)
+        if options.subject is None and not options.no_spark:
+            outcomes += _scan(options, folder)
 
     def show(output: Output) -> None:
         report.show(outcomes, output)
@@ -95,34 +67,16 @@ def run(options: Options, more: Callable[[Path], list[Outcome]] | None = None) -
         if earlier is not None:
             report.show_change(outcomes, earlier, output)
 
-    report.tell(report.as_object(outcomes, machine), show, as_json=options.as_json, save=options.save)
-    return 0
+    return finish(options, machine, outcomes, show)
 
 
-def _check(options: Options) -> None:
-    check_numbers(
-        {
-            "--body-size": options.body_sizes,
-            "--threads": options.threads,
-            "--rounds": options.rounds,
-            "--rate": options.rate,
-            "--messages": options.messages,
-        }
-    )
-    if options.budget_s is not None and not 0 < options.budget_s < math.inf:
-        raise UsageError(f"--seconds {options.budget_s:g}: expected more than 0")
-    check_folder(options.folder)
-    report.check_files({"--save": options.save})
-    if options.plot is not None:
-        plot.check_plot(options.plot)
-
-
-def check_numbers(numbers: dict[str, Any]) -> None:
-    """Raises UsageError for one below 1; None was not given."""
-    for name, found in numbers.items():
-        for value in found if isinstance(found, Sequence) else [found]:
-            if value is not None and value < 1:
-                raise UsageError(f"{name} {value}: expected at least 1")
+def _scan(options: Options, folder: Path) -> list[Outcome]:
+    if not all(find_spec(name) for name in ("pyspark", "pyarrow")):
+        say("no Spark scan: pip install 'flightlog[spark]'")
+        return []
+    size = QUICK_SPARK_SIZE_MIB if options.quick else SPARK_SIZE_MIB
+    small = Options(only=["all"], body_sizes=BODY_SIZES, size=size, rounds=options.rounds, quick=options.quick)
+    return scan_run.measure(scan_run.make_plan(small), folder)
 
 
 def _peers(options: Options) -> Peers:
@@ -176,28 +130,18 @@ def _measure_rounds(options: Options, cases: Sequence[Case], folder: Path) -> li
     return measure_with_bar(cases, rounds, folder)
 
 
-def measure_with_bar(cases: Sequence[Case], rounds: int, folder: Path, **options: Any) -> list[Outcome]:
-    """`runner.measure`, with a progress bar."""
-    with ProgressBar("measuring", (rounds + options.get("stamped", False)) * len(cases)) as bar:
-
-        def done() -> None:
-            bar.done += 1
-
-        return runner.measure(cases, rounds, folder, done, **options)
-
-
 def _measure_in_time(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
     """As many messages a round as make all of it take as long as it may."""
     check_room(folder, ROOM_MIN)
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
-    budget_s = options.budget_s or _budget_s(cases, rounds, quick=options.quick)
+    budget_s = options.seconds or _budget_s(cases, rounds, quick=options.quick)
     until_s = time.monotonic() + budget_s
     say(f"{len(cases)} cases in about {seconds_text(budget_s)}, if they can; trying out how many messages that is")
     with ProgressBar("trying out", len(cases)) as bar:
         trials = []
         for case in cases:
             trials.append(runner.try_out(case, lambda case: runner.run(case, folder)))
-            bar.done += 1
+            bar.advance()
     left_s = until_s - time.monotonic()
     plan = runner.plan(trials, rounds, left_s, all_rounds=options.rounds is not None)
     if plan.seconds > max(left_s, 0) * CLOSE_ENOUGH:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ...store.errors import UsageError
 from ..progress_bar import ProgressBar
 from ..words import seconds_text, size_text
-from . import plot, report
+from . import report
 from .case import Outcome
-from .machine.machine import this_machine
-from .machine.scratch import check_folder, check_room, scratch_folder
+from .harness import Options, begun, check_numbers, choose, finish, measure_with_bar
+from .machine.scratch import check_room
 from .report import say
-from .run import check_numbers, measure_with_bar
 from .scan.queries import NAMES, SCANS, SELECTIONS, Scanner, ScanQuery
 from .scan.session import measured_session
 from .scan.stores import write_plain, write_shares
@@ -25,28 +23,11 @@ SELECTION_BODY_SIZE = 1024
 ROUNDS, QUICK_ROUNDS = 5, 1
 MIB, GIB = 1 << 20, 1 << 30
 SIZE, QUICK_SIZE, SIZE_MIN = GIB, 16 * MIB, 4 * MIB
-MASTER = "local[2]"
 SPARK_START_S, ROUND_OVERHEAD_S = 15.0, 1.0
 STORE_S = 20.0
 """About what a GiB of a store takes until it and its Parquet are written."""
 ROOM = 4
 """The folder must have so many times the bytes of a store free: the store, its Parquet, what a query writes, keys."""
-
-
-@dataclass(frozen=True)
-class ScanOptions:
-    """What the command line says."""
-
-    only: Sequence[str] = ()
-    body_sizes: Sequence[int] = ()
-    size_mib: float | None = None
-    rounds: int | None = None
-    quick: bool = False
-    master: str = MASTER
-    folder: Path | None = None
-    as_json: bool = False
-    save: Path | None = None
-    plot: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -72,51 +53,37 @@ class ScanPlan:
         return ROOM * self.size * (1 + any(is_mixed for is_mixed, _, _ in self.stores))
 
 
-def run(options: ScanOptions) -> int:
-    """Measure and print. Raises UsageError for wrong options, before anything is written."""
+def run(options: Options) -> int:
+    """Measure and print; returns the exit code. Raises UsageError for wrong options, before anything is written."""
     asked = make_plan(options)
-    check_folder(options.folder)
-    report.check_files({"--save": options.save})
-    if options.plot is not None:
-        plot.check_plot(options.plot)
-    with scratch_folder(options.folder) as folder:
-        machine = this_machine(folder)
-        say(f"{machine}; {options.master}")
+    with begun(options, f"; {options.master}") as (folder, machine):
         say(
             f"{asked.rounds} rounds, about {seconds_text(asked.seconds)}, up to {size_text(asked.room)} below "
             f"{folder.parent}"
         )
         outcomes = measure(asked, folder, options.master)
-    if options.plot:
-        plot.draw(outcomes, machine, options.plot)
-
-    found = report.as_object(outcomes, machine)
-    report.tell(found, lambda output: report.show(outcomes, output), as_json=options.as_json, save=options.save)
-    return 0
+    return finish(options, machine, outcomes, lambda output: report.show(outcomes, output))
 
 
-def make_plan(options: ScanOptions) -> ScanPlan:
-    """Raises UsageError for what cannot be asked."""
-    wanted = [word.strip() for text in options.only for word in text.split(",")]
-    for word in wanted:
-        if word not in NAMES:
-            raise UsageError(f"--only {word}: no such query; there are {', '.join(NAMES)}")
+def make_plan(options: Options) -> ScanPlan:
+    """Raises UsageError for an unknown query, another body size, and a store that is too small."""
+    wanted = choose(options.only, NAMES, "no such query; there are")
+    check_numbers({"--rounds": options.rounds})
     for body_size in options.body_sizes:
         if body_size not in BODY_SIZES:
             raise UsageError(f"--body-size {body_size}: expected one of {', '.join(map(str, BODY_SIZES))}")
     size = QUICK_SIZE if options.quick else SIZE
-    if options.size_mib is not None:
-        size = int(options.size_mib * MIB)
+    if options.size is not None:
+        size = int(options.size * MIB)
     if size < SIZE_MIN:
-        raise UsageError(f"--size {options.size_mib:g}: expected at least {SIZE_MIN // MIB} MiB")
-    check_numbers({"--rounds": options.rounds})
-    scans, selections = (tuple(q for q in queries if not wanted or q.name in wanted) for queries in (SCANS, SELECTIONS))
+        raise UsageError(f"--size {options.size:g}: expected at least {SIZE_MIN // MIB} MiB")
+    scans, selections = (tuple(query for query in queries if query.name in wanted) for queries in (SCANS, SELECTIONS))
     stores = [(False, body_size, scans) for body_size in tuple(options.body_sizes) or BODY_SIZES if scans]
     stores += [(True, SELECTION_BODY_SIZE, selections)] if selections else []
     return ScanPlan(tuple(stores), size, options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS))
 
 
-def measure(plan: ScanPlan, folder: Path, master: str = MASTER) -> list[Outcome]:
+def measure(plan: ScanPlan, folder: Path, master: str = Options.master) -> list[Outcome]:
     """Every query of every store, after a round that is not counted. Raises UsageError where the disk has no room."""
     check_room(folder, plan.room)
     outcomes: list[Outcome] = []

@@ -2,211 +2,126 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ..bench import scan_run as scans
-from ..bench.case import Outcome
-from ..bench.plan import BODY_SIZES
-from ..bench.report import say
-from ..bench.run import APPEND, FLUSH, THREADS, Options, run
+from ..bench import run, scan_run
+from ..bench.harness import Options
 from ..bench.scan.queries import NAMES
 
-bench = typer.Typer(
-    name="bench",
-    help="Measure this store beside what the machine can do at best, beside its peers, and beside RocketMQ itself.",
-    no_args_is_help=False,
+TEXT = "Measure this store beside what the machine can do at best, beside its peers, and beside RocketMQ itself."
+bench = typer.Typer(name="bench", help=TEXT, no_args_is_help=False)
+
+
+def option(kind: Any, *names: str, **details: Any) -> Any:
+    """The type of a parameter that becomes an option of the command line."""
+    return Annotated[kind, typer.Option(*names, **details)]
+
+
+OPTIONS: dict[str, Any] = {
+    "quick": option(bool, "--quick", help="A smoke test: takes seconds, and its figures mean little."),
+    "rounds": option(int | None, help="Rounds per case; the median counts.", show_default="5"),
+    "body_sizes": option(
+        list[int] | None, "--body-size", help="Bytes; may be repeated.", show_default="100 1024; quick 1024"
+    ),
+    "threads": option(list[int] | None, help="Threads that put at once, under sync flush.", show_default="8 64"),
+    "rate": option(
+        int | None,
+        help="Put this many messages per second, evenly spaced; latency counts from when a call was due.",
+    ),
+    "messages": option(int | None, help="Messages per round.", show_default="a short round's"),
+    "versus": option(
+        list[str] | None,
+        help="Peers on the same messages: sqlite3, lmdb, rocksdict, diskcache, persist-queue, litequeue, all (that are "
+        "installed), rocketmq=FOLDER_OF_JARS. Commas or repetitions.",
+    ),
+    "seconds": option(float | None, help="About how long the run may take.", show_default="60; quick 10"),
+    "no_spark": option(bool, "--no-spark", help="Leave the Spark scan out."),
+    "only": option(list[str] | None, help="Queries: " + ", ".join(NAMES) + "."),
+    "size": option(float | None, help="MiB of a store's log.", show_default="1024"),
+    "master": option(str, help="Spark's cores: local[N]."),
+    "folder": option(
+        Path | None, help="Measure in the file system of this folder.", show_default="temporary", readable=False
+    ),
+    "as_json": option(bool, "--json", help="Print one JSON object instead of the table."),
+    "save": option(Path | None, help="Write the figures to this file as JSON, for --compare."),
+    "plot": option(Path | None, help="Draw throughput and latencies into this file (.png, .svg, .pdf)."),
+    "compare": option(
+        Path | None,
+        help="Also print how fast each case is beside an earlier run on this machine: a file that --save wrote.",
+    ),
+}
+"""The option of each field of Options."""
+LOOK = ("folder", "as_json", "save", "plot")
+OF_PUTS = ("rate", "versus", "seconds", *LOOK, "compare")
+OF_SUBJECTS = ("quick", "rounds", "messages", "versus", *LOOK, "compare")
+ROCKETMQ_ALONE = option(
+    list[str] | None,
+    "--versus",
+    help="rocketmq=FOLDER_OF_JARS: RocketMQ's own store on the same files.",
+)
+SCAN_SIZES = option(
+    list[int] | None,
+    "--body-size",
+    help="Bytes; may be repeated.",
+    show_default=" ".join(map(str, scan_run.BODY_SIZES)),
 )
 
-Quick = Annotated[bool, typer.Option("--quick", help="A smoke test: seconds, and figures that mean little.")]
-Rounds = Annotated[int | None, typer.Option(help="How often each is measured; the median counts.", show_default="5")]
-Folder = Annotated[
-    Path | None, typer.Option(help="Measure in this folder's file system.", show_default="temporary", readable=False)
-]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of the table.")]
-BodySizes = Annotated[
-    list[int] | None, typer.Option("--body-size", help="Bytes; may be repeated.", show_default="100 1024; quick 1024")
-]
-Versus = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Peers on the same messages: sqlite3, lmdb, rocksdict, diskcache, persist-queue, litequeue, all (that are "
-        "installed), rocketmq=FOLDER_OF_JARS. Commas or repetitions."
-    ),
-]
-RocketMq = Annotated[
-    list[str] | None,
-    typer.Option("--versus", help="rocketmq=FOLDER_OF_JARS: RocketMQ's own store does the same with the same files."),
-]
-Messages = Annotated[int | None, typer.Option(help="How many a round handles.", show_default="a short round's")]
-Seconds = Annotated[float | None, typer.Option(help="About how long all of it may take.", show_default="60; quick 10")]
-Rate = Annotated[
-    int | None,
-    typer.Option(help="Put so many messages a second, evenly spaced; a call's time counts from when it was due."),
-]
-Save = Annotated[Path | None, typer.Option(help="Keep the figures in this file as JSON, for --compare.")]
-Plot = Annotated[Path | None, typer.Option(help="Draw throughput and latencies into this file (.png, .svg, .pdf).")]
-Compare = Annotated[Path | None, typer.Option(help="Show the change since a run of this machine that --save kept.")]
-SPARK_SIZE_MIB, QUICK_SPARK_SIZE_MIB = 64, 8
-"""Of the stores that the whole run scans."""
+
+def command(
+    work: Callable[[Any], int],
+    names: Sequence[str],
+    options: Mapping[str, Any] = OPTIONS,
+    kind: type[Any] = Options,
+    **fixed: Any,
+) -> Callable[..., None]:
+    """A function for typer: its parameters are the fields `names` of `kind`, a dataclass; `work` gets an instance of it
+    and returns the exit code. `fixed` are further fields."""
+
+    def call(context: typer.Context, **given: Any) -> None:
+        if context.invoked_subcommand is None:
+            wanted = {name: value for name, value in given.items() if value is not None}
+            raise typer.Exit(work(kind(**wanted, **fixed)))
+
+    defaults = {each.name: None if each.default == () else each.default for each in fields(kind)}
+    parameters = [Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context)]
+    parameters += [
+        Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=options[name]) for name in names
+    ]
+    call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return call
 
 
-@bench.callback(invoke_without_command=True)
-def everything(
-    context: typer.Context,
-    quick: Quick = False,
-    rounds: Rounds = None,
-    no_spark: Annotated[bool, typer.Option("--no-spark", help="Leave the Spark scan out.")] = False,
-    folder: Folder = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    plot: Plot = None,
-    compare: Compare = None,
-) -> None:
-    """Measure this store beside what the machine can do at best, beside its peers, and beside RocketMQ itself.
-
-    Without a subject: put, read, recovery, query and Spark scan in turn, each beside its limit.
-    """
-    if context.invoked_subcommand is not None:
-        return
-
-    def spark_scan(folder: Path) -> list[Outcome]:
-        if not all(find_spec(name) for name in ("pyspark", "pyarrow")):
-            say("no Spark scan: pip install 'flightlog[spark]'")
-            return []
-        size = QUICK_SPARK_SIZE_MIB if quick else SPARK_SIZE_MIB
-        return scans.measure(scans.make_plan(scans.ScanOptions(["all"], BODY_SIZES, size, rounds, quick)), folder)
-
-    options = Options(quick=quick, rounds=rounds, folder=folder, as_json=as_json, save=save, plot=plot, compare=compare)
-    raise typer.Exit(run(options, None if no_spark else spark_scan))
-
-
-@bench.command()
-def flush(
-    quick: Quick = False,
-    rounds: Rounds = None,
-    body_size: BodySizes = None,
-    threads: Annotated[
-        list[int] | None, typer.Option(help="How many threads put at once, under sync flush.", show_default="8 64")
-    ] = None,
-    rate: Rate = None,
-    versus: Versus = None,
-    seconds: Seconds = None,
-    folder: Folder = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    plot: Plot = None,
-    compare: Compare = None,
-) -> None:
-    """What a sync costs, and what brings the cost down: threads, batches, columns."""
-    options = Options(
-        subject=FLUSH,
-        body_sizes=body_size or (),
-        threads=THREADS if threads is None else threads,
-        rate=rate,
-        versus=versus or (),
-        quick=quick,
-        rounds=rounds,
-        budget_s=seconds,
-        folder=folder,
-        as_json=as_json,
-        save=save,
-        plot=plot,
-        compare=compare,
-    )
-    raise typer.Exit(run(options))
-
-
-@bench.command()
-def append(
-    quick: Quick = False,
-    rounds: Rounds = None,
-    body_size: BodySizes = None,
-    rate: Rate = None,
-    versus: Versus = None,
-    seconds: Seconds = None,
-    folder: Folder = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    plot: Plot = None,
-    compare: Compare = None,
-) -> None:
-    """How fast messages are taken without a sync, with the C kernel and with the pure reference."""
-    options = Options(
-        subject=APPEND,
-        body_sizes=body_size or (),
-        rate=rate,
-        versus=versus or (),
-        quick=quick,
-        rounds=rounds,
-        budget_s=seconds,
-        folder=folder,
-        as_json=as_json,
-        save=save,
-        plot=plot,
-        compare=compare,
-    )
-    raise typer.Exit(run(options))
-
-
-def _subject(name: str, text: str) -> None:
-    def one(
-        quick: Quick = False,
-        rounds: Rounds = None,
-        messages: Messages = None,
-        versus: RocketMq = None,
-        folder: Folder = None,
-        as_json: AsJson = False,
-        save: Save = None,
-        plot: Plot = None,
-        compare: Compare = None,
-    ) -> None:
-        options = Options(
-            subject=name,
-            messages=messages,
-            versus=versus or (),
-            quick=quick,
-            rounds=rounds,
-            folder=folder,
-            as_json=as_json,
-            save=save,
-            plot=plot,
-            compare=compare,
-        )
-        raise typer.Exit(run(options))
-
-    bench.command(name, help=text)(one)
-
-
+bench.callback(
+    invoke_without_command=True,
+    help=f"{TEXT}\n\nWithout a subject: put, read, recovery, query and Spark scan in turn, each beside its limit.",
+)(command(run.run, ("quick", "rounds", "no_spark", *LOOK, "compare")))
+bench.command("flush", help="What a sync costs, and what lowers the cost: threads, batches, columns.")(
+    command(run.run, ("quick", "rounds", "body_sizes", "threads", *OF_PUTS), subject=run.FLUSH)
+)
+bench.command("append", help="Puts without a sync, with the C kernel and with the pure reference.")(
+    command(run.run, ("quick", "rounds", "body_sizes", *OF_PUTS), subject=run.APPEND)
+)
 for _name, _text in {
-    "read": "Every message of a store, one by one and as Arrow batches.",
-    "query": "Messages by their key, one at a time.",
-    "recover": "Opening a store whose writer was killed right after its last put.",
-    "verify": "Every byte of a store against itself, and against the seals of full segments.",
+    "read": "Read every message of a store, one by one and as Arrow batches.",
+    "query": "Query messages by key, one at a time.",
+    "recover": "Open a store whose writer was killed right after its last put.",
+    "verify": "Check every byte of a store against itself, and against the seals of full segments.",
 }.items():
-    _subject(_name, _text)
-
-
-@bench.command()
-def scan(
-    only: Annotated[list[str] | None, typer.Option(help="Queries: " + ", ".join(NAMES) + ".")] = None,
-    body_size: Annotated[
-        list[int] | None,
-        typer.Option("--body-size", help="Bytes; may be repeated.", show_default=" ".join(map(str, scans.BODY_SIZES))),
-    ] = None,
-    size: Annotated[float | None, typer.Option(help="MiB of a store's log.", show_default="1024")] = None,
-    rounds: Rounds = None,
-    quick: Quick = False,
-    master: Annotated[str, typer.Option(help="Spark's cores: local[N].")] = scans.MASTER,
-    folder: Folder = None,
-    as_json: AsJson = False,
-    save: Save = None,
-    plot: Plot = None,
-) -> None:
-    """Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the same
-    query with a filter that Spark keeps to itself; and how much of the log was read."""
-    options = scans.ScanOptions(only or (), body_size or (), size, rounds, quick, master, folder, as_json, save, plot)
-    raise typer.Exit(scans.run(options))
+    bench.command(_name, help=_text)(command(run.run, OF_SUBJECTS, OPTIONS | {"versus": ROCKETMQ_ALONE}, subject=_name))
+bench.command(
+    "scan",
+    help="Queries through Spark, warm, each beside Spark's own reading of the same rows from Parquet, or beside the "
+    "same query with a filter that Spark keeps to itself; and how much of the log was read.",
+)(
+    command(
+        scan_run.run,
+        ("only", "body_sizes", "size", "rounds", "quick", "master", *LOOK),
+        OPTIONS | {"body_sizes": SCAN_SIZES},
+    )
+)

@@ -55,9 +55,3 @@ def check_room(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UsageError(f"{folder.parent}: {size_text(free)} free, expected {size_text(size)}. Name another --folder")
-
-
-def check_folder(folder: Path | None) -> None:
-    """Raises UsageError for a `--folder` to work in that is not there."""
-    if folder is not None and not folder.is_dir():
-        raise UsageError(f"--folder {folder}: no such folder")
