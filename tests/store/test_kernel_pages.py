@@ -76,7 +76,7 @@ def test_they_are_synced_and_no_others(kernel: str, tmp_path: Path) -> None:
     path.touch()
     os.truncate(path, size)
     with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapping:
-        left = []
+        left: list[int] = []
         while len(left) < ATTEMPTS and 2 * PAGE_SIZE not in left:
             for position in places:
                 mapping[position] = 7
