@@ -193,6 +193,26 @@ def test_a_property_that_lost_a_sector_below_the_durable_mark_is_damage(with_lon
         flightlog.open(path, SETTINGS)
 
 
+def test_the_first_of_several_problems_ends_the_log(with_long_properties: Path, assert_clean: AssertClean) -> None:
+    """A lost sector between two bodies that are wrong: the log ends before the first of them."""
+    path = with_long_properties
+    with flightlog.open_read_only(path) as view:
+        places = [message.physical_offset for message in view.read("t", 0)]
+        [segment] = view.segments
+    lose_a_sector(path, 8)
+    with segment.path.open("r+b") as file:
+        for number in (7, 9):
+            file.seek(places[number] + 88)  # behind the size of the body
+            assert file.read(1) == b"%d" % number
+            file.seek(-1, os.SEEK_CUR)
+            file.write(b"x")
+    with flightlog.open_read_only(path) as view:
+        assert bodies(view) == list(range(7)) and view.end_physical_offset == places[7]
+    with flightlog.open(path, SETTINGS) as store:
+        assert bodies(store) == list(range(7)) and store.recovery_report.end == places[7]
+    assert_clean(path)
+
+
 def test_a_view_of_a_dead_writer_is_looked_at_once(lost: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody writes: a refresh walks nothing again."""
     with flightlog.open_read_only(lost) as view:

@@ -44,3 +44,12 @@ def test_a_read_of_nothing_needs_no_topics_file(tmp_path: Path) -> None:
         (tmp_path / "config" / name).write_bytes(b"no JSON")
     with flightlog.open_read_only(tmp_path) as view:
         assert list(view.read("order")) == []
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%workers", "%DLQ%workers", "SCHEDULE_TOPIC_XXXX", "%LMQ%orders"])
+def test_nothing_is_said_of_topics_that_come_by_themselves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, topic: str
+) -> None:
+    with flightlog.open(tmp_path, StoreSettings.small()) as store:
+        assert list(store.read(topic)) == []
+    assert not caplog.records

@@ -75,6 +75,21 @@ def test_a_file_that_is_gone(results: list[PutResult], log: LogReader, tmp_path:
         assert raised.value.path.name == f"{SEGMENT_SIZE:020d}"
 
 
+def test_a_gap_hides_no_segment_behind_it(results: list[PutResult], log: LogReader, tmp_path: Path) -> None:
+    """A segment's place is guessed from the offset: with gaps, the guess is too high."""
+    log.close()
+    for base in (SEGMENT_SIZE, 3 * SEGMENT_SIZE):
+        (tmp_path / "commitlog" / f"{base:020d}").unlink()
+    disk = RealDisk()
+    reader = LogReader(disk, list_log_files(disk, tmp_path / "commitlog", tolerant=True))
+    assert [segment.base // SEGMENT_SIZE for segment in reader.segments] == [0, 2, 4]
+    for at in range(0, reader.files_end, SEGMENT_SIZE // 2):
+        segment, number = reader.segment_at(at), at // SEGMENT_SIZE
+        assert (None if segment is None else segment.base) == (None if number in (1, 3) else number * SEGMENT_SIZE)
+    assert reader.segment_at(reader.files_end) is None
+    reader.close()
+
+
 def test_what_the_log_has_let_go(log: LogReader, tmp_path: Path) -> None:
     folder = tmp_path / "commitlog"
     borders = (-1, 0, SEGMENT_SIZE - 1, SEGMENT_SIZE, 2 * SEGMENT_SIZE, 1 << 40)
