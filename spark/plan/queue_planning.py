@@ -150,10 +150,10 @@ def plan_queues(
         key: UNIT_SIZE * (spans[key][1] - spans[key][0]) if from_entries else about_size(queue, *spans[key])
         for key, queue in found.items()
     }
-    marks = _Marks.of([(found[key], *spans[key], sizes[key]) for key in found], split_bytes, min_partitions)
+    cuts = _cuts([(found[key], *spans[key], sizes[key]) for key in found], split_bytes, min_partitions)
     at = {key: spans[key][0] for key in found}
     tasks = []
-    for cut in [*marks.cuts(min_partitions), None]:
+    for cut in [*cuts, None]:
         ranges: list[QueueRange] = []
         for key, queue in found.items():
             start, stop = at[key], spans[key][1]
@@ -193,43 +193,36 @@ def _batches(queue: BatchQueue, start: int, stop: int) -> NDArray[np.void]:
     return batches[first : int(np.searchsorted(bases, stop))]
 
 
-class _Marks:
-    """Some records of the queues, by physical offset, each with the bytes that it stands for."""
-
-    def __init__(self, places: NDArray[np.int64], sizes: NDArray[np.float64], tasks: int) -> None:
-        order = np.argsort(places, kind="stable")
-        self._places, self._sizes, self._tasks = places[order], sizes[order], tasks
-
-    @classmethod
-    def of(cls, spans: list[tuple[Queue, int, int, int]], split_bytes: int, min_partitions: int) -> _Marks:
-        """Of queues, each with its span and the size of its records."""
-        total, messages = sum(size for *_, size in spans), sum(stop - start for _, start, stop, _ in spans)
-        tasks = max(-(-total // split_bytes), min_partitions)
-        places: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-        weights: list[NDArray[np.float64]] = [np.empty(0)]
-        for queue, start, stop, size in spans:
-            # By bytes; and by messages, in case a few of them have most of the bytes.
-            by_bytes = MARKS_A_TASK * tasks * size // max(total, 1)
-            by_messages = MARKS_A_TASK * min_partitions * (stop - start) // max(messages, 1)
-            count = min(by_bytes + by_messages + 1, stop - start) if tasks > 1 else 0
-            indexes = [start + (2 * i + 1) * (stop - start) // (2 * count) for i in range(count)]
-            units = np.concatenate([queue.units(index, 1) for index in indexes] or [np.empty(0, UNIT_DTYPE)])
-            places.append(units["physical_offset"][valid_mask(units)].astype(np.int64))
-            weights.append(np.full(len(places[-1]), size / max(count, 1)))
-        return cls(np.concatenate(places), np.concatenate(weights), tasks)
-
-    def cuts(self, min_partitions: int) -> list[int]:
-        """Physical offsets at which tasks end, ascending."""
-        if not len(self._places):
-            return []
-        before = np.cumsum(self._sizes) - self._sizes
-        shares = before[-1] * np.arange(1, self._tasks) / self._tasks
-        cuts = np.unique(self._places[np.searchsorted(before, shares)])
-        places = np.unique(self._places)
-        if len(cuts) + 1 < min(min_partitions, len(places)):  # a few records are larger than a task's share
-            cuts = places[np.arange(1, min_partitions) * len(places) // min_partitions]
-        found: list[int] = np.unique(cuts[cuts > places[0]]).tolist()
-        return found
+def _cuts(spans: list[tuple[Queue, int, int, int]], split_bytes: int, min_partitions: int) -> list[int]:
+    """Physical offsets at which tasks end, ascending, from a sample of entries: each stands for some bytes of records.
+    `spans` are queues, each with its first and last offset and the size of its records."""
+    total, messages = sum(size for *_, size in spans), sum(stop - start for _, start, stop, _ in spans)
+    tasks = max(-(-total // split_bytes), min_partitions)
+    if tasks <= 1:
+        return []
+    samples: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    weights: list[NDArray[np.float64]] = [np.empty(0)]
+    for queue, start, stop, size in spans:
+        # By bytes; and by messages, in case a few of them have most of the bytes.
+        by_bytes = MARKS_A_TASK * tasks * size // max(total, 1)
+        by_messages = MARKS_A_TASK * min_partitions * (stop - start) // max(messages, 1)
+        count = min(by_bytes + by_messages + 1, stop - start)
+        indexes = [start + (2 * i + 1) * (stop - start) // (2 * count) for i in range(count)]
+        units = np.concatenate([queue.units(index, 1) for index in indexes] or [np.empty(0, UNIT_DTYPE)])
+        samples.append(units["physical_offset"][valid_mask(units)].astype(np.int64))
+        weights.append(np.full(len(samples[-1]), size / max(count, 1)))
+    places, sizes = np.concatenate(samples), np.concatenate(weights)
+    if not len(places):
+        return []
+    order = np.argsort(places, kind="stable")
+    places, sizes = places[order], sizes[order]
+    before = np.cumsum(sizes) - sizes
+    cuts = np.unique(places[np.searchsorted(before, before[-1] * np.arange(1, tasks) / tasks)])
+    places = np.unique(places)
+    if len(cuts) + 1 < min(min_partitions, len(places)):  # a few records are larger than a task's share
+        cuts = places[np.arange(1, min_partitions) * len(places) // min_partitions]
+    found: list[int] = np.unique(cuts[cuts > places[0]]).tolist()
+    return found
 
 
 def about_size(queue: Queue, start: int, stop: int) -> int:

@@ -67,11 +67,6 @@ class QueueRangeReader:
         self._damages: list[DamageError] = []
         """Found, and not told yet."""
 
-    @property
-    def damaged_places(self) -> int:
-        """Entries and records that were damaged, as far as they did not fail the query."""
-        return self._maker.corruption.places
-
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[Any]:
         """The messages of these ranges as RecordBatches of the schema, in the order of the log.
 

@@ -28,12 +28,14 @@ FRAME_START_SIZE = 8
 
 @dataclass(frozen=True, slots=True)
 class LogStream:
-    """The steps of such a stream; `Steps` in followed_store.py says what each does."""
+    """What a stream over everything asks of one store. QueueStream has the same methods. No view is kept between two
+    calls."""
 
     options: ReadOptions
     place_type: ClassVar[type[Place]] = LogPlace
 
     def begin(self, view: ReadOnlyStore, losses: Losses) -> LogPlace:
+        """Where a new stream begins, by its options."""
         starting = self.options.starting
         if starting == "earliest":
             return self.earliest(view)
@@ -48,15 +50,19 @@ class LogStream:
         return LogPlace(found)
 
     def earliest(self, view: ReadOnlyStore) -> LogPlace:
+        """Before everything that the store holds."""
         return LogPlace(view.min_physical_offset)
 
     def latest(self, view: ReadOnlyStore) -> LogPlace:
+        """Behind everything that is visible."""
         return LogPlace(view.end_physical_offset)
 
     def is_ahead(self, view: ReadOnlyStore, place: LogPlace) -> bool:
+        """Whether the place is behind what the view shows."""
         return place.physical_offset > view.end_physical_offset
 
     def kept(self, view: ReadOnlyStore, place: LogPlace, losses: Losses) -> LogPlace:
+        """The place, moved on past what retention has removed."""
         begin = view.min_physical_offset
         if place.physical_offset >= begin:
             return place
@@ -64,16 +70,22 @@ class LogStream:
         return LogPlace(begin)
 
     def log_end(self, place: LogPlace) -> int:
+        """The physical offset that the log of a store must reach to hold the place."""
         return place.physical_offset
 
     def ahead_text(self, view: ReadOnlyStore, place: LogPlace) -> str:
+        """The words of an error for a place that is ahead."""
         return f"physical offset {place.physical_offset}, and the log ends at {view.end_physical_offset}"
 
     def backlog(self, place: LogPlace, last: LogPlace) -> int:
-        """In bytes of the log."""
+        """How much there is to read between two places: bytes of the log, or messages of queues."""
         return max(last.physical_offset - place.physical_offset, 0)
 
     def advance(self, view: ReadOnlyStore, place: LogPlace, last: LogPlace, limit: int | None) -> LogPlace:
+        """The end of the next batch: `last`, or about `limit` messages on; `place` itself where nothing is new.
+
+        Raises FileNotFoundError where a segment is gone.
+        """
         start, stop = place.physical_offset, last.physical_offset
         if start >= stop:
             return place
@@ -82,6 +94,7 @@ class LogStream:
     def plan(
         self, view: ReadOnlyStore, location: StoreLocation, start: LogPlace, stop: LogPlace
     ) -> list[tuple[LogRange, ...]]:
+        """The ranges of each task of a batch. Raises FileNotFoundError as `advance`."""
         span = start.physical_offset, stop.physical_offset
         size = task_size(span[1] - span[0], self.options)
         return list(packed(plan_log(view, location, size, span), size, self.options.min_partitions))

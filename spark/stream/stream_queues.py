@@ -18,7 +18,7 @@ from .stream_offsets import Place, QueuePlaces
 
 @dataclass(frozen=True, slots=True)
 class QueueStream:
-    """The steps of such a stream; `Steps` in followed_store.py says what each does."""
+    """What a stream over topics asks of one store: the methods of LogStream, which has their docstrings."""
 
     options: ReadOptions
     place_type: ClassVar[type[Place]] = QueuePlaces

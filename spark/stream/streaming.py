@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from ...store.errors import UsageError
+from ...engine.read_only import ReadOnlyStore
+from ...store.errors import StoreChangingError, UsageError
 from ..entry import entry
-from ..options.data_loss import Losses
+from ..options.data_loss import CheckpointAheadError, Losses
 from ..options.read_options import ReadOptions
+from ..options.stores import StoreLocation
 from ..plan.batch_planning import LogPartition, report_batch
-from .followed_store import FollowedStore
-from .stream_log import LogStream
-from .stream_offsets import BEGINNING, NO_NAME, Place, StreamOffset, parse_offset
+from .stream_log import LogStream, is_whole
+from .stream_offsets import BEGINNING, NO_NAME, LogPlace, Place, QueuePlaces, StreamOffset, parse_offset
 from .stream_queues import QueueStream, share_of
 
 if TYPE_CHECKING:
@@ -43,8 +44,84 @@ IDLE_SHARE = 4
 times a second, and beside a broker with many queues a look costs much."""
 REST_MAX_S = 1.0
 
+RECORDS_FOLLOWED_MAX = 1 << 20
+"""A view keeps 20 bytes for each record that it has seen come; after so many it is opened anew."""
+CATCHING_UP_LIMIT_S = 60.0
+CATCHING_UP_PAUSE_S = 0.05
+
 Offset = dict[str, Any]
 T = TypeVar("T")
+Places = Mapping[str, Any]
+"""A `Place` for each store, of the kind that the stream counts in."""
+
+
+class FollowedStore:
+    """One store of a running stream: a view that is refreshed for every batch. Opened when it is first used."""
+
+    def __init__(self, location: StoreLocation, steps: LogStream | QueueStream) -> None:
+        self.location, self.steps = location, steps
+        self._view: ReadOnlyStore | None = None
+        self._records_before = 0
+
+    @property
+    def view(self) -> ReadOnlyStore:
+        """What was visible of the store at the last `look`."""
+        if self._view is None:
+            self._view = self.location.open()
+            self._records_before = self._view.report.records_scanned
+        return self._view
+
+    def look(self) -> None:
+        """Refresh the view."""
+        if self._view is None:
+            return
+        is_large = self._view.report.records_scanned - self._records_before > RECORDS_FOLLOWED_MAX
+        if is_large or self.location.address is not None:  # a view of a remote store never changes
+            self.close()
+        else:
+            self._view.refresh()
+
+    def close(self) -> None:
+        """Close the view; the next use opens another one."""
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    def check(self, place: Place) -> None:
+        """Raises UsageError for a place of another kind: the checkpoint is that of another query."""
+        if not isinstance(place, self.steps.place_type):
+            kinds: dict[type[Place], str] = {LogPlace: "everything", QueuePlaces: "topics"}
+            raise UsageError(
+                f"{self.location.uri}: the checkpoint is that of a stream over {kinds[type(place)]}, and this one "
+                f"reads {kinds[self.steps.place_type]}; expected the same, or another checkpointLocation"
+            )
+
+    def is_ahead(self, place: Any) -> bool:
+        """Whether the place lies behind what is visible just now, in a store that holds it nevertheless.
+
+        A broker that has just started shows only bit by bit what was readable while no process had the store open.
+        Raises CheckpointAheadError where the store does not hold the place: it lost its end, or is another one.
+        """
+        view = self.view
+        if not self.steps.is_ahead(view, place):
+            return False
+        end, wanted = view.end_physical_offset, self.steps.log_end(place)
+        if end < wanted and is_whole(view, end, wanted):
+            return True
+        raise CheckpointAheadError(self.location.uri, self.steps.ahead_text(view, place))
+
+    def await_place(self, place: Any) -> None:
+        """Wait until everything before the place is visible. Raises as `is_ahead`, and StoreChangingError after
+        CATCHING_UP_LIMIT_S."""
+        deadline_s = time.monotonic() + CATCHING_UP_LIMIT_S
+        while self.is_ahead(place):
+            if time.monotonic() > deadline_s:
+                raise StoreChangingError(
+                    f"{self.location.uri}: a broker that has just started has not come to what this stream has read, "
+                    f"{self.steps.ahead_text(self.view, place)}; start the query again when it has"
+                )
+            time.sleep(CATCHING_UP_PAUSE_S)
+            self.look()
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -53,13 +130,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, tasks: DataSourceReader) -> None:
         options.require_stream()
         self._options, self._tasks = options, tasks
-        steps = LogStream(options) if options.reads_the_log else QueueStream(options)
+        steps: LogStream | QueueStream = LogStream(options) if options.reads_the_log else QueueStream(options)
         # A store that was named by itself may be moved, or renamed: its checkpoint is good for it all the same.
         self._stores = {
             location.name if options.shows_store else NO_NAME: FollowedStore(location, steps)
             for location in options.stores
         }
-        self._target: Mapping[str, Place] | None = None
+        self._target: Places | None = None
         """Where a query by Trigger.AvailableNow ends."""
         self._planned: Offset | None = None
         """Where the last planned batch ended, for Spark before 4.2."""
@@ -135,7 +212,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._look()
         return plan()
 
-    def _latest_places(self) -> dict[str, Place]:
+    def _latest_places(self) -> Places:
         return {name: store.steps.latest(store.view) for name, store in self._stores.items()}
 
     def _next_offset(self, start: Offset, most: int | None) -> Offset:
@@ -155,13 +232,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return StreamOffset(found, began).to_json()
 
-    def _beginning(self) -> dict[str, Place]:
+    def _beginning(self) -> Places:
         losses = Losses()
         places = {name: store.steps.begin(store.view, losses) for name, store in self._stores.items()}
         losses.tell(fail=self._options.fail_on_data_loss)
         return places
 
-    def _kept(self, places: Mapping[str, Place]) -> dict[str, Place]:
+    def _kept(self, places: Places) -> Places:
         """Where to go on in each store: a new one is read from its beginning."""
         losses = Losses()
         kept: dict[str, Place] = {}
@@ -179,12 +256,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self, start: Offset, end: Offset) -> list[InputPartition]:
         before, upto = parse_offset(start), parse_offset(end)
-        began = before.places if before is not None else upto.began if upto is not None else None
+        began: Places | None = before.places if before is not None else upto.began if upto is not None else None
         if upto is None or began is None:
             raise UsageError(
                 f"a batch from {start} to {end}: expected the end of its first batch to say where it began"
             )
-        for name, place in upto.places.items():
+        ends: Places = upto.places
+        for name, place in ends.items():
             if name in self._stores:
                 self._stores[name].check(place)
                 self._stores[name].await_place(place)
@@ -192,8 +270,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         tasks = [
             pack
             for name, store in self._stores.items()
-            if name in upto.places
-            for pack in store.steps.plan(store.view, store.location, places[name], upto.places[name])
+            if name in ends
+            for pack in store.steps.plan(store.view, store.location, places[name], ends[name])
         ]
         stores = [location.uri for location in self._options.stores]
         report_batch(stores, tasks, StreamOffset(places).to_json(), StreamOffset(upto.places).to_json())

@@ -20,8 +20,8 @@ from flightlog.spark.plan.batch_planning import plan_batch
 from flightlog.spark.plan.log_planning import LogRange, plan_log
 from flightlog.spark.read.reading import RangeReader, read_ranges
 from flightlog.spark.schema import arrow_schema, spark_schema
-from flightlog.spark.stream.followed_store import FollowedStore
 from flightlog.spark.stream.stream_log import LogStream
+from flightlog.spark.stream.streaming import FollowedStore
 from flightlog.store.errors import DiskError, FlightlogError, InvalidSettingsError, StoreNotFoundError
 from flightlog.tests.support import served_stores
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog.spark.stream import followed_store
+from flightlog.spark.stream import streaming
 from flightlog.store.errors import StoreChangingError
 from flightlog.tests.support.stream_driver import StreamDriver
 
@@ -72,7 +72,7 @@ def test_a_stream_waits_until_what_it_has_read_is_shown_again(
         with flightlog.open_read_only(path) as view:
             shown = sum(end for _, end in view.queues().values())
         assert len(first) == shown + NOT_DISPATCHED
-        monkeypatch.setattr(followed_store, "CATCHING_UP_LIMIT_S", 0.2)
+        monkeypatch.setattr(streaming, "CATCHING_UP_LIMIT_S", 0.2)
         query.start()
         with pytest.raises(StoreChangingError, match="a broker that has just started has not come to"):
             query.batch()

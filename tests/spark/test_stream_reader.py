@@ -16,7 +16,7 @@ import pytest
 import flightlog
 from flightlog import Message, Store, StoreSettings
 from flightlog.spark.options.data_loss import CheckpointAheadError, DataLossError
-from flightlog.spark.stream import followed_store
+from flightlog.spark.stream import streaming
 from flightlog.store.errors import InvalidSettingsError, UsageError
 from flightlog.tests.support.stream_driver import Row, StreamDriver
 
@@ -289,7 +289,7 @@ def test_a_checkpoint_of_another_store_of_several_or_of_nothing(path: Path, stre
 def test_a_view_that_has_followed_much_is_made_anew(
     path: Path, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_store, "RECORDS_FOLLOWED_MAX", 25)
+    monkeypatch.setattr(streaming, "RECORDS_FOLLOWED_MAX", 25)
     with flightlog.open(path, SETTINGS) as store:
         query = stream(path, startingOffsets="earliest")
         views, seen = [], []
