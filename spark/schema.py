@@ -1,9 +1,9 @@
-"""The columns of a DataFrame over a store: those of `engine/columns/schema.py`, what options add, and what only a query
-over stores knows; as Arrow and Spark see them.
+"""The columns of a DataFrame over a store: those of `engine/columns/schema.py`, those that options add, and the name of
+the store; as Arrow and Spark types.
 
-The options of a table that SQL made (`CREATE TABLE name USING flightlog OPTIONS (path '...')`) travel in the metadata
-of its columns: Spark hands them to the source once, when the table is made and the source is asked for its columns, and
-none of them when the table is read (seen on 4.0 and 4.3). What it keeps and gives back is the columns.
+The options of an SQL table (`CREATE TABLE name USING flightlog OPTIONS (path '...')`) are kept in the metadata of its
+columns: Spark passes them to the source once, when it creates the table and asks for its columns, and not when it reads
+the table (seen on 4.0 and 4.3). It does keep and pass back the columns.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..store.errors import InvalidSettingsError
 from .remote.storages import ADDRESS
 
 STORE = Column("store", "string", "the store it is from: the last parts of its path, as many as tell the stores apart")
-"""One of all columns where a query can be of several stores; else there if it is asked for by name."""
+"""Shown by default if a query can have several stores; else only if it is requested by name."""
 HEADERS = Column(
     "headers", "array<struct<key:string,value:binary>>", "the properties as Kafka's headers; null without any"
 )
@@ -75,9 +75,9 @@ SPARK_TYPES: dict[str, DataType] = {
 assert SPARK_TYPES.keys() == ARROW_TYPES.keys()
 
 MADE_WITH = frozenset({"owner", "provider"})
-"""What Spark adds to the options in a CREATE TABLE."""
+"""Options that Spark adds in a CREATE TABLE."""
 OPTION_PREFIX = "option."
-"""Of what stood in OPTIONS, the path excepted. Spark hands it over without the prefix, too, among other properties."""
+"""Prefix of all OPTIONS but the path. Spark passes them without it, too, among other properties."""
 METADATA_KEY = "flightlog.options"
 
 
@@ -93,7 +93,7 @@ def find_column(name: str, added: Sequence[Column] = (HEADERS, CORRUPT)) -> Colu
 
 
 def require_corrupt(names: Collection[str], added: Sequence[Column]) -> None:
-    """Raises InvalidSettingsError where damaged places are to be rows that nothing would tell from messages."""
+    """Raises InvalidSettingsError if damaged places are shown as rows without the column that marks them."""
     if CORRUPT in added and CORRUPT.name not in names:
         raise InvalidSettingsError(
             f"onCorrupt=rows without the column {CORRUPT.name}: nothing would tell a damaged place from a message; add "
@@ -108,11 +108,11 @@ def spark_schema(names: Sequence[str] = (), shown: Sequence[Column] = message.CO
 
 
 def arrow_schema(wanted: StructType, added: Sequence[Column] = ()) -> Any:
-    """The Arrow schema of batches for a schema that Spark asks for: the user's own, or one of `spark_schema`. `added`
-    are the columns that options add.
+    """The Arrow schema of batches for a Spark schema: a user's, or one of `spark_schema`. `added` are the columns that
+    options add.
 
-    Raises InvalidSettingsError for a column that is not there, of another type or declared never null, or named twice;
-    and where damage is to be rows, for a schema without the column that tells them from messages.
+    Raises InvalidSettingsError for a column that is unknown, of another type, NOT NULL, or named twice, and as
+    `require_corrupt`.
     """
     fields: dict[str, Any] = {}
     for field in wanted.fields:
@@ -150,8 +150,8 @@ def damaged_places(path: Path, offsets: Sequence[int], reasons: Mapping[int, str
 
 
 def options_of_new_table(options: Mapping[str, str]) -> dict[str, str] | None:
-    """What OPTIONS or LOCATION say in a CREATE TABLE; None where no table is made. A path is absolute from here on: a
-    table outlives its session."""
+    """The OPTIONS or LOCATION of a CREATE TABLE; None if no table is created. The path is made absolute, as a table
+    outlives its session."""
     given = {name.lower(): value for name, value in options.items()}
     if not given.keys() >= MADE_WITH:
         return None
@@ -162,13 +162,13 @@ def options_of_new_table(options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def with_options(schema: StructType, options: Mapping[str, str]) -> StructType:
-    """The same columns, each of which knows the options."""
+    """The same columns with the options in their metadata."""
     metadata = {METADATA_KEY: json.dumps(dict(options))}
     return StructType([StructField(field.name, field.dataType, field.nullable, metadata) for field in schema.fields])
 
 
 def options_of_read(options: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
-    """The options of a read; where no path is among them, those that the columns know."""
+    """The options of a read; without a path, those in the metadata of the columns."""
     if options.get("path") or options.get("paths"):
         return options
     for field in schema.fields:

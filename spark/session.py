@@ -1,10 +1,9 @@
 """A local Spark session that works on a sealed machine: no network, no resolvable host name, no Java of its own.
 
-It also lets streams begin in one moment. All streams of a Python source share one map of environment variables, a
-`java.util.HashMap`, into which each writes some of its own as it begins. Where two add them at once, the map may count
-more entries than it has; from then on that JVM can read no task of the source (`java.io.OptionalDataException`).
-Entries that are there already are only replaced, which does no harm: so they are there before the first stream begins.
-Seen in Spark 4.0 to 4.3.
+It also lets streams start concurrently. All streams of a Python source share one map of environment variables, a
+`java.util.HashMap`, into which each writes some variables as it starts. If two add them at the same time, the map may
+count more entries than it has; that JVM then fails to read any task of the source (`java.io.OptionalDataException`).
+Replacing existing entries is harmless, so they are added before the first stream starts. Seen in Spark 4.0 to 4.3.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ REPLACED_BY_STREAMS = {
     "SPARK_BUFFER_SIZE": "",
     "SPARK_PYTHON_RUNTIME": "PYTHON_WORKER",  # not by 4.0, which does not read it either
 }
-"""What Spark sets for whatever Python it starts, streams or not, whatever was there before."""
+"""Variables that Spark sets for every Python process that it starts, whatever their values were."""
 
 AUTOLOAD_MODULE = "pyspark_flightlog"
 
@@ -60,12 +59,12 @@ def session(
 ) -> SparkSession:
     """The running Spark session, or a new local one in which `format("flightlog")` works.
 
-    `conf` is laid over the settings chosen here. Where a session runs already, only those of its settings can change
-    that Spark lets change. Workers run this very Python. Nothing listens beyond 127.0.0.1, scratch files live in one
-    temporary folder that goes with the process, and Spark's own log shows errors only
-    (`spark.sparkContext.setLogLevel` says otherwise).
+    `conf` overrides the settings chosen here. If a session is already running, only settings that Spark can change at
+    runtime take effect. Workers run this Python. Nothing listens beyond 127.0.0.1, scratch files are in one temporary
+    folder that is removed when the process ends, and Spark's own log shows errors only (change that with
+    `spark.sparkContext.setLogLevel`).
 
-    Raises `MissingExtraError` where pyspark (4.0 or newer) or pyarrow is missing, and `MissingJavaError`.
+    Raises `MissingExtraError` if pyspark (4.0 or newer) or pyarrow is missing, and `MissingJavaError`.
     """
     require_spark("a Spark session")
     from pyspark.sql import SparkSession
@@ -79,7 +78,7 @@ def session(
             spark = _configured(SparkSession.builder.appName(app_name).master(master), settings).getOrCreate()
     _register_where_spark_cannot_find_it(spark)
     if isinstance(spark, SparkSession):  # not one of Spark Connect, whose JVM is elsewhere
-        _let_streams_begin_at_once(spark)
+        _allow_concurrent_stream_starts(spark)
     return spark
 
 
@@ -166,8 +165,8 @@ def _register_where_spark_cannot_find_it(spark: SparkSession) -> None:
     spark.dataSource.register(DefaultSource)
 
 
-def _let_streams_begin_at_once(spark: SparkSession) -> None:
-    """Streams of our source may begin in one moment in this session from now on."""
+def _allow_concurrent_stream_starts(spark: SparkSession) -> None:
+    """Allow streams of our source to start concurrently in this session."""
     from py4j.protocol import Py4JError
 
     try:

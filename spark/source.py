@@ -1,8 +1,7 @@
 """The data source itself: `spark.read.format("flightlog").load(path)`.
 
-Spark makes a DefaultSource where a DataFrame is made, plans in a worker of the driver, and reads in workers of the
-executors; what travels between them is pickled. One row is one message; `schema.py` has the columns,
-`read_options.py` the options.
+Spark creates a DefaultSource with a DataFrame, plans in a worker of the driver, and reads in workers of the executors;
+objects are pickled between them. One row is one message; `schema.py` has the columns, `read_options.py` the options.
 """
 
 from __future__ import annotations
@@ -46,11 +45,11 @@ quieten_closed_sockets()  # here, as every worker that finds, plans, reads or wr
 
 
 class DefaultSource(DataSource):
-    """A store as a table. The name is the one that Spark looks for."""
+    """A store as a table. Spark looks for a class of this name."""
 
     @classmethod
     def name(cls) -> str:
-        """The word for `format`."""
+        """The name for `format`."""
         return "flightlog"
 
     @entry
@@ -88,13 +87,13 @@ class DefaultSource(DataSource):
 
     @entry
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """What appends rows of these columns. Raises UsageErrors, and StoreLockedError, before any task runs."""
+        """A writer that appends rows. Raises UsageErrors, and StoreLockedError, before any task runs."""
         refuse_overwrite(overwrite, is_stream=False)
         return LogBatchWriter(parse_write_options(self.options), schema)
 
     @entry
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The same for the batches of a stream."""
+        """A writer for the batches of a stream. Raises as `writer`, and MissingExtraError before Spark 4.1."""
         refuse_overwrite(overwrite, is_stream=True)
         try:
             from .write.stream_writing import LogStreamWriter
@@ -112,17 +111,17 @@ def _checked(given: Mapping[str, str]) -> ReadOptions:
 
 
 class LogBatchReader(DataSourceReader):
-    """Plans once in the driver's worker; `read` then runs in many, each with a copy of this object."""
+    """Plans once, in a worker of the driver; `read` runs in tasks, each with a copy of this object."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         names = tuple(find_column(field.name, options.added).name for field in schema.fields)
         self.options, self._wanted = replace(options, columns=names), schema
         self._pushed: list[str] = []
-        """The filters that bound what is read, for the log."""
+        """The filters that became bounds, for the log line."""
 
     @entry
     def partitions(self) -> list[InputPartition]:
-        """One partition a task, in the order of the stores and their logs; one that is empty where all are empty."""
+        """One partition for each task, in the order of the stores and their logs; an empty one if all are empty."""
         _freeze()
         tasks = plan_batch(self.options, self._pushed)
         return [LogPartition(ranges) for ranges in tasks] or [LogPartition(())]
@@ -137,7 +136,7 @@ class LogBatchReader(DataSourceReader):
 
 
 class FilteredReader(LogBatchReader):
-    """Does not read what the filters of its query leave out. Spark evaluates them all the same."""
+    """Uses the filters of its query to read less. Spark evaluates them again."""
 
     @entry
     def pushFilters(self, filters: list[Any]) -> list[Any]:
@@ -149,6 +148,6 @@ class FilteredReader(LogBatchReader):
 
 @cache
 def _freeze() -> None:
-    """Once a process: Spark collects garbage after every task and every step of a plan, and would look through all
+    """Once a process: Spark runs the garbage collector after every task and every step of a plan, which would scan all
     modules each time."""
     gc.freeze()

@@ -1,1 +1,1 @@
-"""What `.option(name, value)` may say, and what a query wants as one object: bounds, queues, columns."""
+"""Options of reads and writes, parsed into frozen objects; the stores, bounds, queues and columns of a query."""

@@ -1,11 +1,11 @@
-"""What a query can want at most. Whatever lies outside of its bounds need not be read.
+"""Bounds of a query: messages outside of them need not be read.
 
 Bounds come from filters that Spark pushes (plan/filters.py) and from options (tags, and times of everything), and are
-merged with `&`. Spark evaluates every filter itself all the same, so from its filters only what surely does not match
-is left out. The options are evaluated here alone: `Bounds.mask` is exact about tags.
+merged with `&`. Spark evaluates every filter again, so a filter leaves out only what surely does not match. Options are
+evaluated only here: `Bounds.mask` is exact about tags.
 
-The names are those of the columns. Of an inner batch, messages have queue offsets, tags and keys of their own; what is
-asked of the batch as a whole is `Bounds.may_hold`.
+The names are those of the columns. The messages of an inner batch have their own queue offsets, tags and keys;
+`Bounds.may_hold` decides about the batch as a whole.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ INTERNAL_PREFIXES = (b"RMQ_SYS_", b"rmq_sys_")
 """Half messages and their ends, traces, timers, revived pop messages, and what later versions add."""
 
 REPLACEMENT = "\ufffd"
-"""Stands in a column for bytes that are no text: it does not tell which bytes lie in the log."""
+"""Replaces bytes that are not UTF-8 in a column, so the bytes in the log are unknown."""
 
 LEAST = -(1 << 63)
 GREATEST = (1 << 63) - 1
-"""Of every column of whole numbers."""
+"""Least and greatest value of a column of whole numbers."""
 
 
 def is_internal(topic: bytes) -> bool:
@@ -72,11 +72,11 @@ class Span:
         return self.start >= self.stop
 
     def meets(self, start: int, stop: int) -> bool:
-        """Whether any number in [start, stop) lies in it."""
+        """Whether it contains any number in [start, stop)."""
         return max(self.start, start) < min(self.stop, stop)
 
     def mask(self, numbers: NDArray[Any]) -> Mask:
-        """Which of the numbers lie in it."""
+        """Which of the numbers it contains."""
         found = np.ones(len(numbers), np.bool_)
         if self.is_empty:
             return ~found
@@ -95,7 +95,7 @@ Names = frozenset[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """What texts begin with: all of these at once, so with the longest, or nothing does."""
+    """Prefixes, all of which a text must have."""
 
     texts: frozenset[str] = frozenset()
 
@@ -103,12 +103,12 @@ class Starts:
         return Starts(self.texts | other.texts)
 
     def take(self, text: str) -> bool:
-        """Whether a text begins so."""
+        """Whether a text has all of these prefixes."""
         return all(map(text.startswith, self.texts))
 
     @property
     def is_empty(self) -> bool:
-        """Whether no text begins so."""
+        """Whether no text can have all of these prefixes."""
         return not self.take(max(self.texts, key=len, default=""))
 
 
@@ -117,16 +117,16 @@ ANY_START = Starts()
 
 @dataclass(frozen=True)
 class Bounds:
-    """See above. Without arguments: no bounds at all."""
+    """See the module docstring. Without arguments: no bounds."""
 
     stores: Names = None
-    """Of what is read at all. A record does not tell which store it is in."""
+    """Names of stores to read. A record does not contain the name of its store."""
     topics: Names = None
     topic_starts: Starts = ANY_START
     queue_ids: Span = EVERYTHING
     queue_offsets: Span = EVERYTHING
     physical_offsets: Span = EVERYTHING
-    """Of records' first bytes."""
+    """Offsets of the first bytes of records."""
     store_times_ms: Span = EVERYTHING
     tags: Names = None
     tag_starts: Starts = ANY_START
@@ -136,18 +136,18 @@ class Bounds:
     uniq_key_starts: Starts = ANY_START
 
     def __and__(self, other: Bounds) -> Bounds:
-        """What lies within both."""
+        """The intersection of both."""
         both = {field.name: _both(getattr(self, field.name), getattr(other, field.name)) for field in fields(self)}
         return Bounds(**both)
 
     @cached_property
     def is_everything(self) -> bool:
-        """Whether nothing of a store that is read is ruled out."""
+        """Whether every message of the selected stores is within the bounds."""
         return replace(self, stores=None) == NO_BOUNDS
 
     @property
     def says_only_places(self) -> bool:
-        """Whether they are about nothing but stores, queues and offsets, which a queue's entries tell."""
+        """Whether only stores, queues and offsets are bounded, which queue entries contain."""
         places = Bounds(
             *(self.stores, self.topics, self.topic_starts, self.queue_ids, self.queue_offsets, self.physical_offsets)
         )
@@ -164,7 +164,7 @@ class Bounds:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether no message can lie within."""
+        """Whether no message can be within the bounds."""
         return any(
             value.is_empty if isinstance(value, Span | Starts) else value is not None and not value
             for value in (getattr(self, field.name) for field in fields(self))
@@ -172,7 +172,7 @@ class Bounds:
 
     @property
     def asks_for_properties(self) -> bool:
-        """Whether a look at a message's properties is needed."""
+        """Whether the properties of messages must be read."""
         some = self.tags, self.keys, self.uniq_keys
         return any(names is not None for names in some) or self.tag_starts & self.uniq_key_starts != ANY_START
 
@@ -187,7 +187,7 @@ class Bounds:
         return found
 
     def mask(self, piece: bytes | memoryview, rows: Rows) -> Mask:
-        """Which messages lie within these bounds; an inner batch as the one message that it is where it stays whole."""
+        """Which messages are within these bounds. An inner batch counts as one message."""
         found = self._of_record(piece, rows)
         if self.asks_for_properties or not self.queue_offsets.is_everything:
             left = np.flatnonzero(found)
@@ -195,7 +195,7 @@ class Bounds:
         return found
 
     def _of_record(self, piece: bytes | memoryview, rows: Rows) -> Mask:
-        """By what all messages of a record have in common."""
+        """By the fields that all messages of a record share."""
         found = self.physical_offsets.mask(rows["physical_offset"])
         found &= self.store_times_ms.mask(rows["store_timestamp_ms"])
         found &= self.queue_ids.mask(rows["queue_id"])

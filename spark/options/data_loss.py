@@ -1,4 +1,4 @@
-"""Messages that were asked for and are gone: the option `failOnDataLoss` says whether that ends the query."""
+"""Requested messages that no longer exist. The option `failOnDataLoss` decides whether that fails the query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ log = logging.getLogger("flightlog.spark")
 
 
 class DataLossError(FlightlogError):
-    """What a query or a stream asks for was removed before it was read."""
+    """Messages that a query or a stream requests were removed before it read them."""
 
     def __init__(self, losses: Sequence[str]) -> None:
         super().__init__(
@@ -22,7 +22,7 @@ class DataLossError(FlightlogError):
 
 
 class CheckpointAheadError(FlightlogError):
-    """A stream has come further than its store reaches. New messages would get offsets that it takes for read."""
+    """A stream has read past the end of its store. It would skip new messages, as they get offsets that it has read."""
 
     def __init__(self, store: str, detail: str) -> None:
         super().__init__(
@@ -33,7 +33,7 @@ class CheckpointAheadError(FlightlogError):
 
 
 class Losses:
-    """What is missing, found in one look at all stores of a query."""
+    """Collects what is missing in the stores of a query."""
 
     def __init__(self) -> None:
         self._found: list[str] = []
@@ -41,10 +41,10 @@ class Losses:
     def add(self, what: str) -> None:
         self._found.append(what)
 
-    def tell(self, *, fail: bool) -> None:
-        """Raise DataLossError, or log a warning, where something is missing."""
+    def report(self, *, fail: bool) -> None:
+        """Raise DataLossError, or log a warning, if something is missing."""
         if self._found and fail:
             raise DataLossError(self._found)
         if self._found:
-            told = "; ".join(self._found)
-            log.warning("failOnDataLoss=false: the query goes on without %s", told, extra={"losses": self._found})
+            text = "; ".join(self._found)
+            log.warning("failOnDataLoss=false: the query goes on without %s", text, extra={"losses": self._found})

@@ -1,4 +1,4 @@
-"""What `.option(name, value)` may say to a read: checked once, in `parse_options`, and one frozen object from there on.
+"""Options of a read. `parse_options` checks them once and returns one frozen object.
 
     path, paths      the folders that hold the stores' commitlog/; what load() is given (stores.py)
     storageOptions   a JSON object for the library that reads a remote store (storages.py)
@@ -14,7 +14,7 @@
     pushDownPredicate
                      true: the query's filters leave out what need not be read (plan/filters.py)
     splitBytes       about how many bytes of the log one task reads, of queues in a batch a quarter; 256 MiB by default
-    minPartitions    how many tasks there are at least, as far as there are records; 1 by default
+    minPartitions    the least number of tasks, if there are as many records; 1 by default
 
 Queues, offsets and times are chosen by the options of Spark's Kafka source:
 
@@ -71,7 +71,7 @@ MAX_PARTITIONS = 999_999_999
 WHOLE_NUMBER = re.compile("[0-9]{1,19}")
 
 EARLIEST, LATEST = -2, -1
-"""In place of an offset: the first message, and behind the last one."""
+"""Special offsets: the first message, and behind the last one."""
 
 OnCorrupt = Literal["fail", "skip", "rows"]
 Unmatched = Literal["error", "latest"]
@@ -88,7 +88,7 @@ class Offsets:
     """An offset for each queue."""
 
     option: str
-    """How it was asked for; refusals say it."""
+    """The name of the option, for errors."""
     by_queue: Mapping[QueueKey, int]
 
 
@@ -148,17 +148,17 @@ class ReadOptions:
     decompress: bool = False
     on_corrupt: OnCorrupt = "fail"
     bounds: Bounds = NO_BOUNDS
-    """What lies outside of them is not there; filters that Spark pushes are added."""
+    """Messages outside of them are not read. Filters that Spark pushes are added."""
     pushes_filters: bool = False
     split_bytes: int = DEFAULT_SPLIT_BYTES
     min_partitions: int = 1
     subscription: Topics | Pattern | Assigned | None = None
     """None: everything."""
     starting: Position | None = None
-    """None: as the kind of query has it, earliest for a batch and latest for a stream."""
+    """None: earliest for a batch, latest for a stream."""
     ending: Position | None = None
     unmatched: Unmatched = "error"
-    """What becomes of a queue without a message at or after its starting time."""
+    """What to do with a queue without a message at or after its starting time."""
     fail_on_data_loss: bool = True
     max_offsets_per_trigger: int | None = None
 
@@ -175,7 +175,7 @@ class ReadOptions:
 
     @property
     def reads_the_log(self) -> bool:
-        """Whether everything is read, and nothing said by queue: then records are read as they lie."""
+        """Whether the log is scanned: no queue is selected, and no offset or time is given per queue."""
         return self.subscription is None and not any(
             isinstance(position, Offsets) or (isinstance(position, Times) and position.by_queue is not None)
             for position in (self.starting, self.ending)
@@ -183,13 +183,13 @@ class ReadOptions:
 
     @property
     def says_what_is_there(self) -> bool:
-        """Whether it names topics, queues, offsets or times, and is refused where they are not there."""
+        """Whether it names topics, queues, offsets or times, which are refused if they do not exist."""
         positions = () if self.reads_the_log else (self.starting, self.ending)
         names_places = any(isinstance(position, Offsets | Times) for position in positions)
         return names_places or isinstance(self.subscription, Topics | Assigned)
 
     def takes(self, key: QueueKey) -> bool:
-        """Whether a queue of this name is read, if it is there."""
+        """Whether a queue of this name is read, if it exists."""
         topic, _ = key
         match self.subscription:
             case Topics(names):
@@ -204,12 +204,12 @@ class ReadOptions:
         return self.include_internal or not is_internal(topic.encode("utf-8", "surrogatepass"))
 
     def require_batch(self) -> None:
-        """Raises InvalidSettingsError for what only a stream may ask for."""
+        """Raises InvalidSettingsError for options that are valid only for a stream."""
         _refuse_edge(self.starting, "startingOffsets", "latest", LATEST, "a batch query cannot start at the latest")
         _refuse_edge(self.ending, "endingOffsets", "earliest", EARLIEST, "a batch query cannot end at the earliest")
 
     def require_stream(self) -> None:
-        """Raises InvalidSettingsError for what only a batch may ask for."""
+        """Raises InvalidSettingsError for options that are valid only for a batch."""
         if self.ending is not None:
             raise InvalidSettingsError("endingOffsets, endingTimestamp: a stream has no end; expected none of them")
 
@@ -281,7 +281,7 @@ def _columns(text: str, added: tuple[Column, ...]) -> tuple[str, ...]:
 
 
 def _bounds(given: Given, parsed: ReadOptions) -> Bounds:
-    """Which tags, and of everything the records between which times."""
+    """The bounds that options give: tags, and times if the log is scanned."""
     try:
         wanted = tag_filter(given.get("tags"))
     except UsageError as e:
@@ -333,7 +333,7 @@ def _assigned(text: str) -> Assigned:
 
 
 def _position(given: Given, side: str) -> Position | None:
-    """The option that Spark's Kafka source prefers, of those that say where to start, or to end."""
+    """The start or end position. If several options are given, the one that Spark's Kafka source prefers counts."""
     name = f"{side}Timestamp"
     time_ms = _number(given, name, "a store time in ms since 1970, as 1700000000000", 0)
     if time_ms is not None:
@@ -382,7 +382,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _refuse_internal(parsed: ReadOptions) -> None:
-    """A plain read would show nothing of these."""
+    """Refuse internal topics by name without includeInternal: the query would return nothing."""
     match parsed.subscription:
         case Topics(names):
             asked = set(names)

@@ -1,12 +1,12 @@
-"""Which stores a read is of: the options `path` and `paths`, as `load` hands them over, and where each store lies.
+"""The stores of a read: the options `path` and `paths` as `load` passes them, and the location of each store.
 
 load("/data/store")                     one
-load(["/data/a", "/data/b"])            several; Spark hands them over as `paths`, a JSON array
+load(["/data/a", "/data/b"])            several; Spark passes them as `paths`, a JSON array
 load("/data/broker-*")                  every folder that the pattern matches and that holds a store
 load("s3://bucket/broker-*")            the same in what no machine mounts (storages.py)
 
-In a pattern `*`, `?` and `[...]` stand for what they do in a shell, within one component of the path. What is there
-under exactly the given name is no pattern.
+In a pattern `*`, `?` and `[...]` mean what they mean in a shell, within one component of the path. The name of an
+existing folder is never a pattern.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..remote.remote_disk import RemoteDisk
 from ..remote.storages import Address, split_address, storage_of
 
 SQL_WAY = "CREATE TABLE name USING flightlog OPTIONS (path '/folder/of/the/store')"
-"""Without columns: Spark asks the source for them, and at no other time hands a table's options over."""
+"""Without columns: then Spark asks the source for them, and only then passes the options of a table."""
 WILD = re.compile(r"[*?[]")
 
 
@@ -39,15 +39,15 @@ class StoreLocation:
     """One store of a query, as it travels from the driver to tasks. Two of one query differ in `name` and in `uri`."""
 
     name: str
-    """What the column `store` says."""
+    """The value of the column `store`."""
     path: Path
-    """What `disk()` calls the store's folder."""
+    """The store's folder, as a path of `disk()`."""
     uri: str
-    """How messages call it."""
+    """Its name in errors and logs."""
     address: Address | None = None
-    """How to get there; None for a local or mounted folder."""
+    """Where it is; None for a local or mounted folder."""
     storage_options: str = field(default="", repr=False)
-    """JSON for the library that reads there. It may hold a password, so it is never shown."""
+    """JSON for the library that reads it. It may contain a password, so it is never shown."""
 
     @classmethod
     def local(cls, path: Path) -> StoreLocation:
@@ -55,7 +55,7 @@ class StoreLocation:
         return cls(path.name, path, str(path))
 
     def disk(self) -> Disk:
-        """What this store's files are read by, in the driver and in tasks. Raises as `storage_of`."""
+        """The disk that reads this store's files, in the driver and in tasks. Raises as `storage_of`."""
         if self.address is None:
             return RealDisk()
         return RemoteDisk(storage_of(self.address, self.storage_options), self.address.root, self.path)
@@ -65,8 +65,7 @@ class StoreLocation:
         return open_read_only(self.path, disk=self.disk())
 
     def require_store(self) -> None:
-        """Raises StoreNotFoundError where no store can be: early, when the DataFrame is made and not when it is
-        used."""
+        """Raises StoreNotFoundError if no store is there: when the DataFrame is created, not when it is used."""
         disk = self.disk()
         if not disk.exists(self.path / COMMIT_LOG_FOLDER):
             found = f"no {COMMIT_LOG_FOLDER}/ in it" if disk.exists(self.path) else "no such folder"
@@ -76,8 +75,8 @@ class StoreLocation:
 
 
 def parse_stores(given: Mapping[str, str]) -> tuple[tuple[StoreLocation, ...], bool]:
-    """The stores that these options name, each once: in the order given, those of a pattern by their names. And whether
-    they can name more than one, however many there are today: then rows say which one they are from.
+    """The stores that these options name, without duplicates: in the order given, those of a pattern by name. And
+    whether the options can name more than one store: then rows have a column `store`.
 
     `given` has the options' names in lower case. Raises InvalidSettingsError, and StoreNotFoundError for a pattern
     that matches none.
@@ -122,7 +121,7 @@ def _texts(given: Mapping[str, str]) -> list[str]:
 
 
 def _place(text: str) -> tuple[Address | None, Path]:
-    """The path of a store or a pattern, and how to get there if it is not mounted."""
+    """The path of a store or a pattern, and its address if it is remote."""
     if not text:
         raise InvalidSettingsError(
             f'no path: expected spark.read.format("flightlog").load("/folder/of/the/store"), or in SQL {SQL_WAY}, '
@@ -168,7 +167,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 
 
 class Folders(Protocol):
-    """Where patterns are looked up."""
+    """A file system to match patterns in."""
 
     def exists(self, path: Path) -> bool: ...
 
@@ -177,7 +176,7 @@ class Folders(Protocol):
 
 
 class LocalFolders:
-    """Of local and mounted file systems. Links are followed: a pattern may lead to a link to a store's folder."""
+    """Local and mounted file systems. Links are followed: a pattern may match a link to a store."""
 
     def exists(self, path: Path) -> bool:
         with disk_errors(path, "looking for it"):
@@ -198,8 +197,8 @@ def is_pattern(path: Path | str) -> bool:
 
 
 def matching_stores(root: Path, pattern: Path, folders: Folders) -> list[Path]:
-    """The folders with a `commitlog` in them that a pattern matches, which lies below `root`; by name; or just
-    `pattern` where it is none. Raises DiskError."""
+    """The folders with a `commitlog` that match a pattern below `root`, by name; `pattern` itself if it is not a
+    pattern. Raises DiskError."""
     parts = pattern.relative_to(root).parts
     if not any(map(is_pattern, parts)) or folders.exists(pattern):
         return [pattern]
@@ -213,5 +212,5 @@ def matching_stores(root: Path, pattern: Path, folders: Folders) -> list[Path]:
 
 
 def _matching(names: list[str], part: str) -> list[str]:
-    """As in a shell, a leading dot is matched by a dot alone."""
+    """As in a shell, only a dot matches a leading dot."""
     return sorted(name for name in names if fnmatchcase(name, part) and name.startswith(".") <= part.startswith("."))

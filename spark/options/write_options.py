@@ -1,9 +1,9 @@
-"""What `.option(name, value)` may say to a write: `df.write.format("flightlog").mode("append").save(path)`.
+"""Options of a write: `df.write.format("flightlog").mode("append").save(path)`.
 
-    path         the folder of the store; what save() and start() are given. A store is made where there is none
-    topic        the topic of all rows; without it every row says its own, in a column `topic`
-    stagingPath  a folder that driver and executors share, for the rows until they are appended; by default a folder of
-                 the store's own (flightlog/staging)
+    path         the folder of the store, the argument of save() and start(). A missing store is created
+    topic        the topic of all rows; without it, each row names its topic in a column `topic`
+    stagingPath  a folder that driver and executors share, for rows until they are appended; by default
+                 flightlog/staging in the store
 
 Names are taken in any case. A stream's own options (checkpointLocation and the like) are Spark's.
 """
@@ -23,10 +23,10 @@ from ...store.state.progress import FLIGHTLOG_FOLDER
 
 NAMES = ("path", "topic", "stagingPath")
 STREAM_NAMES = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands over besides, of a stream."""
+"""Options of a stream that are Spark's and not ours."""
 STAGING_FOLDER = "staging"
 SETTINGS = StoreSettings()
-"""Of the store while rows are appended; its geometry is adopted."""
+"""Settings of the store while rows are appended. The geometry of an existing store is adopted."""
 
 URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 
@@ -38,7 +38,7 @@ class WriteOptions:
     root: Path
     """Absolute: workers may run in another folder."""
     topic: str | None
-    """None: every row says its own."""
+    """None: each row has its own."""
     staging: Path
 
 
@@ -78,7 +78,7 @@ def parse_write_options(options: Mapping[str, str], *, is_stream: bool = False) 
 
 
 def _folder(name: str, text: str) -> Path:
-    """A folder that this machine and the executors' see: nothing else can be locked, or appended to."""
+    """A local or mounted folder: nothing else can be locked or appended to."""
     if not text:
         raise InvalidSettingsError(f"{name}='': expected a folder")
     if not URI.match(text):

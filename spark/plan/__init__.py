@@ -1,1 +1,1 @@
-"""What the driver works out before a query runs: ranges of the log and of queues, for one task each."""
+"""Planning in the driver: ranges of the log and of queues, one or more for each task."""

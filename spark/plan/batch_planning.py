@@ -1,13 +1,11 @@
-"""What the tasks of a batch query read, of all its stores: the log, queues in its place, or single records by their
-key.
+"""Plans a batch query: for each of its stores, tasks scan the log, read queues, or read single records by key.
 
-Queues: reading them costs their entries and many small reads, so a topic that is most of the log is better scanned,
-unless the entries alone are enough. Where nothing but filters says which topics are wanted, only queues that surely
-list all messages of their topics will do: a record that no queue lists is a message in a scan.
+Queues: reading them costs their entries and many small reads, so a topic that is most of the log is scanned, unless the
+entries alone are enough. If only filters select the topics, queues are read only if they surely list all messages of
+their topics: a scan also returns records that no queue lists.
 
-Records by key: the key index may name records that have another key, or are none; never does it leave one out of the
-part of the log that it covers. What it does not cover a view reads when it is asked for a key, so where that is much,
-the log is scanned by tasks instead.
+Records by key: the key index may list records that have another key, or none, but it lists every record with the key in
+the part of the log that it covers. A view reads the rest of the log itself, so if that is much, tasks scan the log.
 """
 
 from __future__ import annotations
@@ -41,16 +39,16 @@ log = logging.getLogger("flightlog.spark")
 Range = LogRange | QueueRange
 
 SCATTERED = 4
-"""Records that are read one here and one there take about so many times as long as the same bytes of a scan: a task has
-so many times fewer of them, else a topic that is a tenth of a log leaves cores idle."""
+"""Scattered records take about so many times as long as the same bytes of a scan. A task of queues gets so many times
+fewer bytes, else a topic that is a tenth of a log leaves cores idle."""
 QUEUES_SHARE = 0.5
-"""Of the log's bytes, that are read by queues at most."""
+"""Largest share of the log's bytes that is read by queues."""
 MOST_RECORDS = 1000
-"""A range each, read one by one."""
+"""Largest number of records that are read by key, each in a range of its own."""
 MOST_QUESTIONS = 1000
-"""Keys times topics: the index knows a key only together with its topic."""
+"""Keys times topics: the index hashes a key together with its topic."""
 UNINDEXED_SIZE = 64 << 20
-"""Bytes of the log that are read for the keys that no index file has."""
+"""Most bytes of the log, not covered by the index, that a view reads for a key."""
 
 WORKER_LOGGING = "PYSPARK_SPARK_SESSION_UUID"
 """Spark sets it for its workers where it collects what they log."""
@@ -60,19 +58,18 @@ OFFSET_SIZE = 400
 
 @dataclass
 class LogPartition(InputPartition):
-    """What one task reads. None of it refers to anything that only the driver has."""
+    """The ranges that one task reads. Pickled."""
 
     ranges: tuple[Range, ...]
 
 
 def plan_batch(options: ReadOptions, pushed: Sequence[str] = ()) -> list[tuple[Range, ...]]:
-    """The ranges of each task, in the order of the stores and their logs: of the log where everything is read, else of
-    queues, or of the records that the key index names; what surely lies outside of the options' bounds may be left out.
-    A store outside of them is opened only where the options must be held against it. Logs one INFO line; `pushed` are
-    the filters that it tells.
+    """The ranges of each task, in the order of the stores and their logs. Records outside of the options' bounds may be
+    left out. A store outside of them is opened only if the options must be checked against it. Logs one INFO line with
+    the filters `pushed`.
 
-    Raises InvalidSettingsError for topics and queues that are not there, and as `selected_spans`; DataLossError for
-    offsets that are not, unless that is to be passed over.
+    Raises InvalidSettingsError for unknown topics and queues, and as `selected_spans`; DataLossError for offsets that
+    no longer exist, unless failOnDataLoss=false.
     """
     losses, bounds = Losses(), options.bounds
     wanted = [each for each in options.stores if bounds.stores is None or each.name in bounds.stores]
@@ -100,7 +97,7 @@ def plan_batch(options: ReadOptions, pushed: Sequence[str] = ()) -> list[tuple[R
                 logs.append((location, view))
             elif found:
                 queues.append((location, view, found))
-        losses.tell(fail=options.fail_on_data_loss)
+        losses.report(fail=options.fail_on_data_loss)
         tasks: list[tuple[Range, ...]] = [
             *packed(records, options.split_bytes, options.min_partitions),
             *_log_tasks(logs, options),
@@ -129,12 +126,12 @@ def _queue_tasks(
 
 
 def queues_instead(view: ReadOnlyStore, options: ReadOptions) -> QueueSpans | None:
-    """The queues that hold all messages within the bounds, if they are to be read; None: the log is."""
+    """The queues with all messages within the bounds, if they are cheaper to read; None to scan the log."""
     bounds = options.bounds
     if not bounds.says_topics or options.include_internal or _may_be_light(bounds):
         return None
     if view.report.damage or view.lost_places():
-        return None  # what has no entry, or no record, is for a scan to tell
+        return None  # only a scan finds records without an entry
     held = {
         key: span
         for key, span in view.queues().items()
@@ -148,15 +145,15 @@ def queues_instead(view: ReadOnlyStore, options: ReadOptions) -> QueueSpans | No
 
 
 def _may_be_light(bounds: Bounds) -> bool:
-    """Whether a wanted topic can have a light queue's name, under which records of other topics are listed."""
+    """Whether a wanted topic can have the name of a light queue, which lists records of other topics."""
     if bounds.topics is not None:
         return any(map(is_light, bounds.topics))
     return all(text.startswith(LIGHT_PREFIX[: len(text)]) for text in bounds.topic_starts.texts)
 
 
 def records_with_keys(view: ReadOnlyStore, location: StoreLocation, options: ReadOptions) -> list[LogRange] | None:
-    """All records that can hold a message within the bounds, by its key, in the order of the log; None where the index
-    does not tell."""
+    """All records that can hold a message within the bounds, by the key index, in the order of the log; None if the
+    index does not cover enough."""
     bounds, disk = options.bounds, view.log_reader.disk
     keys = bounds.uniq_keys if bounds.uniq_keys is not None else bounds.keys
     if keys is None or options.include_internal or not disk.maps_files or view.report.damage or view.lost_places():
@@ -177,12 +174,12 @@ def records_with_keys(view: ReadOnlyStore, location: StoreLocation, options: Rea
     try:
         return [each for place in sorted(places) if (each := _record_at(view, location, place)) is not None]
     except CorruptRecordError:
-        return None  # a scan tells what is damaged
+        return None  # a scan reports what is damaged
 
 
 def _is_plain(view: ReadOnlyStore, topic: str) -> bool:
-    """Whether each message of a topic is a record of its own: the index does not know the keys of others. And whether
-    it is no light queue's name, under which records of other topics are listed."""
+    """Whether each message of a topic is a record: the index has no keys of messages in batches. And whether it is not
+    a light queue, which lists records of other topics."""
     queues = (queue for key, queue in view.queue_table.items() if key[0] == topic)
     return not is_light(topic) and not any(isinstance(queue, BatchQueue) for queue in queues)
 

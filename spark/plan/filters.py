@@ -1,12 +1,10 @@
-"""What Spark's filters say about where the messages are that a query wants.
+"""Converts the filters that Spark pushes into bounds.
 
-A filter that says nothing about a place, or nothing that is surely understood, bounds nothing: Spark evaluates all of
-them again.
+A filter without an exact equivalent bounds nothing: Spark evaluates all filters again.
 
-Filters leave something out only with the option `pushDownPredicate`, because of a fault of Spark, seen on 4.3: what the
-filters of one query left out stays left out for every other query over the same `load()`, and in a union or a join of
-one `load()` both sides get what the filters of the last one let through. A DataFrame that is loaded with it is for one
-query with one `where`; load again for the next.
+Filters are pushed only with the option `pushDownPredicate`, because of a bug in Spark, seen on 4.3: the filters of one
+query also apply to every other query over the same `load()`, and in a union or a join of one `load()` both sides get
+the rows of the last filters. Use a DataFrame with this option for one query with one `where`; load again for the next.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ NUMBERS = {
     "physicalOffset": "physical_offsets",
     "timestamp": "store_times_ms",
 }
-"""Columns, and what of the bounds speaks of them."""
+"""Columns, and the field of Bounds for each."""
 
 PUSHING_MODULE = "pyspark.sql.worker.data_source_pushdown_filters"
 VALUE_SIZE = 60
@@ -114,16 +112,16 @@ def _bounds(field: str, value: Any) -> Bounds:
 
 
 def _text(column: str, value: Any) -> str | None:
-    """A literal as text; None where it does not tell what lies in the log."""
+    """A literal as text; None if it does not determine the bytes in the log."""
     if column == "key" and isinstance(value, bytes | bytearray):
         value = value.decode("utf-8", "replace")
     return value if isinstance(value, str) and REPLACEMENT not in value else None
 
 
 def _equal_to(column: str, value: Any) -> Span | None:
-    """The numbers that equal a literal: one, or none, and then it lies right before them. None for another literal.
+    """The numbers that equal a literal: one, or an empty span at its place. None for a literal of another type.
 
-    A time in microseconds lies between two store times, which count ms.
+    A time in microseconds can be between two store times, which are in ms.
     """
     if column == "timestamp":
         if not isinstance(value, datetime) or value.tzinfo is None:

@@ -1,11 +1,11 @@
 """Cutting a log into ranges for tasks, at places where a record surely starts (`Cutter`), without what the query surely
-does not want, as far as seals tell.
+does not want, by the seals of segments.
 
-The upper end is the read-only view's, so beside a live writer no task sees a record that is not complete.
+The end is that of the read-only view, so beside a live writer no task sees an incomplete record.
 
 Store times are not in order in every log: the clock of a RocketMQ broker can be set back. So the times of first and
-last records prove nothing, and only a seal that holds the least and the greatest time of each of its blocks leaves out
-any. Segments without a seal are read, their records looked at before any column is made of them.
+last records prove nothing, and only a seal with the least and the greatest time of each block can leave out blocks.
+Segments without a seal are read, and records are filtered before columns are built.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ WALK_PIECE_SIZE = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Bytes [start, stop) of one segment, as positions in its file; all that a task needs to know."""
+    """Bytes [start, stop) of one segment, as positions in its file. Pickled."""
 
     location: StoreLocation
     segment_path: str
@@ -58,9 +58,9 @@ class LogRange:
     """Whether `stop` is a record's start inside the segment: then records fill the range to its last byte."""
 
     deleted: DeletedTopics | None = None
-    """Whose records are not to be shown; None where all are."""
+    """Topics whose records are not shown; None: all are."""
     lost: str = ""
-    """What was found in place of it, where there is nothing to read."""
+    """What was found instead of records, if there is nothing to read."""
     from_entries: ClassVar[bool] = False
 
     @property
@@ -70,7 +70,7 @@ class LogRange:
 
 
 def task_size(total: int, options: ReadOptions) -> int:
-    """How many bytes of so much log one task reads."""
+    """How many bytes one task reads of `total` bytes of the log."""
     return max(min(options.split_bytes, -(-total // options.min_partitions)), 1)
 
 
@@ -87,13 +87,13 @@ def plan_log(
     span: tuple[int, int] | None = None,
     bounds: Bounds = NO_BOUNDS,
 ) -> list[LogRange]:
-    """The log in ranges of about `split_bytes`, in its order: all of it, or physical [start, stop), which must be the
-    start or the end of records; without what surely lies outside of `bounds`. Places that are lost are among them.
+    """The log in ranges of about `split_bytes`, in order: all of it, or `span`, physical offsets [start, stop) at the
+    start or the end of records. Leaves out ranges that are surely outside of `bounds`; includes lost places.
 
-    Reads no segment that is not longer than `split_bytes`; of others a record at each cut, and where neither a seal nor
-    a queue knows one there, from the last that is known, in pieces.
+    Reads no segment that is not longer than `split_bytes`. Of a longer one it reads a record at each cut, and walks
+    from the last known record if neither a seal nor a queue has one near the cut.
 
-    Raises DiskError where the disk does not give what was asked for.
+    Raises DiskError where a read fails.
     """
     reader, cutter, ranges = view.log_reader, Cutter(view), list[LogRange]()
     for segment, start, stop in reader.segments_between(*span or (view.min_physical_offset, view.end_physical_offset)):
@@ -120,8 +120,8 @@ def plan_log(
 def _stretches(
     view: ReadOnlyStore, segment: Segment, start: int, stop: int, bounds: Bounds
 ) -> Iterator[tuple[int, int]]:
-    """The parts of positions [start, stop) of a segment whose records can lie within the bounds. They begin where
-    records begin, and end there or at `stop`.
+    """The parts of positions [start, stop) of a segment whose records can be within the bounds. They begin at records,
+    and end at records or at `stop`.
 
     Raises FileNotFoundError and DiskError.
     """
@@ -140,14 +140,14 @@ def _stretches(
 
 
 def _sound_seal(view: ReadOnlyStore, segment: Segment) -> Seal | None:
-    """The seal of a segment, where it surely says what is there. RocketMQ knows nothing of seals: what it
-    left is not known until a flightlog opens the store again and drops the seals of segments that were rewritten."""
+    """The seal of a segment, if it is surely not stale. RocketMQ ignores seals: after a broker has written, they count
+    only when flightlog has opened the store again and dropped the seals of rewritten segments."""
     seal = read_seal(view.log_reader.disk, view.path, segment) if view.shutdown_state.is_ours else None
     return seal if seal is not None and seal.boundaries and seal.boundaries[0] == 0 else None
 
 
 def _blocks(seal: Seal, start: int, stop: int, bounds: Bounds) -> Iterator[tuple[int, int]]:
-    """Neighbouring blocks together."""
+    """The wanted blocks of a seal, adjacent ones joined."""
     ends = [*seal.boundaries[1:], seal.segment_size]
     begun: int | None = None
     for i, (first, last) in enumerate(zip(seal.boundaries, ends, strict=True)):
@@ -168,7 +168,7 @@ def _blocks(seal: Seal, start: int, stop: int, bounds: Bounds) -> Iterator[tuple
 
 
 def lost_ranges(view: ReadOnlyStore, location: StoreLocation, places: Iterable[Damage]) -> Iterator[LogRange]:
-    """Lost places as ranges, for tasks to tell."""
+    """Lost places as ranges, for tasks to report."""
     size = view.log_reader.segment_size
     for place in places:
         start = place.physical_offset % size if size else 0
@@ -177,7 +177,7 @@ def lost_ranges(view: ReadOnlyStore, location: StoreLocation, places: Iterable[D
 
 
 def gone(path: Path) -> FileGoneError:
-    """What to raise for a segment that was there a moment ago."""
+    """The error for a segment that was removed since the query began."""
     return FileGoneError(
         f"{path}: gone since the query began; expected a segment. Either retention removed it, and the query can be "
         "run again, or this machine does not see the folder that the driver sees"
@@ -185,8 +185,8 @@ def gone(path: Path) -> FileGoneError:
 
 
 def packed(ranges: Sequence[LogRange], split_bytes: int, min_partitions: int = 1) -> Iterator[tuple[LogRange, ...]]:
-    """The ranges of each task: neighbours together as long as they stay within `split_bytes`, and as there are more
-    than `min_partitions`."""
+    """The ranges of each task: adjacent ranges are packed up to `split_bytes`, but into at least `min_partitions` tasks
+    if there are as many ranges."""
     to_spare, size = len(ranges) - min_partitions, 0
     pack: list[LogRange] = []
     for piece in ranges:
@@ -224,11 +224,11 @@ class Cutter:
         queues.sort(key=lambda listed: listed[1].min_index - listed[1].end)
         self._queues = queues[:QUEUES]
         self._seen = [queue.min_index for _, queue in self._queues]
-        """The entry of each that was found last: what is asked next lies behind it."""
+        """The entry of each queue that was found last. The next one is behind it."""
 
     def cuts(self, segment: Segment, start: int, stop: int, split_bytes: int) -> list[int]:
         """Positions in a segment where ranges of [start, stop) begin and end, of about `split_bytes` each. Raises
-        FileNotFoundError, and DiskError where the disk does not give what was asked for."""
+        FileNotFoundError, and DiskError where a read fails."""
         count = -(-(stop - start) // split_bytes)
         wanted = [start + (stop - start) * i // count for i in range(1, count)]
         if not wanted or (self._is_remote and not self._are_seals_ours):
@@ -241,8 +241,7 @@ class Cutter:
         return [start, *sorted(set(places)), stop]
 
     def _sealed(self, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int] | None:
-        """The first boundary at or behind each wanted position, as far as there is one before `stop`; None without a
-        seal that serves."""
+        """The first boundary at or behind each wanted position, if there is one before `stop`; None without a seal."""
         seal = read_seal(self._reader.disk, self._reader.folder.parent, segment)
         if seal is None:
             return None
@@ -253,7 +252,7 @@ class Cutter:
         return places
 
     def _listed(self, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
-        """A listed record soon behind each wanted position; where none is, the first that a walk comes by."""
+        """A record that a queue lists shortly behind each wanted position, else the first that a walk finds."""
         places: list[int] = []
         known, reach = start, (wanted[0] - start) // 8
         for position in wanted:
@@ -283,8 +282,8 @@ class Cutter:
         return before, None
 
     def _walk_to(self, segment: Segment, start: int, stop: int, wanted: Sequence[int]) -> list[int]:
-        """The first record at or behind each wanted position, as far as a walk comes: it ends at damage, and the rest
-        stays in one range, whose task deals with it."""
+        """The first record at or behind each wanted position. The walk ends at damage: the rest stays in one range,
+        whose task handles the damage."""
         places: list[int] = []
         scan = SegmentScan(
             *(segment.read, segment.base, segment.size, start, stop), check_crc=False, piece_size=WALK_PIECE_SIZE

@@ -1,21 +1,21 @@
-"""Cutting queues into ranges for tasks: what a query of some topics reads, and nothing of the others.
+"""Cutting queues into ranges for tasks: a query of some topics reads the queues of these topics only.
 
-All queues are cut at the same physical offsets, so that a task reads one stretch of the log, whatever the number of
-queues whose messages lie there; its reader puts them together again (queue_reading.py).
+All queues are cut at the same physical offsets, so a task reads one stretch of the log, however many queues have
+messages there; queue_reading.py merges them.
 
-A task takes the entries of its ranges from the queues' files. Entries that no file holds (the end of a queue that lags
-behind the log, and those of inner batches, which a view has in memory anyway) travel with the range.
+A task reads the entries of its ranges from the queues' files. Entries that are in no file (the end of a queue that lags
+behind the log, and those of inner batches, which a view keeps in memory) are part of the range.
 
-Entries alone: a million messages are 20 MB of entries, and as much log as their bodies take. Where nothing is asked but
-what entries tell (engine/columns/entry_columns.py), and damage is to fail the query, records are not read: what is
-damaged there is not met, as a damaged body is not by a query that does not ask for it. Not where damage is left out or
-shown: which rows there are then is decided by every body. Nor in queues whose entries are not one message each with its
-own place: light queues and those of inner batches.
+Entries alone: a million messages are 20 MB of entries, however large their bodies are. If a query needs only what
+entries contain (engine/columns/entry_columns.py), and damage fails the query, records are not read, and damaged records
+are not noticed, as a damaged body is not noticed by a query that does not read it. This is not done if damage is
+skipped or shown: every body then decides which rows there are. Nor in queues whose entries are not one message each
+with its own place: light queues and those of inner batches.
 
-Lost places of the log that no queue entry tells of: a view takes from the queues' files what leads up to where it had
-to look at the log itself. Entries of a segment that is missing behind that were forgotten, or never written: in their
-place is filler, or the queue's end. And queues begin where the log begins, behind a first segment of the wrong length.
-Which messages were there is not known, so each queue whose range reaches over such a place may lack some.
+Some lost places of the log have no queue entries: a view takes entries from the queues' files up to the offset from
+which it scans the log. Entries of a segment that is missing behind that offset were dropped, or never written: filler
+or the queue's end is in their place. And queues begin where the log begins, behind a first segment of the wrong length.
+The messages there are unknown, so each queue whose range covers such a place may lack some.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from .log_planning import LogRange, lost_ranges
 from .selection import QueueSpans, index_at
 
 SAMPLES, SAMPLE_ENTRIES = 16, 64
-"""Places of a queue, and entries there, that tell how large its records are."""
+"""Places of a queue, and entries at each, that estimate the size of its records."""
 COLUMNS_OF_ENTRIES = ENTRY_COLUMNS | {STORE.name}
 ENTRIES_SHARE = 16
 """A task reads so many times fewer bytes of entries than of the log: at 256 MiB, some 840,000 messages."""
 MARKS_A_TASK = 16
-"""Entries that tell where in the log a task's share of the records lies: more make the tasks more alike."""
+"""Sampled entries that place the cuts: more make the tasks more equal."""
 
 
 class SegmentFiles(NamedTuple):
-    """Where the log's segments are."""
+    """The folders of the log's segments."""
 
     folders: tuple[str, ...]
     segment_size: int
@@ -64,21 +64,21 @@ class SegmentFiles(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CarriedUnits:
-    """Entries that stand in no file, as they would."""
+    """Entries that are in no file, in the format of the file."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class CarriedBatches:
-    """Entries of a batch queue that reach into the range."""
+    """Entries of a batch queue that overlap the range."""
 
     raw: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """The messages of one queue with queue offsets in [start, stop); all that a task needs to know."""
+    """The messages of one queue with queue offsets in [start, stop). Pickled."""
 
     location: StoreLocation
     topic: str
@@ -94,7 +94,7 @@ class QueueRange:
 
     @property
     def queue_folder(self) -> Path:
-        """Where a queue of this name lies; damage is told by it."""
+        """The folder of this queue, for reports of damage."""
         return Path(self.location.path, CONSUME_QUEUE_FOLDER, self.topic, str(self.queue_id))
 
 
@@ -169,7 +169,7 @@ def plan_queues(
 def _parts(
     queue: Queue, start: int, stop: int
 ) -> Iterator[tuple[int, int, QueueLayout | CarriedUnits | CarriedBatches]]:
-    """[start, stop) in parts whose entries come from one place each."""
+    """[start, stop) in parts, each with the source of its entries."""
     if start >= stop:
         return
     if isinstance(queue, BatchQueue):
@@ -240,7 +240,7 @@ def about_size(queue: Queue, start: int, stop: int) -> int:
 
 
 def lost_to_queues(view: ReadOnlyStore, location: StoreLocation, spans: QueueSpans) -> list[LogRange]:
-    """The lost places that a query of these spans may have had messages from, and would not come by."""
+    """The lost places that may have held messages of these spans, and that reading the spans does not find."""
     places = [place for place in view.lost_places() if _is_forgotten(view, place) and _reach_over(view, spans, place)]
     return list(lost_ranges(view, location, places))
 
@@ -250,8 +250,8 @@ def _is_forgotten(view: ReadOnlyStore, place: Damage) -> bool:
 
 
 def _reach_over(view: ReadOnlyStore, spans: QueueSpans, place: Damage) -> bool:
-    """Whether one of the spans comes from before the place to behind it, where a queue's own ends are those that it was
-    cut to. Not where one has entries of the place left: following these reports it."""
+    """Whether one of the spans covers the place, or ends at it where the queue was cut. Not if a queue still has
+    entries of the place: reading these reports it."""
     held, is_reached = view.queues(), False
     for key, (start, stop) in spans.items():
         first, end = held.get(key, (0, 0))

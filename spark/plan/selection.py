@@ -1,11 +1,11 @@
-"""What the options that choose queues, offsets and times come to in a store.
+"""Resolves the options that select queues, offsets and times against a store.
 
 The conventions are those of Spark's Kafka source: topics by name, by pattern, or queue by queue, or everything; each
 queue from and to an offset, or the first message at or after a time.
 
 Invariants:
-- A queue is read as it stands in the view: up to what is visible, without deleted topics.
-- Offsets that a queue does not hold are told (`failOnDataLoss`), never passed over silently.
+- A queue is read as the view shows it: up to the last visible message, without deleted topics.
+- Offsets that a queue no longer has are reported (`failOnDataLoss`), never skipped silently.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from ..options.read_options import EARLIEST, LATEST, Assigned, Offsets, Position
 log = logging.getLogger("flightlog.spark")
 
 QueueSpans = dict[QueueKey, tuple[int, int]]
-"""By topic and queue id: the first queue offset, and the one behind the last."""
+"""By topic and queue id: queue offsets [first, end)."""
 
 NAMES_TOLD = 10
 
 
 def selected_queues(view: ReadOnlyStore, options: ReadOptions) -> QueueSpans:
-    """The queues that are read and that the view has, each with what it holds; (0, 0) for those that the store's topics
-    have and nothing was ever put to."""
+    """The queues of the view that are selected, each with the span of its offsets; (0, 0) for queues of known topics
+    without messages."""
     spans = view.queues()
     for name, topic in _topics(view).items():
         for queue_id in range(min(topic.queue_count, MAX_ROUTED_QUEUES)):  # further ones once they hold something
@@ -44,11 +44,11 @@ def selected_queues(view: ReadOnlyStore, options: ReadOptions) -> QueueSpans:
 
 
 def selected_spans(view: ReadOnlyStore, options: ReadOptions, losses: Losses) -> QueueSpans | None:
-    """What a batch query reads of this store's queues, those included of which that is nothing; None where it reads the
-    log. Offsets that are not in their queues go to `losses`.
+    """The spans of this store's queues that a batch query reads, empty ones included; None if it scans the log.
+    Offsets that are not in their queues are added to `losses`.
 
-    Raises InvalidSettingsError where offsets or times are not given for exactly the queues that are read, or no message
-    is as late as a starting time.
+    Raises InvalidSettingsError if offsets or times are not given for exactly the queues that are read, or no message is
+    as late as a starting time.
     """
     if options.reads_the_log:
         return None
@@ -61,7 +61,7 @@ def selected_spans(view: ReadOnlyStore, options: ReadOptions, losses: Losses) ->
 def starting_offsets(
     view: ReadOnlyStore, options: ReadOptions, known: QueueSpans, starting: Position, losses: Losses
 ) -> dict[QueueKey, int]:
-    """The queue offset where each of the known queues begins, within what it holds. Raises as `selected_spans`."""
+    """The queue offset at which to start each known queue, within its span. Raises as `selected_spans`."""
     return _offsets(view, known, starting, losses, needs_message=options.unmatched == "error")
 
 
@@ -122,14 +122,14 @@ def _check_names(position: Offsets | Times, known: QueueSpans) -> None:
 
 
 def _keys_text(keys: Iterable[QueueKey]) -> str:
-    """A few queues in words."""
+    """The first NAMES_TOLD queues as text."""
     told = [f"{topic} queue {queue_id}" for topic, queue_id in sorted(keys)]
     more = f" and {len(told) - NAMES_TOLD} more" if len(told) > NAMES_TOLD else ""
     return (", ".join(told[:NAMES_TOLD]) or "none") + more
 
 
 def _topics(view: ReadOnlyStore) -> dict[str, Topic]:
-    """The store's topics; none where their file cannot be read: what holds messages is known without it."""
+    """The store's topics; empty if their file is unreadable: queues with messages are known without it."""
     try:
         return view.topics(include_system=True)
     except ConfigFileError as e:
@@ -138,7 +138,7 @@ def _topics(view: ReadOnlyStore) -> dict[str, Topic]:
 
 
 def require_known(options: ReadOptions, views: Iterable[ReadOnlyStore]) -> None:
-    """Raises InvalidSettingsError for a topic or a queue that was asked for by name and is in none of the stores."""
+    """Raises InvalidSettingsError for a topic or a queue that is given by name and is in none of the stores."""
     looked_at = list(views)
     missing = set.intersection(*(_missing(view, options) for view in looked_at)) if looked_at else set()
     if missing:
@@ -151,7 +151,7 @@ def require_known(options: ReadOptions, views: Iterable[ReadOnlyStore]) -> None:
 
 
 def _missing(view: ReadOnlyStore, options: ReadOptions) -> set[str]:
-    """The topics and queues that were asked for by name and are not in this store."""
+    """The topics and queues that are given by name and are not in this store."""
     match options.subscription:
         case Topics(names):
             return set(names) - {topic for topic, _ in selected_queues(view, options)} - _topics(view).keys()
@@ -161,11 +161,11 @@ def _missing(view: ReadOnlyStore, options: ReadOptions) -> set[str]:
 
 
 def narrowed(view: ReadOnlyStore, spans: QueueSpans, bounds: Bounds = NO_BOUNDS) -> QueueSpans:
-    """What of these queues can lie within the bounds, as far as the places of entries tell; no empty span."""
+    """The parts of these spans that can be within the bounds, by the places of entries; no empty span."""
     found: QueueSpans = {}
     for key, (start, stop) in spans.items():
         topic, queue_id = key
-        if not is_light(topic):  # what its messages say of themselves is about other queues
+        if not is_light(topic):  # its messages have the topics, ids and offsets of other queues
             if not bounds.takes_topic(topic) or queue_id not in bounds.queue_ids:
                 continue
             start, stop = max(start, bounds.queue_offsets.start), min(stop, bounds.queue_offsets.stop)

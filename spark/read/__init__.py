@@ -1,1 +1,1 @@
-"""What a task does: from its ranges to RecordBatches."""
+"""Reading in tasks: from ranges to RecordBatches."""

@@ -1,7 +1,7 @@
-"""Rows of records as RecordBatches: here the options that speak of rows are kept, for all that read records.
+"""Converts rows of records to RecordBatches, and applies the options that decide about rows.
 
-A scan of the log and a reader of queues hand over what they found: rows of a walk with the piece of the log that they
-lie in, or damage where a record should be.
+The readers of the log and of queues pass rows of a walk with the piece of the log that contains them, or damage in
+place of a record.
 """
 
 from __future__ import annotations
@@ -30,20 +30,18 @@ from .message_rows import decompressed, is_message, unwrap
 log = logging.getLogger("flightlog.spark")
 
 BODY_COLUMNS = frozenset({"value", "bodyCrc"})
-"""What they say is about the body's content."""
+"""Columns that depend on the content of the body."""
 
 Reasons = dict[int, str]
 """What was found in damaged records that are shown, by their physical offset."""
 
-"""A damaged record, or an entry of a queue that is none of a message."""
-
 
 class Corruption:
-    """Meets the damage of a task and counts it, as the option `onCorrupt` says.
+    """Counts the damage of a task and applies the option `onCorrupt`.
 
-    fail   the first damaged place is raised
-    skip   it is left out, counted, and told in the log, range by range
-    rows   it is a row, whose column `_corrupt` says where it is and what was found
+    fail   the first damaged place raises
+    skip   it is skipped, counted, and logged for each range
+    rows   it is a row, with its place and what was found in the column `_corrupt`
     """
 
     def __init__(self, on_corrupt: OnCorrupt) -> None:
@@ -51,21 +49,21 @@ class Corruption:
         self.shows = on_corrupt == "rows"
         """Whether a damaged place is a row."""
         self.places = 0
-        """Records and stretches of bytes that were damaged."""
-        self._told = 0
+        """The number of damaged records and stretches of bytes."""
+        self._logged = 0
         self._first: DamageError | None = None
 
     def meet(self, damage: DamageError) -> None:
-        """Count it. Raises it where it is to fail the query."""
+        """Count it, or raise it if it is to fail the query."""
         if self._fails:
             raise damage
         self.places += 1
         self._first = self._first or damage
 
-    def tell(self, path: Path, stretch: str) -> None:
-        """Say in the log what was left out of this stretch of a file: all since the last call."""
-        first, count = self._first, self.places - self._told
-        self._first, self._told = None, self.places
+    def log_skipped(self, path: Path, stretch: str) -> None:
+        """Log what was skipped in this stretch of a file since the last call."""
+        first, count = self._first, self.places - self._logged
+        self._first, self._logged = None, self.places
         if first is None or self.shows:
             return
         log.warning(
@@ -86,28 +84,27 @@ def offset_of(damage: DamageError) -> int:
 
 
 class BatchMaker:
-    """Makes the batches of a task, and counts what is damaged.
+    """Makes the batches of a task, and counts damage.
 
-    A record whose body is not what its CRC or its compression bits say is damaged. Where damage is shown, such a record
-    is one row with all that it says and its body as it lies there, and a place without a record is a row of nulls.
+    A record whose body does not match its CRC or cannot be decompressed is damaged. If damage is shown, such a record
+    is one row with its fields and its body as stored, and a place without a record is a row of nulls.
 
-    Which rows there are never depends on the columns: where damage is left out or shown, every body is checked. Where
-    it fails the query, bodies are checked if their content is asked for, else only those of inner batches, which say
-    what the rows are.
+    The rows never depend on the columns: if damage is skipped or shown, every body is checked. If it fails the query,
+    bodies are checked if their content is requested, else only those of inner batches, which determine rows.
     """
 
     def __init__(self, schema: Any, options: ReadOptions) -> None:
-        """`schema` is an Arrow schema with names of columns, as `schema.arrow_schema` makes it. What lies outside of
-        the options' bounds is not there, whether it is damaged or not, as far as a record is there at all."""
+        """`schema` is an Arrow schema as `schema.arrow_schema` returns it. Records outside of the options' bounds are
+        left out, damaged or not."""
         self._schema = schema
         self._columns = [find_column(name).name for name in schema.names]
         self._options, self._bounds = options, options.bounds
         self.corruption = Corruption(options.on_corrupt)
         is_asked_for = options.decompress or not BODY_COLUMNS.isdisjoint(self._columns)
         self.checks_bodies = options.on_corrupt != "fail" or is_asked_for
-        """Whether rows are to come with every body checked against its CRC."""
+        """Whether the reader must check every body against its CRC."""
         self.store = ""
-        """The name of the store that what comes next is from."""
+        """The name of the store that is being read."""
 
     def batches(
         self,
@@ -119,9 +116,9 @@ class BatchMaker:
     ) -> Iterator[Any]:
         """The messages of these records of the segment file `path`, in the order of the rows, which point into `piece`.
 
-        `deleted` are topics whose records are not shown; `span`, if it is given, are the queue offsets [start, stop) of
-        what is. Raises CorruptRecordError for a damaged record where that is to fail the query, and MissingExtraError
-        for a compressed body that needs an extra.
+        Records of `deleted` topics are not shown, nor messages with queue offsets outside of `span`, [start, stop).
+        Raises CorruptRecordError for a damaged record if that is to fail the query, and MissingExtraError for a
+        compressed body that needs an extra.
         """
         rows, reasons = _not_deleted(piece, rows, deleted), Reasons()
         if not self._bounds.is_everything:
@@ -150,7 +147,7 @@ class BatchMaker:
                 yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def damaged(self, damage: DamageError) -> Iterator[Any]:
-        """What is handed over where no record is: a row, or nothing. Raises it where it is to fail the query."""
+        """The row for a place without a record, if damage is shown. Raises `damage` if it is to fail the query."""
         self.corruption.meet(damage)
         if self.corruption.shows:
             reasons = {offset_of(damage): damage.found}
@@ -207,7 +204,7 @@ def _not_deleted(piece: bytes | memoryview, rows: Rows, deleted: DeletedTopics |
 
 
 def _have_right_batches(piece: bytes | memoryview, rows: Rows) -> NDArray[np.bool_]:
-    """Which rows are not of an inner batch whose body differs from its CRC."""
+    """Which rows are not an inner batch whose body differs from its CRC."""
     right = np.ones(len(rows), np.bool_)
     for i in np.flatnonzero(rows["sys_flag"] & INNER_BATCH).tolist():
         position, size, crc = (int(rows[i][name]) for name in ("body_position", "body_size", "body_crc"))
@@ -223,5 +220,5 @@ def _are_among(rows: Rows, offsets: Collection[int]) -> NDArray[np.bool_]:
 
 
 def only(rows: Rows, wanted: NDArray[np.bool_]) -> Rows:
-    """The wanted rows; without a copy where those are all."""
+    """The wanted rows; not a copy if all are wanted."""
     return rows if wanted.all() else rows[wanted]

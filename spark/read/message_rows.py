@@ -32,18 +32,18 @@ BatchIndexes = NDArray[np.int32] | None
 """The place of each message in its inner batch, -1 outside of one; None where all are outside."""
 
 HELD_SIZE = 4 << 20
-"""Bytes of decompressed bodies that are held at a time, unless one body alone has more: a piece of the log can become a
+"""Bytes of decompressed bodies that are held at a time, unless one body is larger: a piece of the log can become a
 thousand times as large."""
 
 IsKept = Callable[[Any, CorruptBodyError], bool]
-"""Asked about the row of a body that cannot be decompressed: whether it stays, with its body as it is stored."""
+"""Called for a body that cannot be decompressed: whether its row is kept, with the body as stored."""
 
 FIRST_BYTES = sorted({name[0] for name in (*INTERNAL_TOPICS, *INTERNAL_PREFIXES)})
 MAY_BE_INTERNAL = np.isin(np.arange(256), FIRST_BYTES)
 
 
 def is_message(piece: bytes | memoryview, rows: Rows) -> NDArray[np.bool_]:
-    """Which of the rows are messages. Topics are compared only where the first byte leaves it open."""
+    """Which of the rows are messages. Topics are compared only if the first byte does not decide it."""
     transaction = rows["sys_flag"] & TRANSACTION_MASK
     shown: NDArray[Any] = (transaction == TRANSACTION_NONE) | (transaction == TRANSACTION_COMMIT)
     data = np.frombuffer(piece, np.uint8)
@@ -60,9 +60,9 @@ def is_message(piece: bytes | memoryview, rows: Rows) -> NDArray[np.bool_]:
 def decompressed(
     piece: bytes | memoryview, rows: Rows, left: NDArray[np.bool_], is_kept: IsKept
 ) -> Iterator[tuple[bytes | memoryview, Rows]]:
-    """The same records in the same order, but for those in `left` with no body compressed, nor called so by `sys_flag`.
+    """The same records in the same order with bodies decompressed and `sys_flag` adjusted, except for rows in `left`.
 
-    They come in parts, each with the piece that its rows point into: the given one, and the bodies behind it. Raises
+    Returned in parts, each with the piece that its rows point into: the given one, followed by bodies. Raises
     MissingExtraError, and what `is_kept` raises.
     """
     compressed = np.flatnonzero(((rows["sys_flag"] & COMPRESSED) != 0) & ~left)
@@ -102,8 +102,8 @@ def unwrap(
 ) -> Iterator[tuple[Rows, BatchIndexes]]:
     """The same messages with a row for each message of an inner batch, in the order of the log.
 
-    A batch stays one row where it is one of `left`, is compressed, or its body is not made of messages: nothing of it
-    is lost then.
+    A batch stays one row, so that nothing is lost, if it is in `left`, is compressed, or its body is not a list of
+    messages.
     """
     is_batch = (rows["sys_flag"] & (INNER_BATCH | COMPRESSED)) == INNER_BATCH
     if left is not None:

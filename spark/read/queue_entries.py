@@ -1,5 +1,5 @@
-"""The entries of a task's ranges, page by page, in the order of the log; the segment files that they lead to; and a
-reader that needs nothing of the log but that these are there."""
+"""Reads the entries of a task's ranges, page by page, in the order of the log; opens the segment files that they point
+to; and reads messages from entries alone, without reading the segments."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from ..schema import STORE, find_column
 log = logging.getLogger("flightlog.spark")
 
 PAGE_ENTRIES = 32768
-"""Entries that are held, of all ranges together."""
+"""Entries that a task holds, of all ranges together."""
 LEAST_PAGE_ENTRIES = 64
 
 Integers = NDArray[np.int64]
 
 
 class Entries(NamedTuple):
-    """Entries that point at records, as columns."""
+    """Entries that point to records, as columns."""
 
     physical_offsets: Integers
     sizes: Integers
     queue_offsets: Integers
     owners: Integers
-    """The number of each one's range."""
+    """The number of the range of each entry."""
 
     def part(self, chosen: slice | NDArray[np.bool_] | Integers) -> Entries:
         return Entries(*(column[chosen] for column in self))
@@ -62,9 +62,8 @@ class EntryReader:
         on_gone: Callable[[Path], None],
         tags: frozenset[str] | None = None,
     ) -> None:
-        """Of `tags`, if they are given, only entries whose hash is that of one of them, or is not known. What points at
-        no record goes to `on_damage`, a queue file that is not there any more to `on_gone`. Both may raise; else what
-        it is about is passed over."""
+        """With `tags`, only entries whose tag hash is that of one of them, or is unknown. `on_damage` is called for an
+        entry that points to no record, `on_gone` for a removed queue file. If they do not raise, it is skipped."""
         self._disk, self._ranges, self._on_damage, self._on_gone = disk, ranges, on_damage, on_gone
         self._tags = None if tags is None or any(REPLACEMENT in tag for tag in tags) else TagFilter(tags, by_code=True)
         self._page = max(PAGE_ENTRIES // max(len(ranges), 1), LEAST_PAGE_ENTRIES)
@@ -82,7 +81,7 @@ class EntryReader:
             waiting = [(number, head) for number, head in enumerate(heads) if head is not None]
             if not waiting:
                 return
-            # Up to here the next entries of every range are known. A queue whose places do not ascend is taken as if.
+            # Up to here the next entries of every range are known. Offsets of a queue are taken as ascending.
             keys = {number: np.maximum.accumulate(head.physical_offsets) for number, head in waiting}
             border = min(int(key[-1]) for key in keys.values())
             taken = []
@@ -129,8 +128,7 @@ class EntryReader:
             index += len(units)
 
     def _entries(self, number: int, units: NDArray[np.void], queue_offsets: Integers) -> Entries:
-        """Those that can point at a record. Filler stands for none: what it stands in place of was never in this log,
-        or is not any more."""
+        """Those that can point to a record. Filler does not: its messages were never in this log, or were removed."""
         piece = self._ranges[number]
         physical_offsets, sizes = units["physical_offset"].astype(np.int64), units["size"].astype(np.int64)
         ends = physical_offsets % piece.log.segment_size + sizes
@@ -140,7 +138,7 @@ class EntryReader:
             self._on_damage(
                 CorruptQueueError(piece.queue_folder, int(queue_offsets[at]), found, "a record inside one segment")
             )
-        # Entries of batches have no hash, and those of delayed messages a time in its place.
+        # Entries of batches have no tag hash, and those of delayed messages have a time instead.
         if self._tags is not None and not isinstance(piece.entries, CarriedBatches) and piece.topic != EXCLUDED_TOPIC:
             good &= self._tags.may_match(units)
         owners = np.full(len(units), number, np.int64)
@@ -149,23 +147,22 @@ class EntryReader:
 
 
 class SegmentOpening:
-    """Opens the segment files that the entries of a task lead to, one at a time; and what it means that one is not
-    there."""
+    """Opens the segment files that the entries of a task point to, one at a time, and handles missing ones."""
 
     def __init__(
         self, disk: Disk, of: QueueRange, on_damage: Callable[[CorruptRecordError], None], options: ReadOptions
     ) -> None:
-        """The segments of the log that this range belongs to."""
+        """Opens segments of the log of the range `of`."""
         self._disk, self._of, self._on_damage = disk, of, on_damage
         self._fail_on_data_loss = options.fail_on_data_loss
         self._file: tuple[int, DiskFile | None] | None = None
         """The segment that was opened last, by its base."""
 
     def open(self, base: int) -> DiskFile | None:
-        """The segment that begins at this physical offset, until the next is opened; None where there is none.
+        """The segment that begins at this physical offset; None if it is missing. Valid until the next call.
 
-        A segment that is missing behind others goes to `on_damage`. One that retention has removed since the query
-        began raises FileGoneError, unless that is to be passed over.
+        A segment that is missing behind others is passed to `on_damage`. One that retention has removed since the query
+        began raises FileGoneError, unless failOnDataLoss=false.
         """
         if self._file is None or self._file[0] != base:
             self.close()
@@ -179,20 +176,20 @@ class SegmentOpening:
                 return self._disk.open(folder / segment_name(base))
         path, left = folders[0] / segment_name(base), [e.name for each in folders for e in self._disk.list(each)]
         if any((other := segment_base(name)) is not None and other < base for name in left):
-            # Retention begins with the oldest one.
+            # Retention removes the oldest first.
             self._on_damage(CorruptRecordError(path, base, "no segment", "records"))
         else:
             self.meet_loss(path)
         return None
 
     def meet_loss(self, path: Path) -> None:
-        """A file that was there when the query was planned is not any more."""
+        """Handle a file that was removed since the query was planned."""
         if self._fail_on_data_loss or not self._disk.exists(self._of.location.path):
             raise gone(path)
         log.warning("%s: gone since the query began; what it held is passed over", path, extra={"path": str(path)})
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close the open segment."""
         file = self._file[1] if self._file is not None else None
         self._file = None
         if file is not None:
@@ -200,18 +197,18 @@ class SegmentOpening:
 
 
 class EntryRangeReader:
-    """Reads ranges of queues of one store, and of its log nothing: only that the segments are there."""
+    """Reads ranges of queues of one store from entries alone. Of the log it only checks that the segments exist."""
 
     def __init__(self, schema: Any, options: ReadOptions, disk: Disk | None = None) -> None:
-        """As `QueueRangeReader`, of columns that entries tell; the first damage raises."""
+        """As `QueueRangeReader`, for columns that entries contain; raises at the first damage."""
         self._schema, self._columns = schema, [find_column(name).name for name in schema.names]
         self._options, self._given_disk = options, disk
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[Any]:
         """The messages of these ranges as RecordBatches of the schema, in the order of the log.
 
-        Raises CorruptQueueError for an entry that points at no record, CorruptRecordError for one into a segment that
-        is missing or shorter; DiskError where files are gone or cannot be read.
+        Raises CorruptQueueError for an entry that points to no record, CorruptRecordError for one into a segment that
+        is missing or shorter; DiskError if files are gone or unreadable.
         """
         if not ranges:
             return
@@ -243,7 +240,7 @@ def _raise(damage: CorruptQueueError | CorruptRecordError) -> None:
 
 
 def _in_segments(entries: Entries, segment_size: int, segments: SegmentOpening, present: dict[int, bool]) -> Entries:
-    """The entries whose records' segments are there. Raises CorruptRecordError for one behind a segment's end."""
+    """The entries whose segments exist. Raises CorruptRecordError for one behind a segment's end."""
     positions = entries.physical_offsets % segment_size
     bases = entries.physical_offsets - positions
     if not len(bases):

@@ -1,11 +1,10 @@
-"""Reading queues in a task: entries, then the records that they point at, and nothing else of the log.
+"""Reading queues in a task: entries, then the records that they point to, and nothing else of the log.
 
-The ranges of a task are read together, in the order of the log: neighbouring records come with one read, whichever of
-the queues they stand in, also over a gap that takes less time to read than another read would. A record must be what
-its entry says; else it is damage, as a body that differs from its CRC.
+The ranges of a task are read together, in the order of the log: one read covers adjacent records of all queues, also
+across a gap that is cheaper to read than another read would be. A record that differs from its entry is damage, like a
+body that differs from its CRC.
 
-What a task holds: a page of entries, and the bytes of one batch (4 MiB, or one record that is larger), beside what is
-decompressed.
+A task holds a page of entries and the bytes of one batch (4 MiB, or one larger record), and what it decompresses.
 """
 
 from __future__ import annotations
@@ -38,20 +37,20 @@ from .batches import BatchMaker, only
 from .queue_entries import Entries, EntryReader, Integers, SegmentOpening
 
 GAP_SIZE = 4096
-"""Bytes between two records that are read along with them."""
+"""Largest gap between two records that is read along with them, in bytes."""
 REMOTE_GAP_SIZE = 64 << 10
-"""The same of a remote store, where a request takes as long as so many bytes, some requests being under way at once."""
+"""The same for a remote store, where a request takes as long as so many bytes."""
 ROWS_A_BATCH = 32768
 
 
 class _Stretches(NamedTuple):
-    """Stretches of the log that are read at once, as columns; and which entries' records each of them holds."""
+    """Stretches of the log that are read with one call, as columns, and the entries of each."""
 
     starts: Integers
     """Physical offsets."""
     sizes: Integers
     firsts: Integers
-    """Numbers of the entries, [first, stop)."""
+    """Numbers of its entries, [first, stop)."""
     stops: Integers
 
     def part(self, chosen: slice) -> _Stretches:
@@ -65,13 +64,13 @@ class QueueRangeReader:
         """As `BatchMaker`; `disk` is used in place of the locations' own."""
         self._maker, self._options, self._given_disk = BatchMaker(schema, options), options, disk
         self._damages: list[DamageError] = []
-        """Found, and not told yet."""
+        """Found, and not reported yet."""
 
     def read(self, ranges: Sequence[QueueRange]) -> Iterator[Any]:
         """The messages of these ranges as RecordBatches of the schema, in the order of the log.
 
         Raises CorruptRecordError and CorruptQueueError at the first damage if that is to fail the query, DiskError
-        where files are gone or cannot be read.
+        if files are gone or unreadable.
         """
         if not ranges:
             return
@@ -87,16 +86,16 @@ class QueueRangeReader:
             for entries in EntryReader(self._disk, ranges, self._meet, self._segments.meet_loss, tags):
                 for stretches in _batched(_stretches(entries, ranges[0].log, gap_size), ranges[0].log):
                     yield from self._batches(entries, stretches)
-                yield from self._told_damages()
-            yield from self._told_damages()
-            self._maker.corruption.tell(location.path, f"{len(ranges)} ranges of queues")
+                yield from self._report_damages()
+            yield from self._report_damages()
+            self._maker.corruption.log_skipped(location.path, f"{len(ranges)} ranges of queues")
         finally:
             self._segments.close()
 
     # -- from entries to records
 
     def _batches(self, entries: Entries, stretches: _Stretches) -> Iterator[Any]:
-        """What these stretches hold, which lie in one segment."""
+        """The messages in these stretches of one segment."""
         first = int(stretches.firsts[0])
         some = entries.part(slice(first, int(stretches.stops[-1])))
         base = int(stretches.starts[0]) // self._ranges[0].log.segment_size * self._ranges[0].log.segment_size
@@ -110,14 +109,14 @@ class QueueRangeReader:
         piece = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         rows, good = self._walked(file.path, piece, some, stretches)
         good &= self._are_listed(piece, rows, some, good)
-        yield from self._told_damages()
+        yield from self._report_damages()
         yield from self._handed_over(file.path, piece, only(rows, good), some.owners[good])
 
     def _walked(self, path: Path, piece: bytes, some: Entries, stretches: _Stretches) -> tuple[Rows, NDArray[np.bool_]]:
-        """A row for each entry, out of the stretches one behind the other; and which of the rows are any."""
+        """A row for each entry, from the concatenated stretches; and which of the rows are valid."""
         rows: Rows = np.empty(len(some.owners), FRAME_DTYPE)
         good = np.ones(len(rows), np.bool_)
-        # What a position in the piece is short of the physical offset.
+        # Physical offset minus position in the piece.
         bases = stretches.starts - (np.cumsum(stretches.sizes) - stretches.sizes)
         bases = np.repeat(bases, stretches.stops - stretches.firsts)
         check_crc = self._maker.checks_bodies
@@ -131,11 +130,11 @@ class QueueRangeReader:
                 found, expected = WALK_END_TEXT[WalkEnd(end)], f"a record of {some.sizes[at]} bytes"
                 self._damages.append(CorruptRecordError(path, int(some.physical_offsets[at]), found, expected))
                 good[at] = False
-                at, ahead = at + 1, 16  # where one is damaged, the next ones may be: none is to be looked at many times
+                at, ahead = at + 1, 16  # the next ones may be damaged, too: few at a time
         return rows, good
 
     def _are_listed(self, piece: bytes, rows: Rows, some: Entries, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Whether each record is the one that its entry stands for."""
+        """Whether each record is the one that its entry lists."""
         same: NDArray[np.bool_] = good & (rows["queue_id"] == self._queue_ids[some.owners])
         same &= rows["queue_offset"] == some.queue_offsets
         if same.any():
@@ -164,13 +163,13 @@ class QueueRangeReader:
             span = self._ranges[number].start, self._ranges[number].stop
             yield from self._maker.batches(path, piece, rows[owners == number], span=span)
 
-    def _told_damages(self) -> Iterator[Any]:
+    def _report_damages(self) -> Iterator[Any]:
         damages, self._damages = self._damages.copy(), []
         for damage in damages:
             yield from self._maker.damaged(damage)
 
     def _meet(self, damage: DamageError) -> None:
-        self._damages.append(damage)  # a new list each time they are told
+        self._damages.append(damage)  # a new list each time they are reported
 
 
 def _stretches(entries: Entries, log: SegmentFiles, gap_size: int) -> _Stretches:
@@ -214,8 +213,8 @@ def _text(piece: bytes, row: Any, field: str) -> bytes:
 
 
 def _is_listed_otherwise(topic: str, row: Any, properties_raw: bytes, listed: QueueRange, queue_offset: int) -> bool:
-    """Whether a record stands in a queue by more than its topic's bytes, queue id and offset: in a light queue, under
-    a topic that is no UTF-8, or as an inner batch in a queue of single messages."""
+    """Whether a queue lists a record whose topic bytes, queue id or offset differ from the entry's: a light queue, a
+    topic that is not UTF-8, or an inner batch in a queue of single messages."""
     key, own = (listed.topic, listed.queue_id), (topic, int(row["queue_id"]))
     if is_light(listed.topic):
         return (key, queue_offset) in light_places(topic, properties_raw)

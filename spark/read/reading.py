@@ -1,8 +1,8 @@
-"""What a task reads: its ranges, of either kind. Those of the log are read here: walk, and go on behind damage; those
-of queues by queue_reading.py and queue_entries.py. batches.py makes of it what Spark is handed.
+"""Reads the ranges of a task. Ranges of the log are read here: a walk that resumes behind damage. Ranges of queues are
+read by queue_reading.py and queue_entries.py. batches.py makes the RecordBatches.
 
-A task opens the segment files of its ranges and nothing else of the store, and reads them by read calls: a file that
-another process cuts short is then an error with a name, where a mapping would kill the worker.
+A task opens only the segment files of its ranges, and uses read calls: if another process truncates a file, that raises
+an error, where a mapping would kill the worker.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .queue_reading import QueueRangeReader
 log = logging.getLogger("flightlog.spark")
 
 ROWS_A_BATCH = 32768
-"""A piece of 128-byte records; smaller ones come in more batches than pieces."""
+"""A piece of 128-byte records. Smaller ones come in more batches than pieces."""
 
 ROW_BYTES = np.dtype((np.void, FRAME_DTYPE.itemsize))
 
@@ -41,8 +41,8 @@ FRAME_START_SIZE = 8
 
 
 def read_ranges(ranges: Sequence[LogRange | QueueRange], schema: Any, options: ReadOptions) -> Iterator[Any]:
-    """The messages of these ranges that lie within the options' bounds, in columns of this Arrow schema: those of the
-    log range by range, those of queues of one store all together, in the order of the log.
+    """The messages of these ranges within the options' bounds, as batches of this Arrow schema: ranges of the log one
+    by one, ranges of queues together in the order of the log.
 
     Raises CorruptRecordError and CorruptQueueError at the first damage if that is to fail the query; FileGoneError for
     a file that was removed since the query began, unless `failOnDataLoss=false`; DiskError.
@@ -66,32 +66,32 @@ def read_ranges(ranges: Sequence[LogRange | QueueRange], schema: Any, options: R
 class RangeReader:
     """Reads ranges of the log.
 
-    Invariants: every intact record that starts in a range is seen once, in order; the bytes of at most two pieces are
-    held at a time (a piece is 4 MiB, or one record that is larger), beside what is decompressed.
+    Invariants: every intact record that starts in a range is returned once, in order; at most two pieces are held at a
+    time (a piece is 4 MiB, or one larger record), besides decompressed bodies.
     """
 
     def __init__(self, schema: Any, options: ReadOptions, disk: Disk | None = None) -> None:
-        """As `BatchMaker`; `disk` is used in place of the disk of each location."""
+        """As `BatchMaker`; `disk` replaces the disk of each location."""
         self._maker, self._disk = BatchMaker(schema, options), disk
         self._rows: Rows = np.empty(ROWS_A_BATCH, FRAME_DTYPE)
 
     @property
     def damaged_places(self) -> int:
-        """Records and stretches of bytes that were damaged, as far as they did not fail the query."""
+        """The number of damaged records and stretches that did not fail the query."""
         return self._maker.corruption.places
 
     def read(self, piece_range: LogRange) -> Iterator[Any]:
         """The messages of one range as RecordBatches of the schema, in the order of the log.
 
-        Raises CorruptRecordError at the first damage if that is to fail the query, and DiskError where the segment is
-        gone or cannot be read.
+        Raises CorruptRecordError at the first damage if that is to fail the query, and DiskError if the segment is gone
+        or unreadable.
         """
         path, start, stop = Path(piece_range.segment_path), piece_range.start, piece_range.stop
         self._maker.store = piece_range.location.name
         if piece_range.lost:
             lost = CorruptRecordError(path, piece_range.base + start, piece_range.lost, "records")
             yield from self._maker.damaged(lost)
-            self._maker.corruption.tell(path, f"bytes {start} to {stop}")
+            self._maker.corruption.log_skipped(path, f"bytes {start} to {stop}")
             return
         disk = self._disk or piece_range.location.disk()
         segment = Segment(disk, path, piece_range.base, piece_range.segment_size)
@@ -110,7 +110,7 @@ class RangeReader:
                     break
                 yield from self._maker.damaged(damage)
                 position = next_intact(segment, scan.position, stop)
-            self._maker.corruption.tell(path, f"bytes {start} to {stop}")
+            self._maker.corruption.log_skipped(path, f"bytes {start} to {stop}")
         except FileNotFoundError as e:
             raise gone(path) from e
         finally:
@@ -119,7 +119,7 @@ class RangeReader:
             segment.close()
 
     def _joined(self, scan: SegmentScan) -> Iterator[tuple[bytes | memoryview, Rows]]:
-        """The rows of a piece together, so that a piece makes one batch. They are reused, as the scan's are."""
+        """The rows of a piece together, so that it makes one batch. The array is reused, as the scan's is."""
         held: bytes | memoryview = b""
         count = 0
         for piece, rows in scan:
@@ -135,13 +135,13 @@ class RangeReader:
 
 
 def _damage_at_end(segment: Segment, piece_range: LogRange, scan: SegmentScan) -> CorruptRecordError | None:
-    """What stopped a walk, if it was no sound end."""
+    """The damage that stopped a walk; None at a regular end."""
     position, stop = scan.position, piece_range.stop
     if position == stop:
         return None
     if scan.end is WalkEnd.BLANK:
         if piece_range.is_cut:
-            # What lies behind the filler may be intact records of an earlier life. No other task may show those.
+            # Stale records may follow the filler. No task may return them.
             raise DamagedStoreError(
                 f"{segment.path}: records end at position {position}, but a seal or a queue knows one at {stop}, which "
                 f"is stale: remove flightlog/seals/{segment.path.name} if it is there, else set splitBytes to "

@@ -1,1 +1,1 @@
-"""Stores that no machine mounts: addresses, storages, and a disk over them."""
+"""Stores in remote storage: addresses, storages, and a disk over them."""

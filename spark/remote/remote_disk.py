@@ -1,14 +1,14 @@
-"""A disk whose files lie in a remote storage (storages.py): read-only, by ranges, without mappings.
+"""A disk over a remote storage (storages.py): read-only, by ranges, without mappings.
 
-A view of a store asks for many small things; every request takes milliseconds. So
+A view of a store makes many small reads, and every request takes milliseconds. So
 
-- what is in the folders of a store is asked for once for each folder of the store's root, all below it at a time;
-- small files are fetched whole, and with the first one of a folder all small ones beside it, several at a time;
-- a look at a few bytes of a large file (an entry of a queue, a head of a record) fetches the block around it, and
-  keeps it for the next look.
+- folders are listed once, each folder of the store's root together with all folders below it;
+- small files are fetched whole, and with the first one of a folder all other small ones in it, in parallel;
+- a read of a few bytes of a large file (a queue entry, the head of a record) fetches the block around them and caches
+  it.
 
-What is listed or fetched once stays as it was for this disk, that is for one view: a remote store is taken to be a
-copy at rest. Large reads fetch just what they ask for.
+Listings and cached files are kept for the life of the disk, which is one view: a remote store is assumed not to change.
+Large reads fetch exactly their range.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ BLOCK_SIZE = 16 << 10
 BLOCKS_MAX = 4096
 SMALL_SIZE = 256 << 10
 SMALL_TOTAL_MAX = 64 << 20
-"""Bytes of small files that are fetched at a time."""
+"""Bytes of small files that are fetched together."""
 AHEAD_SIZE = 16 << 20
 """Ranges of 8 to 64 MiB make the most of a connection; a range read holds at most three of them."""
 NEVER_WHOLE = (COMMIT_LOG_FOLDER, INDEX_FOLDER)
-"""What is in these folders is read here and there, or not at all."""
+"""Files in these folders are read in parts, or not at all."""
 
 
 Entries = list[FolderEntry]
@@ -51,25 +51,25 @@ class RemoteDisk:
     maps_files = False
 
     def __init__(self, storage: Storage, root: str, store: Path | None) -> None:
-        """`root` is the address up to its path; as `Path(root)` it stands at the start of every path that this disk is
-        asked for. `store` is the folder of the store, by such a path; None where stores are still looked for."""
+        """`root` is the address without its path; every path of this disk begins with `Path(root)`. `store` is the
+        path of the store's folder; None while a pattern is matched."""
         self._storage, self._root, self._store = storage, root, store
         self._folders: dict[Path, Entries] = {}
-        """Folders that were listed, and what is in each."""
+        """Listed folders, with the entries of each."""
         self._sizes: dict[Path, int] = {}
-        """Of the files in them."""
+        """Sizes of the files in them."""
         self._wholes: dict[Path, bytes] = {}
         self._blocks: dict[tuple[Path, int], bytes] = {}
         self._lock = threading.RLock()
-        """Held by who changes one of these, and while folders are listed and small files fetched: who needs them too
-        would only ask once more."""
+        """Held to change any of these, and while folders are listed and small files are fetched, so that no other
+        thread requests the same."""
 
     def uri(self, path: Path) -> str:
-        """How messages call what is at this path."""
+        """The name of this path in errors."""
         return self._root + self.key(path)
 
     def key(self, path: Path) -> str:
-        """What the storage calls it."""
+        """The path in the storage."""
         below = path.relative_to(Path(self._root)).as_posix()
         return "/" if below == "." else f"/{below}"
 
@@ -81,7 +81,7 @@ class RemoteDisk:
         return list(self._folders.get(folder, ()))
 
     def _top(self, path: Path) -> Path:
-        """What is listed at once when this is to be listed: the folder of the store's root that it is in."""
+        """The folder that is listed with this one: the folder of the store's root that contains it."""
         if self._store is None or self._store not in path.parents:
             return path
         return self._store / path.relative_to(self._store).parts[0]
@@ -93,7 +93,7 @@ class RemoteDisk:
         for each in found:
             *between, name = each.path.split("/")
             folder = top
-            for part in between:  # an object store has no folders: they are what names have in common
+            for part in between:  # an object store has no folders, only common prefixes of names
                 folders[folder].setdefault(part, FolderEntry(part, True, 0))
                 folder = folder / part
                 folders.setdefault(folder, {})
@@ -139,7 +139,7 @@ class RemoteDisk:
             return self._wholes[path]
 
     def _beside(self, path: Path) -> Iterator[Path]:
-        """Small files that are wanted soon where this one is: those of its folder, of a queue those of all queues."""
+        """Small files to fetch with this one: those of its folder; for a queue, those of all queues."""
         top = self._top(path)
         folder = top if top.name == CONSUME_QUEUE_FOLDER else path.parent
         return (
@@ -152,16 +152,16 @@ class RemoteDisk:
         return self.fetch(self.handle(path), path, 0, self._sizes[path])
 
     def handle(self, path: Path) -> StorageFile:
-        """What reads the file. Raises FileGoneError."""
+        """Open the file. Raises FileGoneError."""
         with storage_errors(self.uri(path), "opening it"):
             return self._storage.open(self.key(path))
 
     def size(self, path: Path) -> int | None:
-        """Bytes of a file that was listed."""
+        """The size of a listed file, in bytes."""
         return self._sizes.get(path)
 
     def fetch(self, handle: StorageFile, path: Path, position: int, size: int) -> bytes:
-        """So many bytes of a file that has them. Raises DiskError where fewer come."""
+        """Exactly `size` bytes of a file. Raises DiskError if fewer arrive."""
         what = f"reading {size} bytes at {position}"
         with storage_errors(self.uri(path), what):
             data = handle.read(position, size) if size else b""
@@ -170,7 +170,7 @@ class RemoteDisk:
         return data
 
     def block(self, handle: StorageFile, path: Path, number: int, file_size: int) -> bytes:
-        """Block `number` of a file."""
+        """Block `number` of a file, cached."""
         block = self._blocks.get((path, number))
         if block is None:
             at = number * BLOCK_SIZE
@@ -197,7 +197,7 @@ class RemoteDisk:
         return None  # nothing is ever written here
 
     def refuse(self, path: Path, *_: Any, **__: Any) -> NoReturn:
-        """What is asked of a disk that can be written."""
+        """Every operation that writes."""
         raise DiskError(f"{self.uri(path)}: a remote store is only read. To change it, copy it to a disk first")
 
     modified_ms = open_unnamed = make_folder = sync_folder = remove = remove_folder = refuse
@@ -251,7 +251,7 @@ class RemoteFile:
         return b"".join(blocks)[at : at + size]
 
     def read_places(self, places: Sequence[tuple[int, int]]) -> Chunks:
-        """(position, size) each: just these bytes, several requests at a time."""
+        """The bytes at each (position, size), by parallel requests."""
         file_size, handle = self.size(), self._handle
 
         def fetch(place: tuple[int, int]) -> bytes:
@@ -286,7 +286,7 @@ class RemoteFile:
 
 
 def read_places(file: DiskFile, places: Sequence[tuple[int, int]]) -> Chunks:
-    """The bytes at each (position, size) of a file, local or remote; fewer where it ends."""
+    """The bytes at each (position, size) of a local or remote file; fewer at its end."""
     if isinstance(file, RemoteFile) and places:
         return file.read_places(places)
     return [file.read(*place) for place in places]

@@ -1,11 +1,10 @@
-"""Object stores and other file systems that no machine mounts, each by the library that knows it, and their addresses:
-`s3://bucket/folder`, `https://host/folder`.
+"""Object stores and other remote file systems, and their addresses: `s3://bucket/folder`, `https://host/folder`.
 
     s3, s3a, gs, abfs, abfss, hdfs, viewfs    pyarrow.fs
     http, https, memory, ftp, sftp, ...       fsspec, where it is installed
 
-Both are asked the same few things: what is in a folder, how long a file is, and the bytes of a range. Whatever goes
-wrong is tried again by the library, as it is set up to do, and then told in one line that names the address.
+Both list a folder, return the length of a file, and read a range. The library retries failed requests as it is
+configured to; the final error is one line with the address.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(?:/([^/]*))?(.*)", re.DOTALL)
 ARROW_SCHEMES = frozenset({"s3", "s3a", "s3n", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs"})
 REGION_SETTINGS = ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3")
 MESSAGE_SIZE_MAX = 400
-"""Characters of what a library has to say: some repeat the whole answer of a server."""
+"""Characters of a library's error: some repeat the whole answer of a server."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The part of an address that says how to get there."""
+    """Scheme and authority of an address."""
 
     scheme: str
     authority: str
-    """Bucket, container@account or host:port, whatever the scheme has there."""
+    """Bucket, container@account or host:port, by the scheme."""
 
     @property
     def root(self) -> str:
@@ -64,17 +63,17 @@ def split_address(text: str) -> tuple[Address, str] | None:
 
 
 class Found(NamedTuple):
-    """Something in a folder."""
+    """An entry of a folder."""
 
     path: str
-    """Below the folder that was looked into."""
+    """Relative to the folder that was listed."""
     is_folder: bool
     size: int
     """Bytes of a file; 0 for a folder."""
 
 
 class StorageFile(Protocol):
-    """A file in it."""
+    """An open file."""
 
     def size(self) -> int:
         """Bytes. Raises FileNotFoundError."""
@@ -87,7 +86,7 @@ class Storage(Protocol):
     """A remote file system. Paths begin with a slash, below the authority of its address."""
 
     def find(self, folder: str, *, deep: bool) -> list[Found]:
-        """What is in a folder, with `deep` in those below it, too; nothing where there is no such folder."""
+        """The entries of a folder, with `deep` of all folders below it; none if it does not exist."""
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or a folder."""
@@ -98,7 +97,7 @@ class Storage(Protocol):
 
 @contextmanager
 def storage_errors(uri: str, what: str) -> Iterator[None]:
-    """Whatever a library raises within becomes one line that says which address, and what to do."""
+    """Converts any error of a library to one line with the address and what to do."""
     try:
         yield
     except FileNotFoundError as e:
@@ -114,7 +113,7 @@ def storage_errors(uri: str, what: str) -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def storage_of(address: Address, storage_options: str) -> Storage:
-    """What reads below this address's authority; connections are kept for the process.
+    """The storage of an address. Cached, so connections are kept for the process.
 
     Raises InvalidSettingsError, MissingExtraError and DiskError.
     """
@@ -125,7 +124,7 @@ def storage_of(address: Address, storage_options: str) -> Storage:
 
 
 def _arrow_file_system(address: Address, options: dict[str, Any]) -> tuple[Any, str]:
-    """The file system, and what stands before paths in it."""
+    """The file system, and the prefix of paths in it."""
     import pyarrow.fs as arrow
 
     try:
@@ -226,8 +225,8 @@ class _ArrowFile:
 
 
 class _FsspecStorage:
-    """By fsspec. Folders are looked into one by one, several at a time: not every such file system lists deeply, and
-    an HTTP server's pages do not say how long its files are."""
+    """By fsspec. Folders are listed one by one, in parallel: not every file system lists recursively, and an HTTP
+    server's index does not contain the lengths of files."""
 
     def __init__(self, file_system: Any, address: Address) -> None:
         self._file_system, self._root = file_system, address.root
@@ -249,7 +248,7 @@ class _FsspecStorage:
         return [Found(_below(each.path, base), each.is_folder, size) for each, size in zip(found, sizes, strict=True)]
 
     def _look_into(self, folder: str) -> list[Found]:
-        """What is right in it, by whole paths; a size of -1 is still to be asked for."""
+        """The direct entries of a folder, with whole paths; a size of -1 is unknown."""
         try:
             entries = self._file_system.ls(self._address(f"{folder}/"), detail=True)
         except (FileNotFoundError, NotADirectoryError):

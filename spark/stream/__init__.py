@@ -1,1 +1,1 @@
-"""`spark.readStream`: how far a stream has come, and what its next batch reads."""
+"""`spark.readStream`: the offsets of a stream, and the plan of its next batch."""

@@ -1,4 +1,4 @@
-"""A stream over everything in a store: one physical offset says how far it has come."""
+"""A stream over everything in a store: its position is one physical offset."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class LogStream:
 def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> int:
     """The physical offset behind the first `count` records of [start, stop); `stop` if there are no more.
 
-    Damage counts as nothing: tasks deal with it. Raises FileNotFoundError where a segment is gone.
+    Damage is not counted: tasks handle it. Raises FileNotFoundError where a segment is gone.
     """
     for span in view.log_reader.segments_between(start, stop):
         for rows in _walk(view, *span):
@@ -114,7 +114,7 @@ def behind_records(view: ReadOnlyStore, start: int, stop: int, count: int) -> in
 
 
 def _walk(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> Iterator[Rows]:
-    """The records of a part of a segment, piece by piece."""
+    """The records of a part of a segment, piece by piece, past damage."""
     position: int | None = first
     while position is not None:
         scan = view.log_reader.scan(segment, position, last, check_crc=False, mapped=False)
@@ -124,8 +124,8 @@ def _walk(view: ReadOnlyStore, segment: Segment, first: int, last: int) -> Itera
 
 
 def first_at(view: ReadOnlyStore, time_ms: int) -> int:
-    """The physical offset of a record with a store time of `time_ms` or later, the first one in the log as far as that
-    is ordered by store time; the log's end if there is none. Walks through one segment, and begins others."""
+    """The physical offset of the first record with a store time of `time_ms` or later, for a log in order of store
+    times; the log's end if there is none. Walks one segment, and reads the beginning of others."""
     spans = list(view.log_reader.segments_between(view.min_physical_offset, view.end_physical_offset))
     later = bisect.bisect_left(spans, time_ms, key=lambda span: _first_time_ms(view, *span))
     for span in spans[max(later - 1, 0) :]:
@@ -142,7 +142,7 @@ def _first_time_ms(view: ReadOnlyStore, segment: Segment, first: int, last: int)
 
 
 def is_whole(view: ReadOnlyStore, start: int, stop: int) -> bool:
-    """Whether intact records fill the log from `start` to exactly `stop`, whatever the view may show of it."""
+    """Whether intact records fill the log from `start` to exactly `stop`, visible or not."""
     reader, position = view.log_reader, start
     for segment, first, last in reader.segments_between(start, stop):
         if segment.base + first != position:
@@ -157,5 +157,5 @@ def is_whole(view: ReadOnlyStore, start: int, stop: int) -> bool:
 
 
 def _came_to(scan: SegmentScan, stop: int) -> bool:
-    """Whether a walk came to the end of the records, or of a segment, and not to damage."""
+    """Whether a walk ended at the end of the records or of a segment, and not at damage."""
     return scan.end is WalkEnd.BLANK or stop - scan.position < FRAME_START_SIZE

@@ -1,16 +1,16 @@
-"""How far a stream has come: what Spark keeps of it in the checkpoint, as JSON.
+"""Offsets of a stream, as JSON: Spark keeps them in the checkpoint.
 
     {"physicalOffset": 81920}                                       everything is read
     {"logEnd": 81920, "queues": {"orders": {"0": 12, "1": 9}}}      topics are selected
     {"stores": {"broker-a": {...}, "broker-b": {...}}}              several stores, each as above
 
-Every number says where to go on: one past what was read. `logEnd` is where the log ended when the rest was decided; it
-tells a queue that was deleted and made anew, and a store that is still being brought up to what it had shown.
+Every number is the next offset to read. `logEnd` is the end of the log when the offsets were recorded; it detects a
+queue that was deleted and created again, and a store whose broker has not dispatched everything since its start.
 
-The offset of a stream's first batch also says where the stream began, under `began`: Spark asks for the beginning again
-when it repeats that batch, and `latest` would be another place by then.
+The offset of a stream's first batch also has the start of the stream, under `began`: Spark asks for it again when it
+repeats that batch, and `latest` would be another place by then.
 
-Equal offsets are equal texts: Spark compares them so.
+Equal offsets must be equal texts: that is how Spark compares them.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from ...store.errors import UsageError
 from ...store.queue_offsets import QueueKey
 
 BEGINNING: Mapping[str, Any] = {"beginning": True}
-"""Where a stream begins, before it is decided which place that is."""
+"""The start of a stream before the first batch is planned."""
 
 NO_NAME = ""
-"""Of a store that is read alone: its folder may be moved without losing the checkpoint."""
+"""The name of a store that is read alone: its folder can be moved without losing the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogPlace:
-    """Where to go on in a log of which everything is read."""
+    """The position in a log of which everything is read."""
 
     physical_offset: int
 
@@ -41,12 +41,12 @@ class LogPlace:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlaces:
-    """Where to go on in each queue of the selected topics. A queue that is not named is new: it is read from its first
+    """The position in each queue of the selected topics. A queue without one is new: it is read from its first
     message."""
 
     offsets: Mapping[QueueKey, int]
     log_end: int
-    """Physical offset up to which the log could be read when this was decided: the messages before lie below."""
+    """Physical end of the log when this was recorded."""
 
     def to_json(self) -> dict[str, Any]:
         topics: dict[str, dict[str, int]] = {}
@@ -56,7 +56,7 @@ class QueuePlaces:
 
 
 Place = LogPlace | QueuePlaces
-"""Of one store."""
+"""The position in one store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class StreamOffset:
 
     places: Mapping[str, Place]
     began: Mapping[str, Place] | None = None
-    """Where the stream began; None behind its first batch."""
+    """The start of the stream; None after its first batch."""
 
     def to_json(self) -> dict[str, Any]:
         began = {} if self.began is None else {"began": _places_json(self.began)}
@@ -73,7 +73,7 @@ class StreamOffset:
 
 
 def parse_offset(found: Mapping[str, Any]) -> StreamOffset | None:
-    """What `to_json` made; None for BEGINNING. Raises UsageError for what is no offset of this source."""
+    """Parse what `to_json` returned; None for BEGINNING. Raises UsageError for anything else."""
     if found == BEGINNING:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A stream over some topics: an offset for each of their queues says how far it has come."""
+"""A stream over some topics: its position is an offset for each of their queues."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class QueueStream:
         return found
 
     def kept(self, view: ReadOnlyStore, place: QueuePlaces, losses: Losses) -> QueuePlaces:
-        """Queues that are not selected any more are forgotten, new ones begin with their first message."""
+        """Drops queues that are no longer selected, and adds new ones at their first message."""
         queues, offsets = selected_queues(view, self.options), dict[QueueKey, int]()
         for key, offset in place.offsets.items():
             told = f"{view.path}: topic {key[0]} queue {key[1]}"
@@ -107,18 +107,18 @@ class QueueStream:
 
 
 def _shows_less(view: ReadOnlyStore, place: QueuePlaces) -> bool:
-    """Whether the view does not come to where the log ended when the place was decided."""
+    """Whether the view ends before the log ended when the place was recorded."""
     return view.end_physical_offset < place.log_end
 
 
 def _was_deleted(view: ReadOnlyStore, key: QueueKey, place: QueuePlaces) -> bool:
-    """Whether the topic was deleted since the place was decided, or then: its messages are gone, whatever offsets there
-    are. (Of a place that was decided when the topic was gone, all offsets are 0.)"""
+    """Whether the topic was deleted since the place was recorded, or before: then its messages are gone. (A place that
+    was recorded after the deletion has offsets of 0.)"""
     return view.deleted_topics.below(key[0]) >= max(place.log_end, 1)
 
 
 def _waiting(place: QueuePlaces, last: QueuePlaces) -> dict[QueueKey, int]:
-    """How many messages of each queue lie between two places."""
+    """The number of messages of each queue between two places."""
     return {
         key: last.offsets[key] - offset
         for key, offset in place.offsets.items()
@@ -127,10 +127,10 @@ def _waiting(place: QueuePlaces, last: QueuePlaces) -> dict[QueueKey, int]:
 
 
 def share_of(limit: int | None, backlog: int, total: int) -> int | None:
-    """What one of several queues or stores gets of a limit: as much of it as it has of all that waits, and at least 1,
-    so that a small one is not kept waiting by large ones. None where nothing limits it.
+    """The share of a limit for one of several queues or stores: proportional to its backlog, but at least 1, so that a
+    small one does not starve. None without a limit.
 
-    The shares can add up to more than the limit where it is less than the number of those that have something.
+    The shares exceed the limit in total if it is less than the number of queues or stores with a backlog.
     """
     if limit is None or total == 0:
         return limit

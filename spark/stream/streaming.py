@@ -1,11 +1,11 @@
-"""`spark.readStream.format("flightlog")`: what Spark asks of a stream while it runs.
+"""The stream reader: `spark.readStream.format("flightlog")`.
 
 A reader lives in a Python process of the driver as long as its query, and plans every batch there; tasks have copies
-of it, which only read. How far the stream has come is Spark's to keep, in the form that `stream_offsets.py` has. A
-batch is what lies between two such offsets, so it is the same messages however often it is repeated.
+of it, which only read. Spark keeps the offsets, in the format of `stream_offsets.py`. A batch is the messages between
+two offsets, so it is the same however often it is repeated.
 
-From 4.2 on Spark says where the last batch ended and how much the next may hold. Before it the reader remembers the
-one, and keeps to `maxOffsetsPerTrigger` by itself.
+From 4.2 on Spark passes the end of the last batch and the limit of the next one. Before that, the reader remembers the
+end, and applies `maxOffsetsPerTrigger` itself.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ else:
         SupportsTriggerAvailableNow = object
 
 LOOKS_MORE = 20
-"""How often a batch is planned anew because segments were removed in the middle of it."""
+"""How often a batch is planned again because segments were removed meanwhile."""
 
 IDLE_SHARE = 4
-"""Behind a look that found nothing new the stream rests so many times as long as the look took: Spark asks a hundred
-times a second, and beside a broker with many queues a look costs much."""
+"""After a refresh that found nothing new, the stream waits so many times as long as the refresh took: Spark asks a
+hundred times a second, and beside a broker with many queues a refresh is expensive."""
 REST_MAX_S = 1.0
 
 RECORDS_FOLLOWED_MAX = 1 << 20
@@ -137,13 +137,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for location in options.stores
         }
         self._target: Places | None = None
-        """Where a query by Trigger.AvailableNow ends."""
+        """The end of a query with Trigger.AvailableNow."""
         self._planned: Offset | None = None
-        """Where the last planned batch ended, for Spark before 4.2."""
+        """The end of the last planned batch, for Spark before 4.2."""
         self._rest_until_s = 0.0
 
     def initialOffset(self) -> Offset:
-        """What stands for the beginning until the first batch is planned."""
+        """A placeholder for the start, until the first batch is planned."""
         return dict(BEGINNING)
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -155,16 +155,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @entry
     def prepareForTriggerAvailableNow(self) -> None:
-        """What is visible now is all that the query will read."""
+        """Let the query end at what is visible now."""
         self._look()
         self._target = self._latest_places()
 
     @entry
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:
-        """Where the next batch ends; `start` itself if there is nothing new.
+        """The end of the next batch; `start` itself if there is nothing new.
 
-        Raises DataLossError for what was removed unread, unless `failOnDataLoss=false`; CheckpointAheadError where the
-        store is not the one that the stream has read; UsageError where the query is not.
+        Raises DataLossError for unread messages that were removed, unless `failOnDataLoss=false`; CheckpointAheadError
+        if the checkpoint is that of another store; UsageError if it is that of another query.
         """
         if start is None:
             start, most = self._planned or self.initialOffset(), self._options.max_offsets_per_trigger
@@ -181,14 +181,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @entry
     def reportLatestOffset(self) -> Offset:
-        """Where all that is visible ends, for the query's progress."""
+        """The end of what is visible, for the query's progress."""
         return StreamOffset(self._latest_places()).to_json()
 
     @entry
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """The tasks of a batch, in the order of the log. Raises as `latestOffset`."""
         self._planned = end
-        if start == end:  # so, too, Spark before 4.2 says where the stream goes on
+        if start == end:  # Spark before 4.2 also calls this to resume a stream
             return []
         return self._again_where_gone(lambda: self._plan(start, end))
 
@@ -197,7 +197,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return iter(self._tasks.read(partition))
 
     def stop(self) -> None:
-        """Let go of the stores."""
+        """Close the stores."""
         for store in self._stores.values():
             store.close()
 
@@ -235,11 +235,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _beginning(self) -> Places:
         losses = Losses()
         places = {name: store.steps.begin(store.view, losses) for name, store in self._stores.items()}
-        losses.tell(fail=self._options.fail_on_data_loss)
+        losses.report(fail=self._options.fail_on_data_loss)
         return places
 
     def _kept(self, places: Places) -> Places:
-        """Where to go on in each store: a new one is read from its beginning."""
+        """The place from which to read each store. A new store is read from its beginning."""
         losses = Losses()
         kept: dict[str, Place] = {}
         for name, store in self._stores.items():
@@ -251,7 +251,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             kept[name] = store.steps.kept(store.view, place, losses)
         for name in places.keys() - self._stores.keys():
             losses.add(f"the store {name!r}, which the query does not name any more")
-        losses.tell(fail=self._options.fail_on_data_loss)
+        losses.report(fail=self._options.fail_on_data_loss)
         return kept
 
     def _plan(self, start: Offset, end: Offset) -> list[InputPartition]:

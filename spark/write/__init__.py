@@ -1,1 +1,1 @@
-"""`df.write` and `df.writeStream`: rows are staged by tasks and appended by one commit."""
+"""`df.write` and `df.writeStream`: tasks stage rows, and one commit appends them."""

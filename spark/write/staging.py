@@ -1,10 +1,11 @@
-"""Rows between the tasks that make them and the commit that appends them: files in a folder that all machines share.
+"""Staged rows, between the tasks that write them and the commit that appends them: files in a shared folder.
 
     STAGING/JOB/part-PARTITION-ATTEMPT.arrow    an Arrow stream; each of its batches has one topic and one flag, which
                                                 its metadata names
 
-The driver makes the folder of a job. A task writes one file there and tells the driver its name, length and CRC32C; the
-commit believes no other file. A task that fails removes its file, the end of a job its folder (staging_folder.py).
+The driver creates the folder of a job. A task writes one file there and returns its name, length and CRC32C to the
+driver; the commit reads no other file. A task that fails removes its file, the end of a job its folder
+(staging_folder.py).
 """
 
 from __future__ import annotations
@@ -24,20 +25,20 @@ from ...store.settings import StoreSettings
 from .write_columns import Group, Integers, WriteColumns
 
 STAGED_SIZE = 16 << 20
-"""About how many bytes of rows are gathered by topic before they are written: what a task holds."""
+"""About how many bytes of rows a task collects by topic before it writes them."""
 READ_SIZE = 4 << 20
 TOPIC, SYS_FLAG = b"topic", b"sysFlag"
 
 
 class StagedFile:
-    """What a task tells of its file. Pickled."""
+    """The name, rows, length and CRC32C of a task's file. Pickled."""
 
     def __init__(self, path: Path, count: int, size: int, crc: int) -> None:
         self.path, self.count, self.size, self.crc = path, count, size, crc
 
 
 class _Checked:
-    """A file that is written from its start to its end, and what its bytes come to."""
+    """A file that is written sequentially, with its length and CRC32C."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -64,14 +65,14 @@ class Stager:
         self._columns, self._job = columns, job
         self._settings, self._segment_size = settings, segment_size
         self._held: dict[Group, list[tuple[Any, Integers]]] = {}
-        """Rows, and their numbers in the Spark partition."""
+        """Rows, with their numbers in the Spark partition."""
         self._held_size = 0
         self._writer: Any = None
         self._count = 0
 
     def stage(self, batches: Iterable[Any], partition: int) -> StagedFile | None:
-        """Write all rows; None where there is none. If it raises, nothing is left behind. Raises InvalidMessageError
-        for rows that no store takes, and DiskError where the folder of the job is not seen."""
+        """Write all rows; None if there are none. If it raises, it leaves no file. Raises InvalidMessageError for rows
+        that a store refuses, and DiskError if the folder of the job is missing."""
         path = self._job / f"part-{partition:05d}-{uuid.uuid4().hex}.arrow"
         try:
             with _new_file(path) as file:
@@ -123,8 +124,8 @@ class Stager:
     def _located(
         self, error: InvalidMessageError, partition: int, row: int, group: Group | None = None, rows: Any = None
     ) -> InvalidMessageError:
-        """The error with the place of its row in the DataFrame, as Spark handed it over. Without a row of its own it is
-        about the topic, which all rows of the group have."""
+        """The error with the place of its row in the DataFrame. An error without a row is about the topic of the
+        group."""
         places = [f"Spark partition {partition}", f"row {row} (the first is 0)"]
         if group is not None:
             places.append(f"topic {group[0]!r}")

@@ -1,9 +1,8 @@
-"""The folders of jobs in a staging folder (see staging.py): made, removed, and found where a killed job left them.
+"""The folders of jobs in a staging folder (see staging.py): created, removed, and found after a job was killed.
 
-The end of a job removes its folder: under another name, so that no task which is late can put anything into it. What a
-killed driver or executor left is removed by the first write that begins after it has not changed for STALE_S. A job
-that still runs has a folder there, too, whose files change as its tasks write. To remove it does no harm to the store:
-the job fails, and appends nothing.
+The end of a job renames its folder and removes it, so a late task cannot write into it. The first write that begins
+after a folder has not changed for STALE_S removes what a killed driver or executor left. Removing the folder of a
+running job does not harm the store: the job fails, and appends nothing.
 
 Needs neither pyspark nor pyarrow.
 """
@@ -23,7 +22,7 @@ from ...store.disk.disk_errors import disk_errors
 log = logging.getLogger("flightlog.spark")
 
 STALE_S = 24 * 3600
-"""A task that works writes to its file far more often."""
+"""A running task writes to its file far more often."""
 JOB_PREFIX = "job-"
 
 
@@ -35,7 +34,7 @@ class StagedJob:
     size: int
     """Bytes of its files."""
     changed_s: float
-    """When anything in it last changed, in seconds of the epoch."""
+    """Time of the last change in it, in seconds of the epoch."""
 
 
 def staged_jobs(staging: Path, *, idle_s: float = 0) -> list[StagedJob]:
@@ -69,13 +68,13 @@ def _looked_at(folder: Path) -> StagedJob:
 
 
 def make_job_folder(job: Path) -> None:
-    """Where the tasks of a job write. Raises DiskError."""
+    """Create the folder for the files of a job's tasks. Raises DiskError."""
     with disk_errors(job, "making the folder of a write"):
         job.mkdir(parents=True)
 
 
 def remove_job(job: Path) -> None:
-    """Remove the files of a job that is over, however it ended."""
+    """Remove the files of a job that ended."""
     over = job.with_name(f"{job.name}.over")
     with suppress(FileNotFoundError):
         job.rename(over)
@@ -86,13 +85,13 @@ def remove_job(job: Path) -> None:
 
 
 def remove_if_empty(folder: Path) -> None:
-    """A folder that holds nothing goes."""
+    """Remove a folder if it is empty."""
     with suppress(OSError):  # it holds something, or is gone
         folder.rmdir()
 
 
 def remove_stale(staging: Path) -> None:
-    """Remove what jobs left whose driver was killed."""
+    """Remove what jobs with a killed driver left."""
     for job in staged_jobs(staging, idle_s=STALE_S):
         log.warning("%s: removed; a write that never ended left it", job.path, extra={"path": str(job.path)})
         shutil.rmtree(job.path, ignore_errors=True)

@@ -1,7 +1,7 @@
 """Writing a stream into a store: `df.writeStream.format("flightlog").option("checkpointLocation", ...).start(path)`.
 
-Each batch is there whole or not at all, and once: a batch that Spark brings again, after a restart, is not appended
-again (`WriteLedger`). Needs Spark 4.1, whose streams hand over Arrow.
+Writes are exactly-once per batch: a batch that Spark repeats after a restart is not appended again (`WriteLedger`).
+Needs Spark 4.1, whose streams pass Arrow data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .writing import JobStaging, StagedTask, append_files, staged_files
 
 
 class LogStreamWriter(DataSourceStreamArrowWriter):
-    """One batch of a stream. Spark makes one to plan a batch, and another one to commit or abort it."""
+    """One batch of a stream. Spark creates one to plan a batch, and another one to commit or abort it."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         self._staging = JobStaging(options, schema)

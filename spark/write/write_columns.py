@@ -1,9 +1,9 @@
-"""From the columns of a DataFrame to rows that a store appends: those of Spark's Kafka sink, and a record's own.
+"""Converts the columns of a DataFrame to rows for a store: the columns of Spark's Kafka sink, and those of a record.
 
     value           binary or string   the body; needed
-    topic           string             unless the option `topic` says it for all rows
+    topic           string             unless the option `topic` gives it for all rows
     key             binary or string   one index key
-    keys            array<string>      all index keys; where there is such a column, `key` is not looked at
+    keys            array<string>      all index keys; with this column, `key` is ignored
     partition       a whole number     the queue id; null or no column: the topic's queues take turns
     headers         as in Kafka        array<struct<key:string,value:binary>>: properties
     properties      map<string,string> the same as a map
@@ -13,8 +13,8 @@
     timestamp       timestamp          the same, where there is no bornTimestamp
     sysFlag         int                its bits for compressed bodies are kept; half messages are refused
 
-The other columns of a read (`offset`, `physicalOffset`, `messageId`, ...) are the store's to say, and are passed over:
-what was read from one store can be written into another as it is.
+The other columns of a read (`offset`, `physicalOffset`, `messageId`, ...) are ignored, as the store assigns them: rows
+of one store can be written to another unchanged.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ TYPES = {
 }
 BY_LOWER_NAME = {name.lower(): name for name in TYPES}
 PASSED_OVER = (READ_COLUMNS.keys() | {"store"}) - BY_LOWER_NAME.keys()
-"""Columns of a read that say where a message was, and not what it is."""
+"""Columns of a read that describe the place of a message, not its content."""
 
 KEPT_BITS = COMPRESSED | COMPRESSION_MASK | MULTI_TAGS
 Integers = NDArray[np.int64]
 Group = tuple[str, int]
-"""Topic and kept bits of the flag: what the rows of one append have in common."""
+"""Topic and kept bits of the flag, which the rows of one append share."""
 
 
 @dataclass(frozen=True)
 class WriteColumns:
-    """Which column of a DataFrame is which, and the topic of rows without one. Travels to the tasks."""
+    """The position of each column in a DataFrame, and the topic of rows without one. Pickled."""
 
     places: dict[str, int]
     topic: str | None
@@ -194,7 +194,7 @@ def _properties(headers: Any) -> Any:
     """Kafka's headers as a map."""
     items = headers.values
     offsets = headers.offsets
-    if headers.null_count:  # what lies below a null is none of it
+    if headers.null_count:  # drops values below a null
         headers = pc.fill_null(headers, [])
         items, offsets = headers.values, headers.offsets
     keys, values = items.field("key"), items.field("value")

@@ -1,6 +1,6 @@
 """Writing a DataFrame into a store: `df.write.format("flightlog").mode("append").save(path)`, and streams.
 
-    driver      checks options, columns and that nobody has the store open, before any task runs
+    driver      checks options, columns and the store's lock, before any task runs
     tasks       check the rows and stage them, each in a file of its own (staging.py)
     driver      checks those files, opens the store, appends all rows, durably and as one, and closes it again
 
@@ -50,12 +50,12 @@ log = logging.getLogger("flightlog.spark")
 
 LEDGER_FILE = "spark-queries.json"
 QUERY_ID = "sql.streaming.queryId"
-"""What Spark tells the tasks of a stream: the id that its checkpoint keeps."""
+"""The local property with the id of a stream, which its checkpoint keeps."""
 
 
 @dataclass
 class StagedTask(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The result of a task, for the driver."""
 
     job: Path
     file: StagedFile | None
@@ -75,13 +75,13 @@ def refuse_overwrite(overwrite: bool, *, is_stream: bool) -> None:
 
 
 def refuse_locked(root: Path) -> None:
-    """Raises StoreLockedError where somebody has the store open for writing."""
+    """Raises StoreLockedError if a process has the store open for writing."""
     if (root / COMMIT_LOG_FOLDER).exists():
         StoreLock.acquire(root).release()
 
 
 def find_segment_size(root: Path) -> int:
-    """How large the segments are that rows must fit into. Raises StoreNotFoundError for a folder of something else."""
+    """The segment size, which bounds rows. Raises StoreNotFoundError for a folder that is not a store."""
     disk = RealDisk()
     if root.exists():
         check_folder(root, SETTINGS, disk)
@@ -111,7 +111,7 @@ class JobStaging:
         return StagedTask(self._job, file, context.getLocalProperty(QUERY_ID))
 
     def clean_up(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Remove what was staged, of a store that was not made after all too."""
+        """Remove what was staged, also if the store was not created."""
         for job in {self._job, *(message.job for message in messages if isinstance(message, StagedTask))}:
             remove_job(job)
         root = self.options.root
@@ -125,7 +125,7 @@ class JobStaging:
 
 
 class LogBatchWriter(DataSourceArrowWriter):
-    """One job. Made in the driver, where what cannot be written is refused; `write` runs in tasks with a copy."""
+    """One job. Created in the driver, which refuses bad options and columns; `write` runs in tasks with a copy."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         refuse_locked(options.root)
@@ -138,7 +138,7 @@ class LogBatchWriter(DataSourceArrowWriter):
 
     @entry
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Append all rows, or none: then it raises, and nothing is left of the job."""
+        """Append all rows. If it raises, none is appended and the staged files are removed."""
         try:
             append_files(self._staging.options.root, staged_files(messages), None, 0)
         finally:
@@ -151,16 +151,16 @@ class LogBatchWriter(DataSourceArrowWriter):
 
 
 def staged_files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
-    """Of all tasks, in the order of their partitions."""
+    """The files of all tasks, in the order of their partitions."""
     if not all(isinstance(message, StagedTask) for message in messages):
         raise DamagedStoreError("a task told nothing of its rows, expected a message of each. Nothing was appended")
     return [message.file for message in messages if isinstance(message, StagedTask) and message.file is not None]
 
 
 def append_files(root: Path, files: Sequence[StagedFile], query: str | None, batch: int) -> None:
-    """Append the rows of all files as one, unless this batch of this query is there already. Without any row, makes
-    the store where there is none, so that a reader finds it. Raises DamagedStoreError, StoreLockedError, and what
-    opening and appending raise: then none of the rows is in the store."""
+    """Append the rows of all files atomically, unless this batch of this query was appended before. Without any row,
+    creates a missing store, so that a reader finds it. Raises DamagedStoreError, StoreLockedError, and what opening and
+    appending raise: then none of the rows is in the store."""
     if not files:
         if not (root / COMMIT_LOG_FOLDER).exists():
             open_store(root, SETTINGS).close()
@@ -189,12 +189,12 @@ def append_files(root: Path, files: Sequence[StagedFile], query: str | None, bat
         _settle(root)
         if not told or not is_in_log(root, told[0].start, len(told[0].first_record), digest_of(told[0].first_record)):
             raise
-        # The error came behind the commit point: to say that the job has failed would have it done twice.
+        # The error came after the commit point: if the job failed now, Spark would run it again.
         log.warning("%s: all rows are there; behind them: %s", root, e, extra={"path": str(root), "cause": repr(e)})
 
 
 def _settle(root: Path) -> None:
-    """Have what a failed append left removed at once."""
+    """Open and close the store, so that recovery removes what a failed append left."""
     try:
         open_store(root, SETTINGS).close()
     except FlightlogError as e:

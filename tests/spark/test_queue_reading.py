@@ -65,7 +65,7 @@ def planned(
     with flightlog.open_read_only(path) as view:
         losses = Losses()
         spans = selected_spans(view, given, losses)
-        losses.tell(fail=True)
+        losses.report(fail=True)
         assert isinstance(spans, dict)
         tasks = plan_queues(view, StoreLocation.local(path), spans, split_bytes, min_partitions)
     read_by = {key: [0, 0] for key in spans}

@@ -50,7 +50,7 @@ def spans(view: ReadOnlyStore, bounds: Bounds = NO_BOUNDS, /, **options: str) ->
     require_known(given, [view])
     losses = Losses()
     found = selected_spans(view, given, losses)
-    losses.tell(fail=given.fail_on_data_loss)
+    losses.report(fail=given.fail_on_data_loss)
     assert found is not None
     return narrowed(view, found, bounds)
 
