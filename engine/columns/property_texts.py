@@ -1,12 +1,14 @@
 """Properties of many messages as the texts that their records hold, made and checked all at once.
 
-The rules are those of `store/format/properties.py`: names and values are not empty, hold neither separator, and are
-UTF-8.
+The rules are in `store/format/properties.py`. Here all texts together are checked for what shows that every row follows
+them. Only if they do not show it, the rows are checked one by one.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from ...store import native
 from ...store.errors import InvalidMessageError, PropertiesTooLargeError
 from ...store.format import property_names as props
-from ...store.format.properties import LOOKS_LOST, looks_lost
+from ...store.format.properties import encode_properties
 from ...store.format.record import PROPERTIES_MAX_SIZE
 from .column_buffers import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
 
@@ -92,14 +94,10 @@ def _column_texts(columns: list[tuple[bytes, Ranges]], count: int) -> Ranges:
     given = [(name + end, values.data, _column(values.starts), _column(values.sizes)) for name, values in columns]
     raw, is_plain = native.property_texts(tuple(given), sizes)
     text = np.frombuffer(raw, np.uint8)
-    bounds = np.zeros(count + 1, np.int64)
-    np.cumsum(sizes, out=bounds[1:])
-    if not is_plain or (count and sizes.max() > PROPERTIES_MAX_SIZE):
-        pair_counts = np.zeros(count, np.int64)
-        for _, values in columns:
-            pair_counts += values.sizes > 0
-        _check_texts(text, bounds, pair_counts)
-    return Ranges(text, bounds[:-1], sizes)
+    _check_sizes(sizes)
+    if not is_plain and not _is_plain(text, sum(int(np.count_nonzero(values.sizes)) for _, values in columns)):
+        _check_rows(Fields(columns).pairs())
+    return Ranges(text, np.cumsum(sizes) - sizes, sizes)
 
 
 def _column(numbers: Integers) -> Integers:
@@ -113,10 +111,6 @@ def property_texts(pairs: Pairs, count: int) -> Ranges:
     Raises InvalidMessageError, and PropertiesTooLargeError for a text that is too long, with the row.
     """
     pairs = _as_in_a_mapping(pairs)
-    _check_names(pairs)
-    if not pairs.values.present().all() or not pairs.values.sizes.all():
-        at = int((pairs.values.present() & (pairs.values.sizes > 0)).argmin())
-        _refuse(pairs, at, "has no value: RocketMQ's readers drop an empty name or value")
     names = [name + props.NAME_END.encode() for name in pairs.names]
     name_sizes = np.array([len(name) for name in names], np.int64)
     name_starts = np.cumsum(name_sizes) - name_sizes
@@ -125,11 +119,15 @@ def property_texts(pairs: Pairs, count: int) -> Ranges:
     starts, sizes = np.zeros((len(pairs.rows), 3), np.int64), np.ones((len(pairs.rows), 3), np.int64)
     starts[:, 0], sizes[:, 0] = 1 + name_starts[pairs.codes], name_sizes[pairs.codes]
     starts[:, 1], sizes[:, 1] = len(shared) + pairs.values.starts, pairs.values.sizes
+    if not (sizes[:, 0] > 1).all() or not sizes[:, 1].all():
+        _check_rows(pairs)  # of which one has an empty name or value
     text = gathered(source, starts.reshape(-1), sizes.reshape(-1))
     row_ends = np.cumsum(np.bincount(pairs.rows, minlength=count))
     bounds = np.zeros(count + 1, np.int64)
     bounds[1:] = np.concatenate([[0], np.cumsum(sizes.sum(axis=1))])[row_ends]
-    _check_texts(text, bounds, np.diff(row_ends, prepend=0))
+    _check_sizes(np.diff(bounds))
+    if not _is_plain(text, len(pairs.rows)):
+        _check_rows(pairs)
     return Ranges(text, bounds[:-1], np.diff(bounds))
 
 
@@ -142,19 +140,6 @@ def gathered(source: NDArray[np.uint8], starts: Integers, sizes: Integers) -> ND
 
 def _row_of(row_ends: Integers, item: int) -> int:
     return int(np.searchsorted(row_ends, item, side="right"))
-
-
-def _refuse(pairs: Pairs, at: int, why: str) -> None:
-    name = pairs.names[int(pairs.codes[at])].decode("utf-8", "replace")
-    raise InvalidMessageError(f"the property {name!r} {why}", row=int(pairs.rows[at]))
-
-
-def _check_names(pairs: Pairs) -> None:
-    used = np.bincount(pairs.codes, minlength=len(pairs.names)) > 0
-    for code, name in enumerate(pairs.names):
-        if used[code] and not name:
-            at = int((pairs.codes == code).argmax())
-            _refuse(pairs, at, "has no name: RocketMQ's readers drop an empty name or value")
 
 
 def _as_in_a_mapping(pairs: Pairs) -> Pairs:
@@ -171,8 +156,7 @@ def _as_in_a_mapping(pairs: Pairs) -> Pairs:
     return Pairs(pairs.rows[kept], pairs.names, pairs.codes[kept], values)
 
 
-def _check_texts(text: NDArray[np.uint8], bounds: Integers, pair_counts: Integers) -> None:
-    sizes = np.diff(bounds)
+def _check_sizes(sizes: Integers) -> None:
     if len(sizes) and sizes.max() > PROPERTIES_MAX_SIZE:
         row = int(sizes.argmax())
         raise PropertiesTooLargeError(
@@ -180,29 +164,40 @@ def _check_texts(text: NDArray[np.uint8], bounds: Integers, pair_counts: Integer
             f"{PROPERTIES_MAX_SIZE}. Move data into the body",
             row=row,
         )
-    for separator in (NAME_END, VALUE_END):
-        places = text == separator
-        if np.count_nonzero(places) != pair_counts.sum():
-            found = np.diff(np.searchsorted(np.flatnonzero(places), bounds))
-            row = int((found == pair_counts).argmin())
-            raise InvalidMessageError("a property contains the byte 0x01 or 0x02, which separates properties", row=row)
-    if len(text) and not text.all():
-        for row in range(len(sizes)):
-            if looks_lost(text[bounds[row] : bounds[row + 1]].tobytes().decode("latin-1")):
-                raise InvalidMessageError(LOOKS_LOST, row=row)
-    if len(text) and text.max() >= 0x80:
-        _check_utf8(text, bounds)
 
 
-def _check_utf8(text: NDArray[np.uint8], bounds: Integers) -> None:
-    """Separators stand on both sides of every name and value, so a text is UTF-8 only if each of them is."""
-    first = 0
-    while first < len(bounds) - 1:
-        last = max(int(np.searchsorted(bounds, bounds[first] + DECODED_SIZE, side="right")) - 1, first + 1)
-        start = int(bounds[first])
+def _is_plain(text: NDArray[np.uint8], pair_count: int) -> bool:
+    """Whether all texts together show that no row is at fault: a separator of each kind for every pair, no zero byte,
+    and UTF-8. Separators stand on both sides of names and values, so that holds only if it holds for each of them."""
+    if any(np.count_nonzero(text == separator) != pair_count for separator in (NAME_END, VALUE_END)):
+        return False
+    if not text.all():
+        return False
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        for start in range(0, len(text), DECODED_SIZE) if len(text) and text.max() >= 0x80 else ():
+            stop = start + DECODED_SIZE
+            decoder.decode(text[start:stop].tobytes(), stop >= len(text))
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_rows(pairs: Pairs) -> None:
+    """Raise InvalidMessageError for the first row whose properties a put would refuse; there may be none."""
+    data, starts, sizes = pairs.values.data, pairs.values.starts.tolist(), pairs.values.sizes.tolist()
+    codes = pairs.codes.tolist()
+    for row, items in groupby(range(len(codes)), pairs.rows.tolist().__getitem__):
         try:
-            text[start : int(bounds[last])].tobytes().decode()
+            encode_properties(
+                {
+                    pairs.names[codes[item]].decode(): data[starts[item] : starts[item] + sizes[item]]
+                    .tobytes()
+                    .decode()
+                    for item in items
+                }
+            )
         except UnicodeDecodeError as e:
-            row = _row_of(bounds[1:], start + e.start)
             raise InvalidMessageError(f"a property cannot be written as UTF-8: {e.reason}", row=row) from e
-        first = last
+        except InvalidMessageError as e:
+            raise InvalidMessageError(e.reason, row=row) from None
