@@ -2,7 +2,7 @@
 
 Invariants:
 - A put that returned PUT_OK is stored once, in order, and visible to the next read of this process; under sync flush it
-  is durable. Two are visible only once they are durable: what did not wait for its sync, and what waited too long.
+  is durable. A put that did not wait for its sync, or waited too long, becomes visible only once it is durable.
 - A put that raised an InvalidMessageError or a DiskFullError stored nothing of that message.
 - After a failed sync or a failed service thread, puts raise StorePoisonedError and reads go on.
 - A child made by fork can neither read nor write with this handle.
@@ -76,16 +76,16 @@ log = logging.getLogger("flightlog.store")
 
 
 class MessageStore(native.OrdinaryPut):
-    """One store, open for writing, without consumer groups but for how far they are. A context manager.
+    """One store, open for writing. Of consumer groups it knows only their offsets. A context manager.
 
     Safe from many threads. Every call raises StoreClosedError after `close`, and ForkedStoreError in a child made by
-    fork. The parts keep the handle alive no more than the services do: one without references is closed.
+    fork. No part and no service keeps the handle alive: a handle without references is closed.
     """
 
-    _is_released = True  # until there is something to let go of
+    _is_released = True  # until there is something to release
     _forked = False
 
-    if TYPE_CHECKING:  # the kernel has it, and knows the types of neither
+    if TYPE_CHECKING:  # the kernel implements it, and does not know these types
 
         def put(self, message: Message) -> PutResult: ...
 
@@ -96,8 +96,8 @@ class MessageStore(native.OrdinaryPut):
         self._disk, self.clock, self._pid = disk, clock, os.getpid()
         self._close_lock, self._closed = threading.Lock(), False
         self._at_exit = close_at_exit(self)
-        with ExitStack() as undo:  # whatever fails, everything is given back, as by a writer that was killed
-            # What was there, brought up to the log. Local names: no part reaches the others through the handle.
+        with ExitStack() as undo:  # on any failure everything is released, as by a writer that was killed
+            # Recovery. Local names: no part reaches the others through the handle.
             wake_preparing = WakeUp()
             found = recover_store(path, settings, disk, clock, undo, wake_preparing.notify)
             commit_log, dispatcher, topics = found.log, found.dispatcher, found.topics
@@ -125,10 +125,10 @@ class MessageStore(native.OrdinaryPut):
             get, catch_up = reader.queue_reader.get, maintenance.catch_up
             pulls = LongPolls(path, get, catch_up, lambda: commit_log.visible, arrivals, clock)
             undo.callback(pulls.stop)
-            dispatcher.add_listener(pulls.note)  # first: who waits for arrivals wakes the pulls
+            dispatcher.add_listener(pulls.note)  # first: arrivals wake the pulls
             dispatcher.add_listener(arrivals.note)
 
-            # Writing, and what waits for its time.
+            # Writing, and delayed messages.
             delay_service = DelayService(
                 *(disk, path, settings, clock, commit_log, table, found.report.last_writer, maintenance),
                 deliver=lambda due: putter.deliver(due),  # of the putter below, whose hook parks for these delays
@@ -156,25 +156,25 @@ class MessageStore(native.OrdinaryPut):
             self._services = pulls, arrivals, delay_service, flushing, preparing  # as they are stopped
             self._end = ending(self._services, putter.pending, delay_service.close, maintenance)
 
-            # Life: from here on there are threads.
+            # Threads start here.
             watch_fork(self)
             flushing.start()
             preparing.start()
             delay_service.resume()
             undo.callback(atexit.unregister, self._at_exit)
-            atexit.register(self._at_exit)  # last: at an exit in between, nothing half made is closed
+            atexit.register(self._at_exit)  # last: an exit before this closes nothing half made
             undo.pop_all()
         self._is_released = False
         report = self.recovery_report
         log.info(
-            "%s: open for writing, the log goes on at physical offset %d",
+            "%s: open for writing, the log continues at physical offset %d",
             *(path, report.end),
             extra={"path": str(path), "physical_offset": report.end, "last_writer": report.last_writer.name},
         )
         with ExitStack() as undo:
             undo.callback(self.close)
             offsets.load(lambda key: queue_bounds(table.get(key))[1])
-            offsets.save()  # before the first put, what was lowered
+            offsets.save()  # offsets that were lowered, before the first put
             undo.pop_all()
 
     @classmethod
@@ -187,15 +187,14 @@ class MessageStore(native.OrdinaryPut):
         clock: Clock | None = None,
         pre_put_hook: PrePutHook | None = None,
     ) -> Self:
-        """Open a store for writing, made by flightlog or RocketMQ; create it where there is none. Recovers it first if
-        need be. Sizes of files that the settings leave open are those that the store was made with.
+        """Open a store for writing, created by flightlog or RocketMQ; create it if there is none. Recovers it first if
+        necessary. File sizes that the settings leave open are those that the store was created with.
 
-        `disk`, `clock` and `pre_put_hook` are the doors that tests and services hand in. Raises StoreLockedError,
-        CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,
-        ClockBehindError, ConfigFileError, DiskError, InvalidArgumentError for a path that is
-        no folder's, and ThreadStartError if the system has no thread to give. Whatever
-        is raised, everything is given back: the lock, files and threads. Durable when it returns: everything that was
-        found, and that the store is now in use (`abort`).
+        Tests and services pass `disk`, `clock` and `pre_put_hook`. Raises StoreLockedError, CorruptLogError,
+        StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError,
+        ConfigFileError, DiskError, InvalidArgumentError for a path that is not a folder, and ThreadStartError if the
+        system refuses a thread. On any error the lock, files and threads are released. Durable when it returns:
+        everything that was found, and that the store is now in use (`abort`).
         """
         found = checked_folder("path", path) if disk is None else checked_path("path", path)
         check_settings(settings)
@@ -204,7 +203,7 @@ class MessageStore(native.OrdinaryPut):
     # -- putting
 
     def put_slow(self, message: Message) -> PutResult:
-        """`put` where the fast path has been tried; the kernel calls it."""
+        """The slow path of `put`. The kernel calls it after the fast path declined the message."""
         self.check_usable()
         return self._putter.put(message)
 
@@ -226,10 +225,10 @@ class MessageStore(native.OrdinaryPut):
         return self._putter.put_batch(messages)
 
     def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
-        """One queue, to append to in the tightest loop: `append` puts as `put` does, without a Message to be made.
+        """Lowest-overhead API: append to one queue without building a `Message`. Otherwise `append` works as `put`.
 
-        Nothing is stored by this; topic and queue are made by the first append, as by a put. Raises
-        InvalidMessageError, StoreClosedError, ForkedStoreError.
+        This call stores nothing; the first append creates topic and queue, as a put does. Raises InvalidMessageError,
+        StoreClosedError, ForkedStoreError.
         """
         self.check_usable()
         queue_id = check_queue(topic, queue_id)
@@ -253,8 +252,8 @@ class MessageStore(native.OrdinaryPut):
         return self.put(checked_cancellation(self._reader, self._log, self.clock, topic, uniq_key, deliver_at_ms))
 
     def flush(self) -> None:
-        """Return once everything put so far is on the disk, however long that takes: under sync flush also what did not
-        wait for its sync, or waited too long.
+        """Return once everything put so far is durable, however long that takes: under sync flush also puts that did
+        not wait for their sync, or waited too long.
 
         Raises SyncFailedError, StorePoisonedError, StoreClosedError, ForkedStoreError.
         """
@@ -480,22 +479,23 @@ class MessageStore(native.OrdinaryPut):
             return view.verify()
 
     def statistics(self) -> StoreStatistics:
-        """What it holds, how far each part lags behind, how fast it is; see engine/statistics.py. Cheap, and on a
-        poisoned store too."""
+        """Sizes, topics, throughput, latencies, and the lag of flush, dispatch and index; see engine/statistics.py.
+        Cheap. Works on a poisoned store too."""
         self.check_usable()
         parts = self._log, self._dispatcher, self._table, self._maintenance
         return live_statistics(self._disk, self.path, *parts, self.clock, *self._delay_service.states())
 
     def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
-        """One round of retention now: the oldest full segments go, `clean_batch_count` at most, if they were last
-        written to `retention_hours` ago (None: the setting of that name, and without that nothing goes), or for want of
-        room as the settings say; then the queue files, index files and seals of what is gone. Says what went.
+        """Run one round of retention now and return what it removed.
 
-        The last segment stays, and so does what an iterator or an open view of this process is yet to read. What has
-        gone from the log is answered as OFFSET_TOO_SMALL by `get`.
+        It removes the oldest full segments, `clean_batch_count` at most, that were last written to `retention_hours`
+        ago or longer (None: the setting of that name; without that, nothing), or that the settings give up for lack of
+        disk space; then the queue files, index files and seals of the removed segments. It keeps the last segment, and
+        segments that an iterator or an open view of this process still has to read. `get` answers OFFSET_TOO_SMALL for
+        removed messages.
 
-        Raises DiskError if a file cannot be removed: what went before is gone, and the next round goes on. Raises
-        UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.
+        Raises DiskError if a file cannot be removed: files removed before stay removed, and the next round continues.
+        Raises UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.
         """
         self.check_usable()
         hours = self.settings.retention_hours
@@ -506,18 +506,18 @@ class MessageStore(native.OrdinaryPut):
     # -- life
 
     def close(self) -> None:
-        """Flush everything, mark the store as cleanly closed, let it go. Calling it twice is fine.
+        """Flush everything, mark the store as cleanly closed, and release it. Calling it twice is fine.
 
-        The order, and why: refuse new calls; stop the long polls and those who wait for arrivals, which call back; stop
-        the delay service, which put; stop the service thread, so that it flushes nothing behind the closer; complete
-        the futures of `put_async`, durable or with their error, for nothing is synced after the rest; write how far
-        deliveries are; dispatch and flush, so that the log and the queues are whole; write the checkpoint, then the
-        clean-close words that rest on it; remove `abort` only when all that is durable; free the lock last, so that
-        nobody opens the store before.
+        The order, and why: refuse new calls; stop the long polls and the arrivals, which run callbacks; stop the delay
+        service, which puts; stop the flush service, so that it flushes nothing during the close; complete the futures
+        of `put_async`, durable or with their error, because nothing is synced later; write how far deliveries are;
+        dispatch and flush, so that the log and the queues are whole; write the checkpoint, then the clean-close words
+        that rely on it; remove `abort` only when all that is durable; release the lock last, so that no other writer
+        opens the store before.
 
         Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
-        ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
-        an exception there (as `sys.exit` does) and close where that arrives.
+        ends it, call it again. Do not call it from a signal handler, which may interrupt a put: raise an exception
+        there (as `sys.exit` does) and close the store where you catch it.
 
         A store that is never closed is closed at the exit of the interpreter, or when its handle is collected (with a
         ResourceWarning).
@@ -529,7 +529,7 @@ class MessageStore(native.OrdinaryPut):
         if not (self._putter.pending.runs_callbacks_here() or self._pulls.thread.is_current()):
             with self._close_lock:
                 self._close_locked()
-        elif self._close_lock.acquire(blocking=False):  # who else closes may be waiting for this callback to end
+        elif self._close_lock.acquire(blocking=False):  # another closing thread may be waiting for this callback
             try:
                 self._close_locked()
             finally:
@@ -564,7 +564,7 @@ class MessageStore(native.OrdinaryPut):
 
     @property
     def poison(self) -> BaseException | None:
-        """What has ended puts and syncs for good, if anything has."""
+        """The error that ended puts and syncs until the store is reopened; None if there is none."""
         return self._log.poison
 
     @property
@@ -579,7 +579,7 @@ class MessageStore(native.OrdinaryPut):
         self._log.conditions.handle = "forked"
 
     def check_usable(self) -> None:
-        """Raise StoreClosedError, or ForkedStoreError, unless it is."""
+        """Raise StoreClosedError or ForkedStoreError unless `is_usable`."""
         if self._forked:
             raise ForkedStoreError(
                 f"{self.path}: this handle was opened by process {self._pid}, before a fork. "

@@ -1,9 +1,9 @@
 """The read-only view: no lock, no write, and no thread but one that reads ahead of a long scan.
 
-What queues on disk do not know yet is dispatched in memory when the view is opened and refreshed, 20 bytes a missing
-message. Beside a live flightlog writer the view ends at the progress page's *visible* word; beside a live RocketMQ,
-which has no such page, at the end of the highest queue entry whose record checks. Where no writer is alive, it ends
-where the log does.
+Records that are not in the queues on disk yet are dispatched in memory when the view is opened and refreshed: 20 bytes
+per record. Beside a live flightlog writer the view ends at the *visible* word of the progress page; beside a live
+RocketMQ, which has no such page, at the end of the highest queue entry whose record checks. Without a live writer it
+ends where the log ends.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("flightlog.read_only")
 
 MORE_LOOKS = 20
-"""How often a view is made anew because a writer has opened or closed the store in the middle of it."""
+"""How often opening a view starts again because a writer opened or closed the store meanwhile."""
 
 
 class ReadOnlyStore:
-    """A store as it can be read now. Use as a context manager, or call `close`. Safe from many threads.
+    """A read-only view of a store. Use it as a context manager, or call `close`. Safe from many threads.
 
     Every call raises StoreClosedError after `close`.
     """
@@ -91,7 +91,7 @@ class ReadOnlyStore:
         self.path = path
         self._disk, self._settings = disk, settings
         self._shown_below = shown_below
-        """Physical offset up to which the view that this one is to go on for has shown the log."""
+        """Physical offset up to which the view that this one replaces has shown the log."""
         self._closed = False
         if not disk.exists(path):
             raise StoreNotFoundError(
@@ -109,20 +109,20 @@ class ReadOnlyStore:
                 if not self._shutdown_state.is_stale(disk) and not self._has_deleted():
                     break
             except FileNotFoundError:
-                # A writer removes what is old; RocketMQ, segments that it has prepared and does not need.
+                # A writer removed an old file; RocketMQ also removes segments that it prepared and does not need.
                 if not look:
                     raise
             self._log_reader.close()
         else:
             raise StoreChangingError(
                 f"{path}: a writer opened or closed this store, or a topic was deleted, during each of "
-                f"{MORE_LOOKS + 1} looks at it. Open the view again when its writer stays open, or is gone"
+                f"{MORE_LOOKS + 1} attempts to open a view. Try again while no writer opens or closes it"
             )
         self._pin.move(self._log_reader.min_offset)
         self.report.tell(path, log)
 
     def _look(self) -> None:
-        """Read everything that a view rests on."""
+        """Read everything that a view depends on."""
         disk, path = self._disk, self.path
         self._shutdown_state: ShutdownState = read_shutdown_state(disk, path, tolerant=True, folders=self._folders)
         asks_seals = self._settings.check_blocks and self._shutdown_state.is_ours
@@ -166,7 +166,7 @@ class ReadOnlyStore:
         return None
 
     def _has_deleted(self) -> bool:
-        """Whether a topic was deleted since the last look."""
+        """Whether a topic was deleted since the view was opened or refreshed."""
         return _read_deleted(self._disk, self.path)[0].to_json() != self._deleted_as_read
 
     def _load_table(self) -> QueueTable:
@@ -177,7 +177,7 @@ class ReadOnlyStore:
             again = find_file_entries(self._disk, self.path)
             if not table.unreadable or again is None or again == entries:
                 return table
-            entries = again  # a live writer has made the first queue file since
+            entries = again  # a live writer created the first queue file meanwhile
 
     def _recover(self) -> tuple[TailScan, RecoveryReport]:
         found, report = recover_queues(
@@ -199,19 +199,19 @@ class ReadOnlyStore:
         return found, report
 
     def _limit(self) -> int | None:
-        """How far a writer that may be alive lets us see; None at rest."""
+        """Physical offset up to which a writer that may be alive lets this view read; None without one."""
         shutdown_state = self._shutdown_state
         if shutdown_state.is_served:
             return shutdown_state.readable_below
         if self._table.is_in_rocksdb:
-            return None  # no queue says how far the broker is: every whole record of the log is read
+            return None  # no queue says how far the broker has come: read every whole record of the log
         if shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED and is_held(self.path):
-            # Whoever has just opened it may be bringing lagging queues up to what was shown while nobody had it open.
+            # A writer that just opened it may be bringing lagging queues up to what this view showed before.
             return max(self._highest_proven_end(), self._shown_below)
         return None
 
     def _highest_proven_end(self) -> int:
-        """End of the highest queue entry whose record checks: how far RocketMQ itself has come."""
+        """End of the highest queue entry whose record checks: how far RocketMQ has dispatched."""
         last_entries = filter(None, (last_entry(queue) for _, queue in self._table.items()))
         for physical_offset, size, _ in sorted(last_entries, reverse=True):
             try:
@@ -222,11 +222,11 @@ class ReadOnlyStore:
         return self._log_reader.min_offset
 
     def refresh(self) -> None:
-        """See what has been written since. Costs what is new, unless the store was closed, recovered or replaced
-        meanwhile."""
+        """Make new messages visible. The cost depends on what is new, unless the store was closed, recovered or
+        replaced meanwhile: then the view is opened again."""
         self._check_usable()
         if self._is_same_session() and not self._has_deleted():
-            # A segment may be removed in the middle of it: then everything is looked at anew.
+            # If a segment is removed meanwhile, open the view again.
             with suppress(FileNotFoundError):
                 self._follow(self._shutdown_state.readable_below)
                 self._release_what_is_due()
@@ -235,7 +235,7 @@ class ReadOnlyStore:
         shutdown_state = read_shutdown_state(self._disk, self.path, tolerant=True, folders=self._folders)
         is_at_rest = shutdown_state.is_ours and not shutdown_state.is_served and not self._has_deleted()
         if shutdown_state == self._shutdown_state and is_at_rest:
-            return  # nobody has opened the store since
+            return  # no writer has opened the store since
         reopened = ReadOnlyStore(self.path, self._disk, self._settings, shown_below=self._tail_scan.end)
         self._table.close()
         self._shutdown_state, self._table = reopened._shutdown_state, reopened._table
@@ -248,14 +248,15 @@ class ReadOnlyStore:
         self._pin.move(self._log_reader.min_offset)
 
     def _is_same_session(self) -> bool:
-        """Whether the flightlog writer of the last look still has the store open; notes its progress."""
+        """Whether the flightlog writer of the last refresh still has the store open; notes its progress."""
         known, progress = self._shutdown_state, read_progress(self._disk, self.path)
         if not known.is_served or known.progress is None or progress is None:
             return False
         is_same = (
             progress.epoch == known.progress.epoch
             and progress.clean_close == STILL_OPEN
-            and read_abort(self._disk, self.path) == known.abort  # else RocketMQ has been here; our page would not tell
+            and read_abort(self._disk, self.path)
+            == known.abort  # else RocketMQ has written, which our page does not show
             and is_served(self.path)
         )
         if is_same:
@@ -263,8 +264,8 @@ class ReadOnlyStore:
         return is_same
 
     def _release_what_is_due(self) -> None:
-        """Begin where the log begins now, or would if this view did not hold it; but no iterator loses what it is yet
-        to read."""
+        """Release segments that are removed, or would be if this view did not pin them, but none that an iterator still
+        has to read."""
         reader, due_below = self._log_reader, SegmentPins.of(self._log_reader.folder).due_below
         held = self._reader.queue_reader.lowest_held()
         if held is not None:
@@ -277,7 +278,7 @@ class ReadOnlyStore:
             first += 1
         if first:
             reader.segments = segments[first:]
-        if reader.min_offset > self._queues_begin_at:  # also where `_follow` has found the log to begin further on
+        if reader.min_offset > self._queues_begin_at:  # also if `_follow` found that the log now begins later
             self._queues_begin_at = reader.min_offset
             for _, queue in self._table.items():
                 queue.skip_removed()
@@ -374,7 +375,7 @@ class ReadOnlyStore:
 
     @property
     def corrupt_skipped(self) -> int:
-        """Messages that `on_corrupt="skip"` has left out so far."""
+        """Messages that `on_corrupt="skip"` has skipped so far."""
         return self._reader.corrupt_skipped
 
     @documented_by(Reader.queues)
@@ -463,7 +464,7 @@ class ReadOnlyStore:
         return self._log_reader
 
     def lost_places(self) -> list[Damage]:
-        """What of the log no walk over it comes by, for readers of whole ranges; see engine/open/missing_ranges.py."""
+        """Parts of the log that no scan finds, for readers of whole ranges; see engine/open/missing_ranges.py."""
         self._check_usable()
         return lost_places(self._log_reader, self._shutdown_state, self._tail_scan)
 
@@ -479,17 +480,17 @@ class ReadOnlyStore:
 
     @property
     def deleted_topics(self) -> DeletedTopics:
-        """Whose records are in the log and in no queue, for readers of whole ranges."""
+        """Topics whose records are in the log but in no queue, for readers of whole ranges."""
         return self._deleted
 
     @property
     def shutdown_state(self) -> ShutdownState:
-        """Who wrote last, and what the small files say."""
+        """Who wrote last, and the state files."""
         return self._shutdown_state
 
     def verify(self) -> VerifyReport:
         """Check every byte that this view may read; see engine/verify/verifying.py. A bad sector is a finding, and the
-        rest is checked. Raises DiskError for other reasons why something cannot be read."""
+        rest is checked. Raises DiskError if something cannot be read for another reason."""
         self._check_usable()
         try:
             return verify_store(
@@ -504,7 +505,7 @@ class ReadOnlyStore:
             return around.verify()
 
     def statistics(self) -> StoreStatistics:
-        """What it holds, and how far each part was behind when its writer last said so; see engine/statistics.py."""
+        """Sizes, topics, and the lag of each part as its writer last published it; see engine/statistics.py."""
         self._check_usable()
         reader, table = self._log_reader, self._table
         delays = waiting_levels(self._disk, self.path, self._settings, reader, table, SystemClock())
@@ -518,7 +519,7 @@ class ReadOnlyStore:
         return f"<{type(self).__name__} {str(self.path)!r}, {'closed' if self._closed else 'open for reading'}>"
 
     def close(self) -> None:
-        """Let go of every file. Calling it twice is fine; messages read before stay."""
+        """Release every file. Calling it twice is fine; messages read before stay valid."""
         self._closed = True
         self._log_reader.close()
         self._table.close()
@@ -535,14 +536,14 @@ class ReadOnlyStore:
 
 
 def _all_topics(disk: Disk, path: Path, table: QueueTable, settings: StoreSettings) -> dict[str, Topic]:
-    """Those of the file as it is now, and those that have queues. Raises ConfigFileError."""
+    """The topics of the file as it is now, and those that have queues. Raises ConfigFileError."""
     topics = read_topics(disk, path) or {}
     add_found(topics, (key for key, _ in table.items()), settings, grows=False)
     return topics
 
 
 def _read_deleted(disk: Disk, root: Path) -> tuple[DeletedTopics, str | None]:
-    """What was deleted, or why that cannot be told."""
+    """The deleted topics, or why they are unknown."""
     try:
         return read_deleted(disk, root), None
     except ConfigFileError as e:
@@ -552,10 +553,10 @@ def _read_deleted(disk: Disk, root: Path) -> tuple[DeletedTopics, str | None]:
 def open_read_only(
     path: str | os.PathLike[str], settings: StoreSettings | None = None, *, disk: Disk | None = None
 ) -> ReadOnlyStore:
-    """Open a store, flightlog's or RocketMQ's, live or at rest, damaged or not, without touching it.
+    """Open a store of flightlog or RocketMQ for reading, without changing it. It may be in use, at rest or damaged.
 
-    Settings of a broker that promise safety which flightlog does not give are logged as a warning. Raises
-    StoreNotFoundError where there is none, InvalidArgumentError for a path that is no folder's.
+    Broker settings that promise safety which flightlog does not give are logged as a warning. Raises
+    StoreNotFoundError if there is no store, InvalidArgumentError for a path that is not a folder.
     """
     found = checked_folder("path", path) if disk is None else checked_path("path", path)
     check_settings(settings)
@@ -563,6 +564,9 @@ def open_read_only(
     if settings.unkept_promises:
         extra = {"path": str(path), "unkept_promises": settings.unkept_promises}
         log.warning(
-            "%s: the settings promise what is not kept: %s", path, "; ".join(settings.unkept_promises), extra=extra
+            "%s: flightlog does not keep these promises of the settings: %s",
+            path,
+            "; ".join(settings.unkept_promises),
+            extra=extra,
         )
     return ReadOnlyStore(found, disk or RealDisk(), settings)

@@ -1,4 +1,4 @@
-"""How an open store ends, whoever ends it: nothing here keeps its handle alive."""
+"""Shutdown of a store, by `close`, at exit or when its handle is collected. Nothing here keeps the handle alive."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ending(
 
 
 class Closing(Protocol):
-    """A store, as its end sees it."""
+    """A store that can be closed."""
 
     @property
     def path(self) -> Path: ...
@@ -51,7 +51,7 @@ class Closing(Protocol):
 
 
 def close_at_exit(store: Closing) -> Callable[[], None]:
-    """A closer that does not keep the store alive."""
+    """Returns a function that closes the store and does not keep it alive."""
     reference = weakref.ref(store)
 
     def close() -> None:
@@ -60,20 +60,25 @@ def close_at_exit(store: Closing) -> Callable[[], None]:
             try:
                 alive.close()
             except FlightlogError as e:
-                log.error("%s: closed as one that was killed: %s", alive.path, e, extra={"path": str(alive.path)})
+                log.error(
+                    "%s: not closed cleanly, the next open recovers it: %s",
+                    alive.path,
+                    e,
+                    extra={"path": str(alive.path)},
+                )
 
     return close
 
 
 def end_dropped(path: Path, end: Callable[[], None], threads: Iterable[ServiceThread]) -> None:
-    """End a store whose handle is being collected. That may happen in any thread, in the middle of what that one does
-    for this store: then it ends the store when it has done."""
+    """Shut down a store whose handle is being collected. If that happens in a thread of this store, the thread does it
+    after its work."""
 
     def end_quietly() -> None:
         try:
             end()
         except FlightlogError as e:
-            log.error("%s: closed as one that was killed: %s", path, e, extra={"path": str(path)})
+            log.error("%s: not closed cleanly, the next open recovers it: %s", path, e, extra={"path": str(path)})
 
     for thread in threads:
         if thread.is_current():

@@ -1,25 +1,25 @@
-"""Opening a store for writing: the order of things, and why.
+"""Opening a store for writing: the order of the steps, and why.
 
-    1   the lock         before anything is looked at: a second process that recovers a live store destroys it
-    2   shutdown state         who wrote last; refuse what flightlog cannot write beside, and what a newer flightlog
-                               wrote
-    3   geometry         adopt what exists, or what the store was made with; a contradicting setting is refused before
-                         anything is changed, unless the store is empty
-    4   tail scan           find the log's end; a corrupt middle is refused before anything is changed
-    5   queues, keys     brought up to the log: they are derived, so it does no harm to be interrupted here
-    6   cut              the torn tail is kept aside, then later segments go, then the tail is zeroed; queues are synced
-    7   sync the log     a killed writer's records may be in the page cache alone: they are written once more, as they
-                         are, from 4 on, and the disk takes them, and then the queues, meanwhile; then the folders of
-                         state files are synced, for a writer may have died before it did that, and the topics are
-                         written that have more queues than their file says, the geometry of an empty store, and the
-                         format version; where the log begins is noted before the progress page says that flightlog
-                         wrote last, for then the note binds
-    8   abort            from here on a crash is seen; it names the epoch that the progress page is about to get, and
-                         the one that a page of ours has until then: who dies between 8 and 9 is no RocketMQ
-    9   progress page    a new epoch, all marks at the end; then readers are told, by the lock, that they are exact
-    10  service thread   last: it works on a store that is whole
+    1   lock             before anything is read: a second process that recovers a live store destroys it
+    2   shutdown state   who wrote last. Refuses what flightlog cannot write beside, and what a newer flightlog wrote
+    3   geometry         adopts the sizes of existing files, or those that the store was created with. A contradicting
+                         setting is refused before anything is changed, unless the store is empty
+    4   tail scan        finds the end of the log. A corrupt middle is refused before anything is changed
+    5   queues, keys     are brought up to the log. They are derived, so an interruption here does no harm
+    6   cut              copies the torn tail aside, removes later segments, zeroes the tail; queues are synced
+    7   log sync         a killed writer's records may be in the page cache alone. They are written again unchanged,
+                         from step 4 on and in parallel, and synced; then the queues are. Then the folders of state
+                         files are synced, because a writer may have died before it did that; topics with more queues
+                         than their file says, the geometry of an empty store and the format version are written. The
+                         start of the log is noted before the progress page says that flightlog wrote last: from then
+                         on the note binds
+    8   abort            from here on a crash is detected. The file names the epoch that the progress page is about to
+                         get, and the one that our page still has: a writer that dies between 8 and 9 is not taken for
+                         RocketMQ
+    9   progress page    a new epoch, all marks at the end; then the lock tells readers that the marks are exact
+    10  service threads  last: they work on a store that is whole
 
-Steps 5 to 9 can be interrupted anywhere: the next open finds the same end and does them again.
+Steps 5 to 9 can be interrupted anywhere: the next open finds the same end and repeats them.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ from .truncation import cut_tail, remove_empty
 log = logging.getLogger("flightlog.recovery")
 
 MAX_CLOCK_LEAD_MS = 3_600_000
-"""Store times may run ahead of the clock by this much: beyond it, something is wrong with one of them."""
+"""Store times may be ahead of the clock by this much. A larger lead means that one of them is wrong."""
 
 KNOWN_NAMES = frozenset(
     {
@@ -115,34 +115,34 @@ KNOWN_NAMES = frozenset(
 
 @dataclass(frozen=True)
 class WriterSession:
-    """The right to write a store, and the words that say how far the writer has come."""
+    """The lock of a store that is open for writing, and the files that say how far its writer has come."""
 
     lock: StoreLock
     progress: ProgressPage
     checkpoint: Checkpoint
-    """As it was found."""
+    """The one that was on disk at the opening."""
 
     def release(self) -> None:
-        """Give up the lock last, so that no other writer opens the store before. Calling it twice is fine."""
+        """Release the lock last, so that no other writer opens the store before. Calling it twice is fine."""
         self.progress.close()
         self.lock.release()
 
 
 @dataclass(frozen=True)
 class RecoveredStore:
-    """What steps 1 to 9 leave: a store that is whole, and at rest."""
+    """The result of steps 1 to 9: a store that is whole, and at rest."""
 
     session: WriterSession
     log: CommitLog
     dispatcher: Dispatcher
-    """With the queues and the key index, which it brings up to the log."""
+    """Owns the queues and the key index, and brings them up to the log."""
     topics: TopicTable
     deleted_file: DeletedTopicsFile
     report: RecoveryReport
 
 
 def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
-    """Never make a store in a folder that holds something else, nor open one that leads elsewhere."""
+    """Refuse to create a store in a folder that holds something else, and a store whose files are links."""
     refuse_links(disk, path)
     names = {entry.name for entry in disk.list(path)}
     names -= {Path(name).parts[0] for name in settings.commit_log_folders + settings.commit_log_read_only_folders}
@@ -150,8 +150,8 @@ def check_folder(path: Path, settings: StoreSettings, disk: Disk) -> None:
     if names and not has_log and not names <= KNOWN_NAMES:
         strange = sorted(names - KNOWN_NAMES)[0]
         raise StoreNotFoundError(
-            f"{path}: no store (no {COMMIT_LOG_FOLDER}/), and not empty either (found {strange!r}). "
-            "Name the folder of a store, or an empty or new one"
+            f"{path} is not a flightlog store: no {COMMIT_LOG_FOLDER}/ directory, but it contains {strange!r}. "
+            "Pass an existing store or an empty directory"
         )
 
 
@@ -219,7 +219,7 @@ def recover_store(
             grows=shutdown_state.last_writer is LastWriter.FLIGHTLOG_KILLED,
         )
         deleted.pending = []
-        deleted_file.write(deleted)  # before anything is appended where it may speak of
+        deleted_file.write(deleted)  # before anything is appended that it could apply to
         newest_ms, now_ms = report.last_store_timestamp_ms, clock.now_ms()
         if newest_ms > now_ms + MAX_CLOCK_LEAD_MS and not settings.accept_future_store_time:
             raise ClockBehindError(path, newest_ms, now_ms)
@@ -227,7 +227,7 @@ def recover_store(
         if found.torn is not None or shutdown_state.last_writer is not LastWriter.FLIGHTLOG_CLOSED:
             report.cut = cut_tail(disk, path, reader, found.end)
         remove_empty(disk, shutdown_state.files)
-        if not shutdown_state.is_ours:  # whoever it was knows nothing of seals
+        if not shutdown_state.is_ours:  # the last writer did not maintain seals
             report.cut += drop_stale_seals(disk, path, reader, found.end)
         if report.cut:
             extra = {"path": str(path), "physical_offset": found.end, "cut": report.cut}
@@ -284,25 +284,26 @@ def _refuse_unsupported(path: Path, disk: Disk) -> None:
 
 
 def _refuse_a_lost_log(path: Path, shutdown_state: ShutdownState, table: QueueTable) -> None:
-    """Never begin a log over what is left of another one: its queues would go on as if nothing were missing.
+    """Refuse to start a new log over the remains of another one: its queues would continue as if nothing were missing.
 
-    Not where the progress page says that no byte of the log was ever durable: a power cut may have left entries alone.
+    If the progress page says that no byte of the log was ever durable, the store is accepted: a power cut may have left
+    queue entries alone.
     """
     progress = shutdown_state.progress
-    # how long our own log must be is asked of the progress page
+    # the tail scan checks our own logs against the progress page
     if shutdown_state.files.bases or shutdown_state.is_ours:
         return
     if progress is not None and progress.flushed > 0:
-        left = f"a progress page that speaks of {progress.flushed} bytes of log"
+        left = f"a progress page that records {progress.flushed} bytes of log"
     elif progress is None and (there := [key for key, queue in table.items() if queue.end > 0]):
         left = f"{len(there)} queues that hold messages (topic {there[0][0]!r}, queue {there[0][1]})"
     else:
         return
     folders = ", ".join(map(str, shutdown_state.files.folders.all))
     raise DamagedStoreError(
-        f"{path}: found {left}, and no segment of the log that they belong to in {folders}. Restore the segments from "
-        "a copy, or name the folders that hold them (commit_log_folders). To start an empty store, move everything "
-        f"but {CONFIG_FOLDER}/ away"
+        f"{path}: found {left}, but no segment of that log in {folders}. Restore the segments from a copy, or set "
+        "commit_log_folders to the folders that hold them. To start an empty store, move everything but "
+        f"{CONFIG_FOLDER}/ away"
     )
 
 
@@ -317,7 +318,7 @@ def _adopt_queue_entries(path: Path, disk: Disk, settings: StoreSettings, geomet
 
 
 def _adopt_extensions(path: Path, disk: Disk, settings: StoreSettings, geometry: Geometry) -> int | None:
-    """Bytes of an extension's file; None where queues are to have no extension."""
+    """Bytes of a file of queue extensions; None if the store has none and the settings ask for none."""
     setting = "queue_extension_file_size"
     if not settings.queue_extension and setting not in geometry.noted and not disk.exists(path / EXTENSION_FOLDER):
         return None
@@ -326,8 +327,8 @@ def _adopt_extensions(path: Path, disk: Disk, settings: StoreSettings, geometry:
 
 
 def _sync_state_folders(path: Path, disk: Disk) -> None:
-    """What state files were read to say stays so over a power cut: whoever wrote them may have died, or been refused by
-    the disk, between the new file's name and the sync of its folder."""
+    """Make durable what state files were read to say: their writer may have died, or met a disk error, between the
+    rename of a new file and the sync of its folder."""
     for folder in (path / CONFIG_FOLDER, path / FLIGHTLOG_FOLDER):
         if disk.exists(folder):
             disk.sync_folder(folder)
@@ -338,7 +339,7 @@ def _write_abort(disk: Disk, path: Path, epoch: int, shutdown_state: ShutdownSta
     content = abort_content(os.getpid(), epoch, None if known is None else known.epoch)
     file = disk.open(path / ABORT_FILE, writable=True, create=True)
     try:
-        file.write(0, content)  # in one piece: who dies over it leaves the old one or the new one
+        file.write(0, content)  # in one write: a crash leaves the old content or the new one
         file.resize(len(content))
         file.sync()
     finally:
@@ -347,7 +348,7 @@ def _write_abort(disk: Disk, path: Path, epoch: int, shutdown_state: ShutdownSta
 
 
 def _maps_appends(path: Path, disk: Disk, folders: LogFolders) -> bool:
-    """Whether nothing that is appended through mappings can end the process. Warns where it could."""
+    """Whether appends through a mapping are safe on these file systems. Warns if they could end the process."""
     for folder in (path, *folders.writable):
         found = disk.find_unpromising(folder)
         if found is not None:
@@ -403,7 +404,7 @@ def _begin_progress(
 
 
 def _indexed_before(shutdown_state: ShutdownState) -> tuple[int, IndexState, int]:
-    """What a session without a key index hands on to the next one that has it."""
+    """State of the key index, for a session that does not open it to pass on to the next one that does."""
     progress = shutdown_state.progress
     if progress is None or not shutdown_state.is_ours:
         return 0, IndexState(), 0

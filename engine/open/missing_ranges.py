@@ -1,7 +1,7 @@
-"""Parts of a log that no walk comes by: files of the wrong length, gaps between files, an end before what was synced.
+"""Parts of a log that no scan finds: files of the wrong length, gaps between files, an end before what was synced.
 
-A reader of whole ranges goes from file to file, up to where the view ends. It would take what is not there for all that
-there ever was.
+A reader of whole ranges goes from file to file, up to the end of the view. Without this it would take the remaining
+files for the whole log.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_FILE = "no segment file"
 
 
 def lost_places(reader: LogReader, shutdown_state: ShutdownState, found: TailScan) -> list[Damage]:
-    """The places below what is known to have been there, in the order of the log."""
+    """The missing places below what is known to have been durable, in the order of the log."""
     files, segments = shutdown_state.files, reader.segments
     places = [
         Damage(files.path(base), base, f"a segment file of {size} bytes, not {files.segment_size}", None)
@@ -50,7 +50,7 @@ def missing_start(disk: Disk, root: Path, reader: LogReader) -> Damage | None:
 
 
 def start_text(place: Damage, shutdown_state: ShutdownState) -> str:
-    """What a report says of a missing start."""
+    """The text of a report about a missing start."""
     by_others = (
         "" if shutdown_state.is_ours else "; another program has written the store since, and may have removed it"
     )

@@ -1,13 +1,14 @@
-"""Waking those who wait for messages.
+"""Waking consumers and long polls that wait for messages.
 
 Invariants:
-- Who was `expected` and then found nothing to read is notified once a message that came since can be read in a queue
-  that is wanted, or in one that had none before, or the store is poisoned or ends; perhaps also without one.
-- While nobody waits, a put does what it always does: one look at a flag.
+- A waiter that called `expect` and then found nothing to read is notified once a new message can be read in a queue
+  that it wants, or in a queue that was empty before, or once the store is poisoned or closed. It may also be notified
+  without one.
+- Without waiters a put only checks one flag, as always.
 
-A put notifies at most once between two rounds of the flush service. Once somebody waits, it notifies the thread here in
-place of that service: it passes the word on, brings the queues up to the log, and notifies those whose queues got
-messages. Under sync flush it joins the sync first: what is not durable cannot be read.
+A put notifies at most once between two rounds of the flush service. With waiters it notifies the thread of this module
+instead: the thread wakes the flush service, brings the queues up to the log, and notifies the waiters whose queues got
+messages. Under sync flush it joins the group commit first, because only durable messages can be read.
 """
 
 from __future__ import annotations
@@ -24,28 +25,28 @@ from .wake_up import Notifiable, WakeUp
 
 
 class Arrivals:
-    """Without a thread until somebody waits. Safe from many threads."""
+    """Has no thread until a waiter appears. Safe from many threads."""
 
     def __init__(self, commit_log: CommitLog, service: FlushService, maintenance: StoreMaintenance) -> None:
         self._log, self._service, self._maintenance = commit_log, service, maintenance
         self._lock = threading.Lock()
         self._waiting: dict[Notifiable, Container[QueueKey] | None] = {}
-        """And the queues that each wants; None: all."""
+        """The queues that each waiter wants; None: all."""
         self._arrived: set[QueueKey] = set()
-        """Queues that got messages while somebody waited."""
+        """Queues that got messages while there were waiters."""
         self._has_new_queue = False
-        """Whether one of them had none before: perhaps nobody knows of it yet."""
+        """Whether one of them is new: waiters may not know it yet."""
         self._work = WakeUp()
         self._is_expected = False
-        """Whether anybody has ever waited: before that, an append need not be told."""
+        """Whether there ever was a waiter: before that, appends need not notify."""
         commit_log.poison_wake_ups.append(self._work.notify)
         service.add_listener(self._note_append)
         self.thread = ServiceThread("flightlog-arrivals", self._serve, self._work.notify)
 
     def expect(self, wake_up: Notifiable, wanted: Container[QueueKey] | None = None) -> None:
-        """Notify this wake-up, once, when something new can be read. Look what there is after this call, then wait.
+        """Notify this wake-up, once, when something new can be read. After this call look for messages, then wait.
 
-        `wanted` is asked from other threads, and may change meanwhile.
+        Other threads read `wanted`; it may change meanwhile.
         """
         with self._lock:
             self._waiting[wake_up] = wanted
@@ -55,11 +56,11 @@ class Arrivals:
         self.thread.start()
         self._is_expected = True
         self._maintenance.expect_puts(self._work.notify_once)
-        if self._log.end > self._log.visible:  # a put that rang nobody, and cannot be read yet
+        if self._log.end > self._log.visible:  # a put that notified no one, and cannot be read yet
             self._work.notify()
 
     def forget(self, wake_up: Notifiable) -> None:
-        """Who expected something waits no longer."""
+        """Remove a waiter."""
         with self._lock:
             self._waiting.pop(wake_up, None)
 
@@ -75,13 +76,13 @@ class Arrivals:
                 self._has_new_queue = self._has_new_queue or 0 in starts.values()
 
     def stop(self) -> None:
-        """Return once the thread has ended; everybody is notified. If a KeyboardInterrupt ends it, call it again."""
+        """Notify every waiter and return once the thread has ended. If a KeyboardInterrupt ends it, call it again."""
         self.thread.stop()
         self._notify_all()
 
     def _serve(self) -> None:
         while self._work.wait() and not self.thread.is_stopping:
-            if self._waiting:  # some of them will wait on; and before the dispatch, so that no put notifies nobody
+            if self._waiting:  # some keep waiting; before the dispatch, so that no put goes unnoticed
                 self._maintenance.expect_puts(self._work.notify_once)
             self._service.note_append()
             if self._service.is_sync:

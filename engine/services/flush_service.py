@@ -1,23 +1,23 @@
-"""The one thread of an open store that is always there: it dispatches, syncs, seals and writes the checkpoint, and
-sleeps while there is nothing to do.
+"""The flush thread, which every open store has: it dispatches, syncs, seals and writes the checkpoint, and sleeps while
+there is nothing to do.
 
-A round comes flush_interval_ms after something was appended, and when something is due that an earlier round left:
+A round runs flush_interval_ms after an append, and when something is due that an earlier round left:
 
     sync the log     async flush: if flush_least_pages are dirty or a segment is full, else every
-                     flush_thorough_interval_ms; sync flush: whatever no put has synced
+                     flush_thorough_interval_ms; sync flush: what no put has synced
     dispatch         everything visible, into the queues and the key index
     flush queues     sync them, then checkpoint and progress page; every queue_flush_interval_ms, if
                      queue_flush_least_pages of entries are new or the log has begun a segment, else every
                      queue_flush_thorough_interval_ms
     flush the index  every index_flush_interval_ms
-    clean up         every clean_interval_ms, a minute after the start for the first time, if retention is asked for:
-                     before everything else, for it may make the room that the rest lacks
+    clean up         every clean_interval_ms, first a minute after the start, if retention is on: before everything
+                     else, because it may free the space that the rest needs
 
-Between rounds it syncs at once for puts that did not wait for a sync (`sync_soon`). Where appends come so fast that
-much waits for dispatch, the thread that prepares for them dispatches, too (`dispatch_beside`).
+Between rounds the thread syncs at once for puts that did not wait for a sync (`sync_soon`). If appends come so fast
+that much waits for dispatch, the preparing thread dispatches, too (`dispatch_beside`).
 
-Derived files that have no room wait for it: the round is tried again until there is some. Any other failure poisons the
-store: puts are refused from then on, reads go on.
+If the disk has no room for derived files, the round is repeated until it has. Any other failure poisons the store: puts
+are refused, reads continue.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class FlushRule:
 log = logging.getLogger("flightlog.flush")
 
 FIRST_CLEAN_UP_S = 60
-"""As long after the start as RocketMQ cleans up for the first time."""
+"""Delay of the first clean-up after the start, as in RocketMQ."""
 
 
 class Flushable(Protocol):
-    """What the service asks of a store."""
+    """The store, as the service uses it."""
 
     def log_is_dirty(self, least_pages: int) -> bool: ...
 
@@ -93,12 +93,11 @@ class Flushable(Protocol):
     def poison(self, cause: BaseException) -> None: ...
 
     def expect_puts(self, notify: Callable[[], object] | None) -> None:
-        """Have the next put that takes the fast path call this, and none after it; without a wake-up: the one of
-        before."""
+        """Let the next put on the fast path call `notify`, once; None: the one of the last call."""
 
 
 class FlushService:
-    """Started once, woken by appends, stopped and waited for at close."""
+    """Started once, woken by appends, stopped and joined at close."""
 
     def __init__(self, settings: StoreSettings, clock: Clock, store: Flushable) -> None:
         self._clock, self._store = clock, store
@@ -121,9 +120,9 @@ class FlushService:
             self._clean_due_s = clock.monotonic_s() + max(FIRST_CLEAN_UP_S, self._clean_interval_s)
         self._listeners: list[Callable[[], object]] = []
         self._work = WakeUp()
-        """Rung by appends; waited for while no round is coming."""
+        """Notified by appends. The thread waits for it while no round is due."""
         self._hurry = WakeUp()
-        """Rung, together with the other one, by what cannot wait for the round that is coming."""
+        """Notified, together with `_work`, by what cannot wait for the next round."""
         self._is_hurried = self._lacks_room = False
         self._thread = ServiceThread("flightlog-flush", self._serve, self._notify)
         store.expect_puts(self._work.notify_once)
@@ -132,37 +131,37 @@ class FlushService:
         self._thread.start()
 
     def add_listener(self, listener: Callable[[], object]) -> None:
-        """Have each append that takes the slow path call it."""
+        """Let each append on the slow path call it."""
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        """Something was appended."""
+        """Called after an append."""
         for listener in self._listeners:
             listener()
         self.note_append()
 
     def note_append(self) -> None:
-        """The same for this service alone."""
+        """Wake this service alone after an append."""
         if not self._work.is_notified:
             self._work.notify()
 
     def sync_soon(self) -> None:
-        """Something was appended that is to be synced without delay, and nobody waits for it."""
+        """Called after an append that has to be synced without delay, though its put does not wait."""
         for listener in self._listeners:
             listener()
         self._is_hurried = True
         self._notify()
 
     def flush_beside(self) -> None:
-        """Make the log durable in the caller's thread; a failure is the store's, as if it were a round's."""
+        """Make the log durable in the caller's thread. A failure poisons the store, as in a round."""
         self._does(self._store.flush_log)
 
     def dispatch_beside(self) -> None:
-        """Dispatch in the caller's thread what a round would: a failure is the store's, as if it were the round's."""
+        """Dispatch in the caller's thread. A failure poisons the store, as in a round."""
         self._does(self._store.dispatch)
 
     def stop(self) -> None:
-        """Return once the thread has ended. What it had not flushed is the closer's to flush.
+        """Return once the thread has ended. The closer flushes what the thread did not.
 
         If a KeyboardInterrupt ends the wait, call it again.
         """
@@ -178,17 +177,17 @@ class FlushService:
 
     def _serve(self) -> None:
         due_s = self._clean_due_s  # when the next round comes
-        is_coming = False  # because of appends; further ones need not wake anybody
+        is_coming = False  # because of appends; further ones need not wake the thread
         while True:
             left_s = due_s - self._clock.monotonic_s()
             if left_s > 0:
-                was_rung = (self._hurry if is_coming else self._work).wait(None if due_s == math.inf else left_s)
-                if was_rung and not is_coming:
+                is_notified = (self._hurry if is_coming else self._work).wait(None if due_s == math.inf else left_s)
+                if is_notified and not is_coming:
                     is_coming = True
                     due_s = min(due_s, self._clock.monotonic_s() + self._interval_s)
             else:
                 is_coming = False
-                self._work.wait(0)  # what is appended from here on asks for another round
+                self._work.wait(0)  # appends from here on ask for another round
                 self._store.expect_puts(None)
             if self._thread.is_stopping:
                 return
@@ -222,12 +221,12 @@ class FlushService:
             self._store.clean_up(self._retention_hours)
         except (SyncFailedError, StorePoisonedError):
             raise
-        except DiskError as e:  # nothing is lost by it
-            log.warning("what is too old cannot be removed; it is tried again: %s", e, extra={"cause": repr(e)})
+        except DiskError as e:  # nothing is lost
+            log.warning("old files cannot be removed, retrying: %s", e, extra={"cause": repr(e)})
         self._clean_due_s = self._clock.monotonic_s() + self._clean_interval_s
 
     def _next_round_s(self) -> float:
-        """When to come back though nothing is appended any more; infinity if everything is flushed."""
+        """When the next round is due without further appends; infinity if everything is flushed."""
         store, soon_s = self._store, self._clock.monotonic_s() + self._interval_s
         if self._lacks_room:
             return soon_s
@@ -240,16 +239,16 @@ class FlushService:
         return max(due_s, soon_s)
 
     def _does(self, work: Callable[[], None]) -> bool:
-        """Do it; False if the store is poisoned, by this failure or an earlier one."""
+        """Run `work`; False if the store is poisoned, by this failure or an earlier one."""
         try:
             work()
         except StorePoisonedError:
             return False
         except (DiskFullError, TooManyFilesError) as e:
-            if not self._lacks_room:  # once, however often it is tried again
+            if not self._lacks_room:  # once, not at every retry
                 log.warning("derived files wait for room on the disk: %s", e, extra={"path": str(e.path)})
             self._lacks_room = True
-        except BaseException as e:  # whatever it is, the store must not go on as if it were flushed
+        except BaseException as e:  # the store must not continue as if it were flushed
             self._store.poison(e)
             return False
         return True

@@ -1,4 +1,4 @@
-"""Completing a future that an application holds, by a thread of ours, which nothing of the application's may end."""
+"""Completing futures that an application holds, in a thread of ours, which no callback may end."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ T = TypeVar("T")
 def complete(
     future: Future[T], outcome: T | BaseException, log: logging.Logger, what: str, extra: Mapping[str, object]
 ) -> None:
-    """Give the future its result, or its error; `what` it is of, and `extra`, are for the log."""
+    """Set the result or the error of the future. `what` and `extra` describe it in the log."""
     try:
         if isinstance(outcome, BaseException):
             future.set_exception(outcome)
         else:
             future.set_result(outcome)
     except InvalidStateError:
-        pass  # the application did it itself
+        pass  # the application completed it
     except BaseException:  # such as SystemExit; Future itself logs what ordinary exceptions callbacks raise
         log.exception("a callback of a %s's future raised", what, extra=extra)

@@ -1,19 +1,19 @@
-"""Pulls that wait for messages: futures, and one thread for all of them.
+"""Long polls: pulls that wait for messages. Each is a future; one thread serves all of them.
 
-    any thread         asks the queue; where there is nothing, leaves a future here
-    flightlog-pulls    answers those whose queue has got messages since, and those whose time has come; so it runs the
-                       callbacks of futures
+    any thread         reads the queue; if it has no message, leaves a future here
+    flightlog-pulls    answers pulls whose queue got messages, and pulls whose time is over; it runs the callbacks of
+                       the futures
 
-A dispatch notes which of the queues that are waited for got entries; flightlog-arrivals then wakes the thread here.
-Times end together, TICK_S apart: ten thousand pulls are no ten thousand timers.
+A dispatch notes which of the awaited queues got entries; flightlog-arrivals then wakes the thread of this module.
+Timeouts are rounded up to ticks of TICK_S, so that ten thousand pulls are not ten thousand timers.
 
 Invariants:
-- A future is completed once: by whoever takes its pull out of `_held`.
-- While a pull is held, `expect` was called after the last look at the queues, or is about to be: no message comes
+- A future is completed once: by the thread that takes its pull out of `_held`.
+- While a pull is held, `expect` was called after the queues were last read, or is about to be: no message goes
   unnoticed.
-- A pull that is answered, cancelled or closed leaves nothing behind here.
+- A pull that is answered, cancelled or closed leaves nothing here.
 
-RocketMQ: `PullRequestHoldService`, which looks at every queue that is waited for each five seconds.
+RocketMQ's `PullRequestHoldService` instead checks every awaited queue every five seconds.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ log = logging.getLogger("flightlog.pulls")
 DEFAULT_WAIT_S = 15.0
 MAX_WAIT_S = 30.0
 TICK_S = 0.05
-"""By so much a pull's time may end late."""
+"""How much later than asked a pull may time out."""
 
 
 class PullRequest(NamedTuple):
-    """What is pulled; the arguments of a get."""
+    """The arguments of the get."""
 
     key: QueueKey
     queue_offset: int
@@ -64,15 +64,15 @@ class LongPoll(Future[GetResult]):
         self.request, self.found, self.tick, self._take = request, found, tick, take
 
     def cancel(self) -> bool:
-        """As of any future; it waits no longer then."""
+        """Cancel the future and stop waiting."""
         is_cancelled = super().cancel()
         if is_cancelled and self._take(self):
-            self.set_running_or_notify_cancel()  # else who waits for several futures would not be told
+            self.set_running_or_notify_cancel()  # else a wait for several futures would not end
         return is_cancelled
 
 
 class LongPolls:
-    """Without a thread until a pull has to wait. Safe from many threads."""
+    """Has no thread until a pull has to wait. Safe from many threads."""
 
     def __init__(
         self,
@@ -84,16 +84,16 @@ class LongPolls:
         clock: Clock,
     ) -> None:
         self._path, self._get, self._catch_up, self._visible = path, get, catch_up, visible
-        """`get` is a QueueReader's: it answers of what has been dispatched; `catch_up` dispatches what is visible."""
+        """`get` is a QueueReader's: it reads dispatched messages; `catch_up` dispatches visible ones."""
         self._arrivals, self._clock = arrivals, clock
         self._lock = threading.Lock()
         self._held: dict[QueueKey, set[LongPoll]] = {}
         self._ending: dict[int, set[LongPoll]] = {}
-        """The same pulls, by the tick that their time ends at."""
+        """The same pulls, by the tick at which they time out."""
         self._ticks: list[int] = []
-        """A heap of the ticks there."""
+        """A heap of the keys of `_ending`."""
         self._arrived: set[QueueKey] = set()
-        """Queues that got entries, and are waited for."""
+        """Awaited queues that got entries."""
         self._wake_up = WakeUp()
         self.thread = ServiceThread("flightlog-pulls", self._serve, self._wake_up.notify)
 
@@ -107,20 +107,20 @@ class LongPolls:
         max_size: int | None,
         wait_s: float,
     ) -> Future[GetResult]:
-        """What `get` answers, once there is a message: a future that waits up to `wait_s` seconds for one, 30 at most.
+        """Return a future of the result of `get` that waits for a message up to `wait_s` seconds, 30 at most.
 
-        It is done when it is returned if `get` finds something, or there is nothing to wait for (an offset before the
-        first message, or past the end). Otherwise a put to this queue completes it, under sync flush once the message
-        is durable; messages that the tags leave out do not wake it. When its time is over it answers what `get` would:
-        without messages, and with the offset to go on from.
+        The future is done when it is returned if `get` finds a message, or if there is nothing to wait for (an offset
+        before the first message, or past the end). Otherwise a put to this queue completes it, under sync flush once
+        the message is durable; messages that do not match the tags do not. After `wait_s` it completes with the result
+        of `get` at that time: no messages, and the offset to continue from.
 
-        A pull that waits is no thread: there may be tens of thousands. `await asyncio.wrap_future(store.pull(...))`
-        waits in a coroutine; cancelling takes it back. Callbacks run in the one thread that answers pulls: they may use
-        the store, pull again, and close it, but while one waits, other pulls do. `close` completes every future with
-        StoreClosedError; in a child made by fork those of the parent are never completed.
+        A waiting pull needs no thread: there may be tens of thousands. `await asyncio.wrap_future(store.pull(...))`
+        waits in a coroutine; cancelling it cancels the pull. Callbacks run in the one thread that answers pulls: they
+        may use the store, pull again, and close it, but a callback that waits delays all other pulls. `close` completes
+        every future with StoreClosedError. In a child made by fork the futures of the parent are never completed.
 
-        Raises what `get` raises now; what a look at a message raises later is the future's. Raises UsageError for
-        another `wait_s`.
+        Raises what `get` raises; an error that occurs later is set on the future. Raises UsageError for an invalid
+        `wait_s`.
         """
         queue_id = check_queue(topic, queue_id)
         queue_offset = check_whole("queue_offset", queue_offset, ~INT64_MAX)
@@ -141,7 +141,7 @@ class LongPolls:
         held = LongPoll(behind(found, request), found, tick, self._take)
         self._hold(held)
         self._arrivals.expect(self._wake_up, self._held)
-        if self._visible() != visible:  # what came since rang nobody, perhaps
+        if self._visible() != visible:  # a message that came since may have notified no one
             self._catch_up()
             self._answer_one(held, {})
         if self.thread.is_stopping and self._take(held):
@@ -152,14 +152,14 @@ class LongPolls:
         return self._get(*ask.key, ask.queue_offset, ask.max_count, tags=ask.tags, max_size=ask.max_size)
 
     def note(self, keys: Iterable[QueueKey]) -> None:
-        """Called by each dispatch, once its entries are in these queues and before it is told to be over."""
+        """Called by each dispatch, once its entries are in these queues and before it reports its progress."""
         held = self._held
         if held and (found := [key for key in keys if key in held]):
             with self._lock:
                 self._arrived.update(found)
 
     def stop(self) -> None:
-        """Return once every pull is answered, with StoreClosedError if with nothing else, and the thread has ended.
+        """Answer every pull, with StoreClosedError if it got no message, and return once the thread has ended.
 
         A callback may call this. If a KeyboardInterrupt ends it, call it again.
         """
@@ -170,7 +170,7 @@ class LongPolls:
         self._end_all()
 
     def __len__(self) -> int:
-        """How many wait."""
+        """How many pulls wait."""
         with self._lock:
             return sum(map(len, self._held.values()))
 
@@ -182,14 +182,14 @@ class LongPolls:
             if ending is None:
                 heapq.heappush(self._ticks, held.tick)  # an interrupt here leaves a tick that nothing ends at
                 ending = self._ending[held.tick] = set()
-            ending.add(held)  # first: what no tick ends would be held for ever
+            ending.add(held)  # first: without a tick it would be held for ever
             self._held.setdefault(held.request.key, set()).add(held)
             is_first = len(ending) == 1 and self._ticks[0] == held.tick
         if is_first:
             self._wake_up.notify()
 
     def _take(self, held: LongPoll) -> bool:
-        """Hold it no longer; whoever gets True here completes it."""
+        """Stop holding it. The caller that gets True completes it."""
         with self._lock:
             return self._remove(held)
 
@@ -232,13 +232,13 @@ class LongPolls:
                 self._answer_one(held, known)
 
     def _answer_one(self, held: LongPoll, known: dict[PullRequest, GetResult]) -> None:
-        """Answer it if there is something; `known` are answers that were just given to others."""
+        """Answer the pull if there is a message; `known` holds results just read for other pulls."""
         request = held.request
         try:
             found = known.get(request)
             if found is None:
                 found = known[request] = self._look(request)
-        except BaseException as e:  # it is the puller's
+        except BaseException as e:  # for the caller of the pull
             if self._take(held):
                 self._complete(held, e)
             return
@@ -259,7 +259,7 @@ class LongPolls:
                 self._complete(held, held.found)
 
     def _wait_s(self) -> float | None:
-        """Until the next time ends; None: nobody waits."""
+        """Seconds until the next timeout; None if no pull waits."""
         with self._lock:
             while self._ticks and not self._ending.get(self._ticks[0]):
                 self._ending.pop(heapq.heappop(self._ticks), None)
@@ -274,7 +274,7 @@ class LongPolls:
 
     def _complete(self, held: LongPoll, outcome: GetResult | BaseException) -> None:
         complete(held, outcome, log, "pull", {"path": str(self._path), "topic": held.request.key[0]})
-        if held.cancelled():  # by somebody who found it taken
+        if held.cancelled():  # by a caller that found it taken
             held.set_running_or_notify_cancel()
 
     def _closed_error(self) -> StoreClosedError:
@@ -282,15 +282,15 @@ class LongPolls:
 
 
 def behind(found: GetResult, request: PullRequest) -> PullRequest:
-    """What is asked next."""
+    """The request for what follows."""
     if found.next_queue_offset == request.queue_offset:
         return request
     return request._replace(queue_offset=found.next_queue_offset)
 
 
 def is_empty(found: GetResult, request: PullRequest) -> bool:
-    """Whether there is nothing to be told: no message, and the end of the queue is reached where the pull stands, or
-    behind what its tags leave out."""
+    """Whether there is nothing to return yet: no message, and the pull is at the end of the queue, or only messages
+    that do not match its tags are left."""
     if found.messages:
         return False
     if found.status is GetStatus.NO_MESSAGE_IN_QUEUE:

@@ -1,9 +1,9 @@
-"""The thread of an open store that has blocks, pages and the next segment ready before appends come to them.
+"""The thread of an open store that prepares blocks, pages and the next segment ahead of the append position.
 
-Appends wake it when they have used up half of what is ready; else it sleeps. After a burst of them it looks every now
-and then whether the log is at rest, and prepares for the next burst. What it cannot prepare, appends make for
-themselves: nothing that fails here refuses a put. See store/log/preparation.py. Where appends come so fast that much
-waits for dispatch, it dispatches, too: a sync may keep the other thread from it for long.
+Appends wake it when they have used half of what is prepared; otherwise it sleeps. After a burst of appends it checks
+from time to time whether the log is at rest, and prepares for the next burst. Appends prepare for themselves what it
+could not: no failure here refuses a put. See store/log/preparation.py. If appends come so fast that much waits for
+dispatch, it dispatches, too, because a long sync may keep the flush thread from it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from .wake_up import WakeUp
 log = logging.getLogger("flightlog.store")
 
 UNDISPATCHED_SIZE = 16 << 20
-"""As many bytes of records may wait for the next round of dispatch."""
+"""How many bytes of records may wait for the next round of dispatch."""
 REST_S = 0.25
-"""A log that has not grown for so long is at rest."""
+"""A log that has not grown for this long is at rest."""
 
 
 class PrepareService:
-    """Started once, woken by appends, stopped and waited for at close. Without a thread where nothing is prepared."""
+    """Started once, woken by appends, stopped and joined at close. Has no thread if nothing is to be prepared."""
 
     def __init__(self, commit_log: CommitLog, dispatch: Callable[[], object], work: WakeUp) -> None:
         """`work`: what the log's appends notify."""
         self._log, self._dispatch, self._work = commit_log, dispatch, work
         self._asked: deque[WakeUp] = deque()
-        """Who waits until what is due is prepared; the thread alone takes them out."""
+        """Callers of `settled` that wait; only the thread removes them."""
         self._asking = threading.Lock()
-        """Held from a request's entry until it has notified, and while a round begins: no notify of it is left for
-        another round, which would measure again how fast the log grows."""
+        """Held while a request is added and notifies, and while a round begins: its notification then belongs to that
+        round. One more round would measure again how fast the log grows."""
         self.thread = ServiceThread("flightlog-prepare", self._serve, self._work.notify)
 
     def start(self) -> None:
@@ -47,7 +47,7 @@ class PrepareService:
         self.thread.stop()
 
     def settled(self, timeout_s: float) -> bool:
-        """Whether all that is due now is prepared within that time. For a bench, which measures from there on."""
+        """Whether everything due now is prepared within that time. A bench calls it before it measures."""
         done = WakeUp()
         with self._asking:
             self._asked.append(done)
@@ -58,24 +58,26 @@ class PrepareService:
         try:
             while self._wait() and not self.thread.is_stopping:
                 with self._asking:
-                    self._work.wait(0)  # what rang until now is of this round
+                    self._work.wait(0)  # notifications until now belong to this round
                     asked = len(self._asked)
                 is_due = True
                 while is_due and not self.thread.is_stopping:
                     is_due = self._log.prepare()
                     if self._log.end - self._log.dispatched >= UNDISPATCHED_SIZE:
                         self._dispatch()
-                if asked:  # no put is running: the callers know that
+                if asked:  # the callers know that no put is running
                     self._rest()
                 for _ in range(asked):
                     self._asked.popleft().notify()
         except Exception:
             self._log.preparation.abandon()
             path = self._log.reader.folder.parent
-            log.exception("%s: from now on nothing is prepared for appends", path, extra={"path": str(path)})
+            log.exception(
+                "%s: preparation failed, appends prepare for themselves from now on", path, extra={"path": str(path)}
+            )
 
     def _wait(self) -> bool:
-        """Return once there is work; meanwhile rest when it is time to."""
+        """Return once there is work; prepare for a burst when the log is at rest."""
         log, end = self._log, self._log.end
         while log.preparation.has_burst(end):
             if self._work.wait(REST_S):
@@ -86,6 +88,6 @@ class PrepareService:
         return self._work.wait()
 
     def _rest(self) -> None:
-        """Prepare for a burst, until it comes."""
+        """Prepare for a burst until there is work."""
         while not self.thread.is_stopping and not self._work.is_notified and self._log.prepare_for_burst():
             pass

@@ -1,10 +1,9 @@
-"""A thread of an open store: started once, asked to stop, waited for.
+"""A thread of an open store: started once, stopped, joined.
 
 Invariants:
 - The work runs once, however often `start` is called and whatever a KeyboardInterrupt did to the calls before.
-- Every wait may be ended by a KeyboardInterrupt and begun again.
-- The thread is a daemon: the interpreter joins other threads before `atexit` runs, which is where a forgotten store is
-  closed.
+- A KeyboardInterrupt may end every wait; the wait can be repeated.
+- The thread is a daemon: the interpreter joins other threads before it runs `atexit`, which closes forgotten stores.
 """
 
 from __future__ import annotations
@@ -20,29 +19,29 @@ STOP_POLL_S = 0.1
 
 
 class ServiceThread:
-    """`work` is to return soon after `is_stopping` is set and `wake` was called."""
+    """`work` must return soon after `is_stopping` is set and `wake` is called."""
 
     def __init__(self, name: str, work: Callable[[], None], wake: Callable[[], None]) -> None:
         self._name, self._work, self._wake = name, work, wake
         self._claim = threading.Lock()
-        """Taken by the thread that does the work, and kept."""
+        """Taken by the thread that does the work, and never released."""
         self._ended = WakeUp()
         self._was_started = False
         self._thread: threading.Thread | None = None
         self._at_end: Callable[[], None] | None = None
         self.is_stopping = False
         self.has_ended = False
-        """Whether the work is over. What `at_end` left behind may still be running."""
+        """Whether the work is over; `at_end` may still be running."""
 
     def start(self) -> None:
-        """Start it unless it was. If an interrupt ends this, call it again: of two threads the second goes at once.
+        """Start the thread once. If an interrupt ends this, call it again: a second thread ends at once.
 
-        Raises ThreadStartError if the system has no thread to give.
+        Raises ThreadStartError if the system refuses a thread.
         """
         if self._was_started:
             return
-        # Thread.start is Python code that an interrupt leaves half done, with an error of its own. So a thread does it
-        # that no interrupt can reach; to start that one is a single call into C.
+        # An interrupt leaves Thread.start, which is Python code, half done, with an error of its own. So another thread
+        # calls it, which no interrupt reaches; starting that one is a single call into C.
         is_done, failures = WakeUp(), list[BaseException]()
 
         def start_thread() -> None:
@@ -69,9 +68,9 @@ class ServiceThread:
         self._wake()
 
     def stop(self) -> None:
-        """Return once the work is over. A thread whose start was interrupted does nothing when it comes.
+        """Return once the work is over. A thread whose start was interrupted does nothing when it runs.
 
-        Not to be called by the work itself.
+        The work itself must not call this.
         """
         self.request_stop()
         if not self._was_started and self._thread is None:
@@ -82,7 +81,7 @@ class ServiceThread:
             self._thread.join()
 
     def stop_then(self, finish: Callable[[], None]) -> None:
-        """Have the work end, and `finish` called by this thread after it. Returns at once."""
+        """Stop the work and let this thread call `finish` after it. Returns at once."""
         self._at_end = finish
         self.request_stop()
 

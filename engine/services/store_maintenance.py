@@ -55,7 +55,7 @@ log = logging.getLogger("flightlog.store")
 
 
 class StoreMaintenance:
-    """Used by the flush service while it runs, and by the closer after it has ended; `catch_up` and `poison` by all."""
+    """Used by the flush service while it runs, then by the closer. Any thread may call `catch_up` and `poison`."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class StoreMaintenance:
         self._sealed_below = commit_log.reader.min_offset
         self._open_seal = OpenSeal(disk, path)
         self._is_uncovered = False
-        """Whether the disk refused what the open segment's seal is to say, and that was told."""
+        """Whether writing the seal of the open segment failed, and that was logged."""
         self._begin = commit_log.end
         self._put_rate = RateMeter(clock.monotonic_s())
         self.retention = Retention(
@@ -87,22 +87,23 @@ class StoreMaintenance:
             *(self._flush_queues_to, self._flush_index),
         )
         self._one_at_a_time = threading.Lock()
-        """Held by rounds that flush queues or index, seal, or remove what is old: whoever asks for such a round, it
-        comes between those of the service. Only the lock of the topics is taken before it, to delete one."""
+        """Held by rounds that flush queues or index, seal segments, or remove old files, of the service or of other
+        callers. Only the lock of the topics is taken before it, to delete a topic."""
         self._was_ended = False
         self.is_over = False
-        """Whether `end` has let go of everything."""
+        """Whether `end` has released everything."""
 
     def catch_up(self) -> None:
-        """Dispatch everything visible: in memory where queues cannot be written. Reads go on then; puts are refused.
+        """Dispatch everything visible: in memory if queues cannot be written. Then reads continue and puts are refused.
 
-        A disk without room for queue entries refuses the next put (see `Dispatcher.is_stalled`), and what waits for
-        room cannot be read yet. Raises DiskError where the log itself cannot be read: an answer would lack messages.
+        If the disk has no room for queue entries, the next put is refused (see `Dispatcher.is_stalled`), and messages
+        without an entry cannot be read yet. Raises DiskError if the log itself cannot be read: reads would miss
+        messages.
         """
         try:
             self._dispatcher.catch_up()
         except (DiskFullError, TooManyFilesError):
-            pass  # noted by the dispatcher; the next put says so
+            pass  # the dispatcher notes it; the next put raises it
         except DiskError:
             if self._dispatcher.position < self._log.visible:
                 raise
@@ -112,7 +113,7 @@ class StoreMaintenance:
         self._log.refuse_all(cause)
 
     def expect_puts(self, notify: Callable[[], object] | None) -> None:
-        """Have the next put that takes the fast path call this, and none after it; None: the wake-up of before."""
+        """Let the next put on the fast path call `notify`, once; None: the one of the last call."""
         fast_path = self._log.fast_path
         if notify is not None:
             fast_path.notify = notify
@@ -123,7 +124,7 @@ class StoreMaintenance:
         return self._log.is_dirty(least_pages)
 
     def queues_are_dirty(self, least_pages: int) -> bool:
-        """Whether a flush of the queues would spare recovery that many pages of entries, or a segment; 0: a record."""
+        """Whether recovery would dispatch that many pages of entries again, or a segment; 0: a record."""
         if least_pages == 0:
             return self._log.visible > self._queues_flushed
         segment_size = self._log.segment_size
@@ -143,7 +144,7 @@ class StoreMaintenance:
         return self._log.appended_records, self._log.end - self._begin
 
     def put_rates(self) -> tuple[int, int, float, float]:
-        """Messages and bytes put since the store was opened, and both a second."""
+        """Messages and bytes put since the store was opened, and both per second."""
         messages, size = self._put_totals()
         return messages, size, *self._put_rate.rates(self._clock.monotonic_s(), messages, size)
 
@@ -157,7 +158,7 @@ class StoreMaintenance:
         return self._queues_flushed
 
     def _catch_up_queues(self) -> None:
-        """Dispatch everything visible; keys that have no room on the disk are left to later."""
+        """Dispatch everything visible; keys without room on the disk are put later."""
         try:
             self._dispatcher.catch_up()
         except DiskFullError:
@@ -165,18 +166,18 @@ class StoreMaintenance:
                 raise
 
     def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
-        """See Dispatcher.delete_topic. What readers are told of queues is then true again: else they would look for
-        those that are gone."""
+        """See Dispatcher.delete_topic. Then make the progress page agree with the queues: otherwise readers would look
+        for deleted ones."""
         with self._one_at_a_time:
             self._dispatcher.delete_topic(topic, note)
             try:
                 self._flush_queues()
             except DiskFullError as e:
-                text = "%s: the next flush says that the queues of %r are gone: %s"
+                text = "%s: the next flush records that the queues of %r are deleted: %s"
                 log.warning(text, self._path, topic, e, extra={"path": str(self._path), "topic": topic})
 
     def flush_queues(self) -> None:
-        """Make queues durable, then say so: first the checkpoint, then the progress page."""
+        """Make queues durable, then record it: first in the checkpoint, then in the progress page."""
         self._topics.save()
         with self._one_at_a_time:
             self._flush_queues()
@@ -200,10 +201,10 @@ class StoreMaintenance:
         self._progress.publish(QUEUE_COUNT, synced.queue_count)
         self._progress.publish(QUEUE_ENDS, synced.ends)
         self._progress.publish(QUEUE_STARTS, synced.starts)
-        # Looked at anew: no record below the next word may be younger than this one says.
+        # Read again: no record below the next word may be younger than this one says.
         self._progress.publish(STORE_TIMESTAMP, self._log.last_store_timestamp_ms)
-        # A reader may have dispatched what no sync of the log covers yet. Recovery starts from this word, so it must
-        # not lie behind the end of a log that lost its unsynced tail.
+        # A reader may have dispatched records that no sync of the log covers yet. Recovery starts from this word, so
+        # it must not be beyond the end of a log that lost its unsynced tail.
         self._queues_flushed = min(synced.position, self._log.flushed)
         self._progress.publish(QUEUES_FLUSHED, self._queues_flushed)
         self._progress.sync()
@@ -215,7 +216,7 @@ class StoreMaintenance:
         return self._dispatcher.index is not None and self._dispatcher.index_position > self._index_flushed
 
     def flush_index(self) -> None:
-        """Make the key index durable, then say so. Raises SyncFailedError, DiskFullError and DiskError."""
+        """Make the key index durable, then record it. Raises SyncFailedError, DiskFullError and DiskError."""
         index = self._dispatcher.index
         if index is not None:
             with self._one_at_a_time:
@@ -232,15 +233,15 @@ class StoreMaintenance:
         self._progress.publish(INDEX_FILE, flush_round.state.file)
         self._progress.publish(INDEX_ENTRIES, flush_round.state.next_entry)
         self._progress.publish(INDEX_COUNT, count)
-        # As with the queues: not behind the end of a log that lost its unsynced tail. What the index has of records
-        # from here on is dropped by recovery, and put anew.
+        # As with the queues: not beyond the end of a log that lost its unsynced tail. Recovery drops the keys of
+        # records from here on, and puts them again.
         self._index_flushed = min(position, self._log.flushed)
         self._progress.publish(INDEX_FLUSHED, self._index_flushed)
         self._progress.sync()
 
     def clean_up(self, hours: int | None = None, *, is_asked_for: bool = False) -> CleanUpReport:
         """One round of retention, see Retention.round. Raises StoreClosedError after `end`."""
-        with self._one_at_a_time:  # nobody may be sealing what goes
+        with self._one_at_a_time:  # no other thread may be sealing what is removed
             if self.is_over or self._was_ended:
                 raise StoreClosedError(f"{self._path}: the store was closed; open it again")
             if self._log.poison is not None:
@@ -274,16 +275,16 @@ class StoreMaintenance:
         try:
             self._open_seal.cover(segment, flushed - segment.base)
             self._is_uncovered = False
-        except DiskError as e:  # what is not covered is read as it is; the next round tries again
+        except DiskError as e:  # uncovered bytes are read unchecked; the next round tries again
             if not self._is_uncovered:
                 extra = {"path": str(self._path), "physical_offset": segment.base}
                 log.warning("%s: %s is not sealed as it grows: %s", self._path, segment.path.name, e, extra=extra)
             self._is_uncovered = True
 
     def end(self) -> None:
-        """Close cleanly, or as one that was killed if the store is poisoned or something fails; let go of everything.
+        """Close cleanly, or as after a kill if the store is poisoned or something fails; release everything.
 
-        Raises what the flush raises. If a KeyboardInterrupt ends it, the rest is done when it is called again.
+        Raises what the flush raises. If a KeyboardInterrupt ends it, another call does the rest.
         """
         try:
             if not self._was_ended:
@@ -293,7 +294,7 @@ class StoreMaintenance:
                 else:
                     self._tell(logging.WARNING, "closed after %s; the next open recovers it", self._log.poison)
         finally:
-            with self._one_at_a_time:  # a round that is under way would go on in somebody else's store
+            with self._one_at_a_time:  # a running round would continue in the store of the next writer
                 self._was_ended = True
                 self.retention.stop()
             self._dispatcher.close()

@@ -17,13 +17,13 @@ class Notifiable(Protocol):
 
 
 class WakeUp:
-    """Rung once or often before a wait, it ends that wait."""
+    """A notification ends the next wait, or the one under way. Several before a wait count as one."""
 
     def __init__(self) -> None:
         self._silence = threading.Lock()
         self._silence.acquire()
         self.notify_once = self._silence.release
-        """To notify it in C: RuntimeError if it is notified already."""
+        """`notify` in C: raises RuntimeError if it is notified already."""
 
     @property
     def is_notified(self) -> bool:
@@ -36,6 +36,5 @@ class WakeUp:
             pass  # notified already
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Return, and silence the wake-up, once it is notified; False if it is not within `timeout_s` (None: no
-        limit)."""
+        """Wait for a notification and clear it; False if there is none within `timeout_s` (None: no limit)."""
         return self._silence.acquire(timeout=-1 if timeout_s is None else min(timeout_s, threading.TIMEOUT_MAX))

@@ -140,7 +140,7 @@ def test_what_is_no_store_is_not_opened_and_not_changed(tmp_path: Path) -> None:
         folder = tmp_path / name.partition(".")[0] / "folder"
         folder.mkdir(parents=True)
         (folder / name).write_text("mine")
-        with pytest.raises(StoreNotFoundError, match=rf"found '{name}'.*an empty or new one"):
+        with pytest.raises(StoreNotFoundError, match=rf"contains '{name}'.*an empty directory"):
             flightlog.open(folder)
         with pytest.raises(StoreNotFoundError, match="expected the folder of a store"):
             flightlog.open_read_only(folder)

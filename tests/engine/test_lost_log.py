@@ -39,14 +39,14 @@ def stored(path: Path, *gone: str) -> dict[str, bytes]:
 def test_a_log_that_is_gone_with_its_checkpoint(gone: tuple[str, ...], tmp_path: Path) -> None:
     before = stored(tmp_path, *gone)
     for _ in range(2):
-        with pytest.raises(DamagedStoreError, match="a progress page that speaks of .* no segment .*Restore"):
+        with pytest.raises(DamagedStoreError, match="a progress page that records .* no segment .*Restore"):
             flightlog.open(tmp_path, SETTINGS)
         assert remains(tmp_path) == before, "nothing was changed"
 
 
 def test_a_log_that_is_gone_with_everything_but_the_queues(tmp_path: Path) -> None:
     before = stored(tmp_path, "commitlog", "checkpoint", "flightlog", "config")
-    with pytest.raises(DamagedStoreError, match=r"1 queues that hold messages \(topic 't', queue 0\), and no segment"):
+    with pytest.raises(DamagedStoreError, match=r"1 queues that hold messages \(topic 't', queue 0\), but no segment"):
         flightlog.open(tmp_path, SETTINGS)
     assert remains(tmp_path) == before
 
@@ -61,7 +61,7 @@ def test_a_log_of_rocketmq_that_is_gone(golden_copy: Callable[[str], Path]) -> N
     root = golden_copy("rollover") / "store"
     shutil.rmtree(root / "commitlog")
     before = remains(root)
-    with pytest.raises(DamagedStoreError, match="queues that hold messages .*no segment of the log .*commitlog"):
+    with pytest.raises(DamagedStoreError, match="queues that hold messages .*no segment of that log .*commitlog"):
         flightlog.open(root)
     assert remains(root) == before | {"lock": before.get("lock", b"")}
 

@@ -317,7 +317,7 @@ def test_a_store_that_never_stands_still_is_an_error_by_name(
 
     monkeypatch.setattr(ShutdownState, "is_stale", is_stale)
     still_after = read_only.MORE_LOOKS + 1
-    with pytest.raises(StoreChangingError, match=f"during each of {still_after} looks"):
+    with pytest.raises(StoreChangingError, match=f"during each of {still_after} attempts"):
         flightlog.open_read_only(tmp_path / "store")
     looks, still_after = 0, read_only.MORE_LOOKS
     with flightlog.open_read_only(tmp_path / "store") as view:

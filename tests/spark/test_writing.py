@@ -150,7 +150,7 @@ def test_a_store_that_is_open_and_a_folder_of_something_else_are_refused_before_
         LogBatchWriter(parse_write_options({"path": str(tmp_path / "store"), "topic": "t"}), columns)
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").touch()
-    with pytest.raises(StoreNotFoundError, match="no store"):
+    with pytest.raises(StoreNotFoundError, match="not a flightlog store"):
         LogBatchWriter(parse_write_options({"path": str(tmp_path / "letters"), "topic": "t"}), columns)
 
 
