@@ -1,7 +1,7 @@
-"""A stretch of a queue as one Arrow record batch: the messages that `read` gives, without an object for each.
+"""A range of a queue as one Arrow record batch: the messages that `read` returns, without an object for each.
 
-Records that check and are what their entries say are looked at all at once by the kernel. Whatever else turns up goes
-the way of `read`, one by one: what that makes of it is what counts.
+The kernel reads all records at once that are intact and agree with their entries. Any other record is read one by one,
+as by `read`, whose result or error counts.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..columns.schema import BY_LOWER_NAME, batch_schema
 from .entries import ReadAhead, message_of, missing_file
 
 NEXT_QUEUE_OFFSET = "nextQueueOffset"
-"""In the metadata of a batch's schema: where to go on. (The column `offset` says what the record says: in a light
-message queue that is its place in another topic's queue.)"""
+"""The offset to continue from, in the metadata of a batch's schema. (The column `offset` has the offset in the record:
+in a light message queue that is one in the queue of another topic.)"""
 
 PAGE_ENTRIES = 1 << 18
-"""Entries that are looked at at once."""
+"""Entries that are read at a time."""
 
 
 DamageError = CorruptRecordError | CorruptQueueError
@@ -49,7 +49,7 @@ def _with_next(schema: Any, next_queue_offset: int) -> Any:
 
 
 class Piece:
-    """Messages of one look at a queue: a row for each, and their bodies where they are wanted.
+    """Messages of one read of a queue: a row for each, and their bodies if they are wanted.
 
     Invariants: row i and body i are of the same message; rows of one span lie in one segment.
     """

@@ -29,15 +29,15 @@ Boundary = Literal["lower", "upper"]
 
 PAGE_ENTRIES = 4096
 TOO_OLD_MS = -1
-"""The store time of messages that the log holds no more."""
+"""The store time of messages that are removed from the log."""
 MAX_SCANNED = 20_000
-"""Entries that an estimate looks at (RocketMQ's `maxConsumeQueueScan`)."""
+"""Entries that an estimate reads (RocketMQ's `maxConsumeQueueScan`)."""
 ENOUGH_MATCHES = 5000
-"""Matches above which an estimate looks no further (RocketMQ's `sampleCountThreshold`)."""
+"""Matches above which an estimate stops (RocketMQ's `sampleCountThreshold`)."""
 
 
 class Finder:
-    """Finds in one log and its queues. Safe from many threads."""
+    """Finds messages in one log and its queues. Safe from many threads."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Finder:
         return message if message is not None and message.message_id == message_id.upper() else None
 
     def _is_listed(self, message: StoredMessage) -> bool:
-        """Whether the message's own queue points at it: the cheap proof that it is one."""
+        """Whether the message's own queue points at it: the cheap proof that it is a message."""
         queue = self._table.get((message.topic, message.queue_id))
         if queue is None or not queue.min_index <= message.queue_offset < queue.end:
             return False
@@ -144,10 +144,10 @@ class Finder:
             raise
 
     def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, tags: str | None) -> int:
-        """About how many messages match; see Reader.estimate_count.
+        """Estimate how many messages match; see Reader.estimate_count.
 
         (RocketMQ's `DefaultMessageStore#estimateMessageCount` and `ConsumeQueue#estimateMessageCount`. With tags those
-        count nothing of a queue file that the range leaves past the queue's end; here such a range ends there.)
+        ignore a queue file that the range leaves beyond the end of the queue; here such a range ends there.)
         """
         wanted = tag_filter(tags)
         start = max(start, 0)
@@ -176,8 +176,7 @@ class Finder:
         return matches
 
     def _match_mask(self, key: QueueKey, index: int, units: Units, wanted: TagFilter) -> NDArray[np.bool_]:
-        """Which entries, the first of them entry `index`, match by their hashes; where there is none, by their
-        records."""
+        """Which of the entries from index `index` on match, by their hashes; without a hash, by their records."""
         mask = wanted.may_match(units) & valid_mask(units)
         for at in np.flatnonzero(mask & ~wanted.has_hash(units)).tolist():
             message = message_of(self._reader, key, index + at, QueueUnit(*units[at].item()))
@@ -186,10 +185,10 @@ class Finder:
 
 
 def message_at(reader: LogReader, physical_offset: int, end: int) -> StoredMessage | None:
-    """What can be decoded as the record at this byte, or None if none starts there below physical offset `end`.
+    """Decode the record at this physical offset; None if none starts there below physical offset `end`.
 
-    Raises CorruptRecordError if a record starts there, or may have started there, and is damaged. For an offset that
-    nothing vouches for, ask `starts_record` too.
+    Raises CorruptRecordError if a record starts there, or may have started there, and is damaged. If nothing shows that
+    a record starts there, call `starts_record` too.
     """
     if not reader.min_offset <= physical_offset < end:
         return None
@@ -203,8 +202,8 @@ def message_at(reader: LogReader, physical_offset: int, end: int) -> StoredMessa
 
 
 def starts_record(reader: LogReader, physical_offset: int, end: int) -> bool:
-    """Whether the chain of records leads to this byte, or may lead there: behind damage it is taken up at the next
-    intact record, and where none starts up to here, nobody can say."""
+    """Whether the chain of records leads to this byte, or may do so: after damage the chain continues at the next
+    intact record, and if there is none before this byte, the answer is unknown."""
     segment = reader.segment_at(physical_offset)
     if segment is None or not reader.disk.exists(segment.path):
         return segment is not None
@@ -227,7 +226,7 @@ def starts_record(reader: LogReader, physical_offset: int, end: int) -> bool:
 
 
 def _known_boundary(reader: LogReader, segment: Segment, position: int) -> int:
-    """Position at or before this one where a record starts: what the segment's seal knows, else the beginning."""
+    """Position at or before this one where a record starts: from the seal of the segment, else its beginning."""
     seal = read_seal(reader.disk, reader.folder.parent, segment)
     if seal is None or not seal_fits(reader, segment, seal):
         return 0

@@ -1,9 +1,8 @@
 """Finding messages by key: candidates from the key index, each one checked against its record.
 
 The index keeps 31 bits of a key's hash and whole seconds of a time, so it can only propose: a message is an answer if
-its record has this topic, this very key and a store time in the range, and its topic was not deleted since. Entries
-that no record stands for (RocketMQ leaves such behind) and a record that stands in the index twice answer nothing and
-once.
+its record has this topic, exactly this key and a store time in the range, and its topic was not deleted since. Entries
+without a record (RocketMQ leaves such behind) are skipped, and a record with two entries is returned once.
 """
 
 from __future__ import annotations
@@ -34,13 +33,13 @@ KEYS_BEGIN, UNIQ_KEY_BEGIN = (
 )
 
 PARKING_TOPICS = SCHEDULE_TOPIC, TIMER_TOPIC
-"""Where messages wait for their time."""
+"""Topics where messages wait for their delivery time."""
 
 MAX_TIME_MS = (1 << 63) - 1
 
 
 class KeySource(Protocol):
-    """Where candidates come from: index files, or what a view has gathered."""
+    """Source of candidates: index files, or the keys that a view has collected."""
 
     def candidates(self, key_hash: int, begin_ms: int, end_ms: int | None) -> Iterator[int]:
         """Physical offsets, newest first, among them those of every record of this hash and time."""

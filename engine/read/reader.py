@@ -1,4 +1,4 @@
-"""What can be asked of a store, whether it is open for writing or read-only: the part that both of them read with."""
+"""Reading a store: the part that a store open for writing and a read-only view share."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ log = logging.getLogger("flightlog.store")
 
 
 class Reader:
-    """Reads one log, its queues and its keys. Safe from many threads. It checks arguments; whether the store may still
-    be used is checked by the store, whose methods of the same names call these."""
+    """Reads one log, its queues and its keys. Safe from many threads. It checks arguments. The store, whose methods of
+    the same names call these, checks whether it is still open."""
 
     def __init__(
         self,
@@ -74,11 +74,12 @@ class Reader:
         catch_up_keys: Callable[[], None] | None = None,
         unindexed: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
-        """`readable_end` tells the physical offset up to which the log may be read now. `keys`: None where the settings
-        want no key index. `was_deleted` tells whether another process has deleted a topic since the table was read.
+        """`readable_end` returns the physical offset up to which the log may be read now. `keys` is None if the
+        settings turn the key index off. `was_deleted` returns whether another process has deleted a topic since the
+        table was read.
 
-        For a log that grows: `catch_up` is called before each question, `catch_up_keys` before each one by key, and
-        raises what keeps keys out of the index; `unindexed` tells the physical range that the index lacks.
+        For a log that grows: `catch_up` is called before each read, `catch_up_keys` before each query by key, and
+        raises what keeps keys out of the index; `unindexed` returns the physical range that the index lacks.
         """
         self._path, self._table, self._keys, self._topics = path, table, keys, topics
         self._log_reader, self._readable_end = log_reader, readable_end
@@ -89,13 +90,13 @@ class Reader:
         """Topics that were read and do not exist, of which a warning was logged."""
 
     def release(self) -> None:
-        """Keep no file open, and hold nothing for iterators: the store was closed."""
+        """Close the files and release what iterators hold: the store was closed."""
         self.queue_reader.release()
         if self._keys is not None:
             self._keys.release()
 
     def replaces(self, before: Reader) -> None:
-        """Go on for that one, which looked at the same store as it was before."""
+        """Take over from `before`, which read the same store in an earlier state."""
         self.queue_reader.replaces(before.queue_reader)
         self._told_missing = before._told_missing
 
@@ -106,8 +107,8 @@ class Reader:
     # -- topics
 
     def topics(self, *, include_system: bool = False) -> dict[str, Topic]:
-        """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's own on
-        request. A read-only view reads the file again. Raises ConfigFileError."""
+        """The topics by name, sorted: those of `config/topics.json` and those that have queues; RocketMQ's system
+        topics on request. A read-only view reads the file again. Raises ConfigFileError."""
         check_flag("include_system", include_system)
         found = self._topics()
         return {name: found[name] for name in sorted(found) if include_system or not found[name].is_system}
@@ -129,15 +130,15 @@ class Reader:
         tags: str | None = None,
         max_size: int | None = None,
     ) -> GetResult:
-        """Messages of a queue from `queue_offset` on, with RocketMQ's status and the offset to go on from.
+        """Messages of a queue from `queue_offset` on, with RocketMQ's status and the offset to continue from.
 
-        At most `max_count` messages and `max_size` bytes of records (None: 128 MiB; below 100 counts as 100), but
-        always one, however large; the settings `get_*` limit an answer further, and it ends where a queue file ends.
-        `tags` such as "A || B" leaves out what has another tag ("*" or nothing: all); such messages count as passed. In
+        Returns at most `max_count` messages and `max_size` bytes of records (None: 128 MiB; below 100 counts as 100),
+        but always one message, however large. The settings `get_*` limit an answer further, and it ends at the end of a
+        queue file. `tags` such as "A || B" skips messages with another tag ("*" or None: no filter). In
         `SCHEDULE_TOPIC_XXXX`, whose entries hold times, tags match nothing here, as in RocketMQ; `read` finds them.
 
-        Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged (one further on ends
-        the answer before it), UsageError for a `max_count` below 1 and for `tags` that name none.
+        Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged (a later damaged
+        message ends the answer before it), UsageError for a `max_count` below 1 and for `tags` without a tag.
         """
         if self._catch_up is not None:
             self._catch_up()
@@ -165,15 +166,15 @@ class Reader:
         must_exist: bool = False,
         check: Callable[[], None],
     ) -> Iterator[StoredMessage]:
-        """Every message of a queue from `queue_offset` (None: the first) to the end when it is reached; in a read-only
-        view, to the end as of its last refresh. `tags` as in `get`. `decompress` gives compressed bodies as they were
-        before, see `StoredMessage.decompressed`. A topic that does not exist has no messages, which is logged as a
-        warning the first time; with `must_exist` it is a TopicNotFoundError, and a queue that its topic does not have a
-        QueueNotFoundError.
+        """Iterate over a queue from `queue_offset` (None: the first message) to its end at the time when the iterator
+        gets there; in a read-only view, to the end as of its last refresh. `tags` as in `get`. `decompress` returns
+        compressed bodies decompressed, see `StoredMessage.decompressed`. A topic that does not exist has no messages;
+        the first read of it logs a warning. With `must_exist` it raises TopicNotFoundError, and QueueNotFoundError for
+        a queue that its topic does not have.
 
         Raises CorruptRecordError or CorruptQueueError at a damaged message, CorruptBodyError at one that cannot be
-        decompressed; `on_corrupt="skip"` leaves it out and
-        counts it in `corrupt_skipped`. Raises StoreClosedError if the store is closed meanwhile.
+        decompressed; `on_corrupt="skip"` skips it and counts it in `corrupt_skipped`. Raises StoreClosedError if the
+        store is closed meanwhile.
         """
         self._make_ready()
         queue_id = check_queue(topic, queue_id)
@@ -190,7 +191,7 @@ class Reader:
         )
 
     def _tell_missing(self, topic: str, queue_id: int, must_exist: bool) -> None:
-        """Raise where a topic, or its queue, does not exist but must; else log a warning once for each topic."""
+        """Raise if a topic or queue must exist and does not; otherwise log a warning once for each missing topic."""
         is_optional = is_light(topic) or is_system_topic(topic) or topic.startswith(GROUP_TOPIC_PREFIXES)
         if must_exist:
             if self.queue_reader.has_queue(topic, queue_id):
@@ -224,16 +225,17 @@ class Reader:
         columns: Sequence[str] | None = None,
         on_corrupt: OnCorrupt = "raise",
     ) -> pa.RecordBatch:
-        """The messages that `read` gives from `queue_offset` (None: the first) on, as one Arrow record batch: at most
-        `max_count` of them and `max_size` bytes of records, but always one, however large, unless the queue has ended.
+        """The messages that `read` returns from `queue_offset` (None: the first) on, as one Arrow record batch: at most
+        `max_count` messages and `max_size` bytes of records, but always one message, however large, unless the queue
+        has ended.
 
-        The columns are those of the Spark data source, in any case of letters; None: all of them, at their cost. Where
-        to go on stands in the metadata: `int(batch.schema.metadata[b"nextQueueOffset"])`; a batch without rows is the
-        end. The batch is a copy: it outlives the store.
+        `columns` names columns of the Spark data source, case-insensitive; None: all of them. The offset to continue
+        from is in the metadata: `int(batch.schema.metadata[b"nextQueueOffset"])`. A batch without rows is the end of
+        the queue. The batch is a copy: it stays valid after the store is closed.
 
-        Raises as `read`, but damage behind the first message ends the batch before it. Raises MissingExtraError without
-        pyarrow (the extra `arrow`), UsageError for limits below 1 or above 2**31 - 1 and 1 GiB, InvalidSettingsError
-        for a column that is not there.
+        Raises as `read`, but a damaged message after the first ends the batch before it. Raises MissingExtraError
+        without pyarrow (the extra `arrow`), UsageError for limits below 1 or above 2**31 - 1 and 1 GiB,
+        InvalidSettingsError for an unknown column.
         """
         self._make_ready()
         queue_id = check_queue(topic, queue_id)
@@ -248,23 +250,23 @@ class Reader:
         return self.queue_reader.read_batch((topic, queue_id), queue_offset, (max_count, max_size), columns, on_corrupt)
 
     def body_view(self, message: StoredMessage) -> memoryview:
-        """The body of a message of this store where it lies in the log, as stored and not copied, read-only: for large
-        bodies that go on as they are. Everything else that a store gives out, `message.body` included, is a copy.
+        """A read-only view of the body of a message of this store, in the log, as stored and not copied: for large
+        bodies that you pass on unchanged. Everything else that a store returns, `message.body` included, is a copy.
 
-        Until it is released (`with store.body_view(message) as body`, or when nothing refers to it) it keeps its
-        segment mapped: the bytes stay though retention removes the segment or the store is closed, but a removed
-        file's room on the disk comes back only then. If another program cuts the file short meanwhile, or a sector of
-        it cannot be read, looking at the view ends the process; a copy would be an error, or right.
+        Until it is released (`with store.body_view(message) as body`, or when nothing refers to it) the view keeps its
+        segment mapped: the bytes stay readable although retention removes the segment or the store is closed, but the
+        disk space of a removed file is freed only then. If another program truncates the file meanwhile, or a sector of
+        it cannot be read, reading the view ends the process.
 
-        Raises CorruptRecordError if the message does not lie there, or is damaged; UsageError for one in an inner
-        batch, whose body may lie compressed.
+        Raises CorruptRecordError if the message is no longer there, or is damaged; UsageError for a message in an inner
+        batch, whose body may be compressed.
         """
         check_type("message", message, StoredMessage, "a StoredMessage, as this store gives them")
         return self.queue_reader.body_view(message)
 
     @property
     def corrupt_skipped(self) -> int:
-        """Messages that `on_corrupt="skip"` has left out so far."""
+        """Messages that `on_corrupt="skip"` has skipped so far."""
         return self.queue_reader.corrupt_skipped + (self._keys.corrupt_skipped if self._keys is not None else 0)
 
     def queues(self) -> dict[QueueKey, tuple[int, int]]:
@@ -273,19 +275,19 @@ class Reader:
         return {key: queue_bounds(queue) for key, queue in self._table.items()}
 
     def queue_bounds(self, topic: str, queue_id: int) -> tuple[int, int]:
-        """Of one queue: the offset of its first message, and the offset one past its last; (0, 0) without a queue."""
+        """The offset of the first message of a queue, and the offset one past its last; (0, 0) without a queue."""
         self._make_ready()
         queue_id = check_queue(topic, queue_id)
         return queue_bounds(self._table.get((topic, queue_id)))
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int | datetime, boundary: Boundary = "lower") -> int:
-        """The queue offset that a store time in ms, or a datetime with a time zone, stands for,
-        always between the queue's first message and its end.
+        """The queue offset for a store time in ms, or a datetime with a time zone. The result is always between the
+        first message of the queue and its end.
 
-        "lower": the first message stored at or after that time, else the end. "upper": the last one stored at or before
-        it, else the first message. 0 for a queue that is not there.
+        "lower": the first message stored at or after that time, else the end. "upper": the last message stored at or
+        before it, else the first message. 0 if the queue does not exist.
 
-        Raises CorruptRecordError where a record that must be looked at is damaged, UsageError for another boundary.
+        Raises CorruptRecordError if a record that the search needs is damaged, UsageError for another boundary.
         """
         self._make_ready()
         queue_id = check_queue(topic, queue_id)
@@ -294,13 +296,12 @@ class Reader:
         return self._finder.offset_at(topic, queue_id, timestamp_ms, boundary)
 
     def estimate_count(self, topic: str, queue_id: int, start: int, stop: int, *, tags: str | None = None) -> int:
-        """About how many messages with queue offsets in [start, stop) match, judged by the hashes in the queue.
+        """Estimate how many messages with queue offsets in [start, stop) match, by the tag hashes in the queue.
 
-        Without `tags`: stop - start, whatever the queue holds. With them the range ends where the queue does, and is
-        moved up if it starts below the first message; 20,000 entries are looked at, or those up to the 5,001st that
-        matches, and what that means for all of them is inferred. In `SCHEDULE_TOPIC_XXXX`, and where a unit of a queue
-        extension is lost, there are no hashes, and records are looked at. Raises UsageError as `get`, and there the
-        errors of `read`.
+        Without `tags`: stop - start, whatever the queue holds. With tags the range is clamped to the queue. The
+        estimate reads 20,000 entries, or those up to the 5,001st match, and extrapolates. In `SCHEDULE_TOPIC_XXXX`, and
+        where a unit of a queue extension is lost, there are no hashes, so it reads records. Raises UsageError as `get`,
+        and in these cases the errors of `read`.
         """
         self._make_ready()
         queue_id = check_queue(topic, queue_id)
@@ -310,11 +311,11 @@ class Reader:
     # -- one message
 
     def message_at(self, physical_offset: int, batch_index: int | None = None) -> StoredMessage | None:
-        """The message whose record starts at this byte of the log, or None if none does. Of an inner batch: its message
-        at the place `batch_index`, or with None the record as it is, the batch in its body.
+        """The message whose record starts at this physical offset, or None. For an inner batch: its message number
+        `batch_index`, or with None the record itself, with the batch in its body.
 
-        Any message: also one that no queue lists, as prepared ones. Raises CorruptRecordError if a record starts there
-        and is damaged, and where the log is so damaged that nobody can say.
+        Finds any message, also one without a queue entry, such as a prepared one. Raises CorruptRecordError if a record
+        starts there and is damaged, or if damage makes it impossible to know.
         """
         self._make_ready()
         physical_offset = check_whole("physical_offset", physical_offset, ~INT64_MAX)
@@ -325,7 +326,7 @@ class Reader:
     def message_by_id(self, message_id: str) -> StoredMessage | None:
         """The message with this offset message id (32 or 56 hexadecimal digits, in either case), or None.
 
-        Raises UsageError for what is no such id, CorruptRecordError as `message_at`.
+        Raises UsageError for an invalid id, CorruptRecordError as `message_at`.
         """
         self._make_ready()
         check_text("message_id", message_id, "32 or 56 hexadecimal digits")
@@ -343,11 +344,11 @@ class Reader:
         *,
         on_corrupt: OnCorrupt = "raise",
     ) -> QueryResult:
-        """The newest `max_count` messages of a topic that have `key` among their keys or as their uniq key and a store
-        time in [begin_ms, end_ms] (None: whatever comes), newest first; and whether there are more.
+        """The newest `max_count` messages of a topic that have `key` among their keys or as their uniq key, and a store
+        time in [begin_ms, end_ms] (None: no upper limit), newest first; and whether there are more.
 
-        Each is checked against its record, so a key of the same hash answers nothing. Prepared messages are found,
-        too. Raises CorruptRecordError where the index names a damaged record (`on_corrupt="skip"` counts it),
+        Each message is checked against its record, so another key with the same hash is no match. Prepared messages are
+        found, too. Raises CorruptRecordError if the index points at a damaged record (`on_corrupt="skip"` counts it),
         DiskFullError while a full disk keeps keys out of the index, UsageError without a key index.
         """
         queries = self._key_query()
@@ -365,10 +366,11 @@ class Reader:
         return queries.by_uniq_key(topic, uniq_key, self._readable_end())
 
     def was_stored(self, uniq_key: str, topic: str | None = None) -> bool:
-        """Whether the log holds a message with this uniq key: for a sender whose put timed out, or died.
+        """Whether the log holds a message with this uniq key: for a sender whose put timed out, or that crashed.
 
-        Also one that waits for its time, and under sync flush one that is not durable and cannot be read yet. Without a
-        topic every topic that has a queue is asked, which takes longer the more there are. Raises as `query`.
+        Also finds a message that waits for its delivery time and, under sync flush, one that is not durable and cannot
+        be read yet. Without a topic it searches every topic that has a queue, which takes longer the more there are.
+        Raises as `query`.
         """
         check_text("uniq_key", uniq_key)
         if topic is not None:
@@ -396,7 +398,7 @@ class Reader:
 
 
 def _check_get(topic: object, queue_id: Any, max_size: Any) -> None:
-    """The arguments of a get that found nothing, or could not be made: what finds something does not pay for it."""
+    """Check the arguments of a get that failed or found nothing; a get that finds something need not."""
     check_queue(topic, queue_id)
     if max_size is not None:
         check_whole("max_size", max_size, ~INT64_MAX)

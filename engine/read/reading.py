@@ -11,12 +11,12 @@
       the last one does not match the tags     NO_MATCHED_MESSAGE        one past the last looked at
       the last one is gone from the log        MESSAGE_WAS_REMOVING      one past the last looked at
 
-A get looks at entries one after another, and stops before one that lies in the next queue file, or 800 entries on
-(`get_scan_size`; `max_count` entries if that is more), or, once it has a message, before one for which there is no room
-(engine/read/get_limits.py). One that is gone stands for its whole segment: the entries behind it that point into the
-same one are passed over, whatever their tags, and leave the status as it is.
+A get reads entries one after another. It stops at the end of the queue file, after 800 entries (`get_scan_size`;
+`max_count` entries if that is more), or, once it has a message, before one that exceeds the limits
+(engine/read/get_limits.py). If a message is gone, its whole segment is: the following entries that point into it are
+skipped, whatever their tags, and do not change the status.
 
-(RocketMQ's `DefaultMessageStore#getMessage`, which makes a queue for whoever asks and so never comes to its
+(RocketMQ's `DefaultMessageStore#getMessage`, which creates a queue that is asked for and therefore never returns its
 NO_MATCHED_LOGIC_QUEUE.)
 """
 
@@ -47,9 +47,9 @@ from .get_limits import DEFAULT_MAX_COUNT, GetLimits, clamp_max_size
 OnCorrupt = Literal["raise", "skip"]
 
 FIRST_PAGE_ENTRIES = 32
-"""Entries that an iterator fetches first: many look at a few messages alone."""
+"""Entries that an iterator fetches first: many readers need only a few messages."""
 PAGE_ENTRIES = 2048
-"""Entries that it fetches at a time further on."""
+"""Entries that it fetches at a time later."""
 
 BATCH_LIMITS = ((1 << 31) - 1, 1 << 30)
 """The highest count, and bytes of records, of a record batch: positions in its columns are of 32 bits."""
@@ -73,10 +73,10 @@ class QueueReader:
         """Whether another process has deleted this topic since the table was read."""
         self._pins = SegmentPins.of(reader.folder)
         self._open_pages: dict[int, list[StoredMessage]] = {}
-        """What each iterator gives at present, by its hold. To ask before each message whether it may be given would
-        take a third as long as to read it: a page that must not be given any further is emptied."""
+        """The current page of each iterator, by its pin. A check before each message would take a third of the time to
+        read it: instead a page that must not be returned any further is emptied."""
         self.corrupt_skipped = 0
-        """Messages that `on_corrupt="skip"` has left out so far."""
+        """Messages that `on_corrupt="skip"` has skipped so far."""
 
     def get(
         self,
@@ -88,10 +88,10 @@ class QueueReader:
         tags: str | None = None,
         max_size: int | None = None,
     ) -> GetResult:
-        """Messages from `queue_offset` on, as the table at the head of this module says.
+        """Messages from `queue_offset` on, by the table in the module docstring.
 
-        Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged; one further on ends
-        the answer before it. Raises UsageError for a `max_count` below 1 and `tags` without a tag.
+        Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged; a later one ends the
+        answer before it. Raises UsageError for a `max_count` below 1 and `tags` without a tag.
         """
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
@@ -129,7 +129,7 @@ class QueueReader:
     def _many(
         self, key: QueueKey, queue: Queue, queue_offset: int, stop: int, room: tuple[int, int]
     ) -> list[StoredMessage]:
-        """The whole answer to a get without a filter, if nothing is odd about any of its messages; else nothing."""
+        """The whole answer to a get without a filter, if nothing is unusual about any of its messages; else nothing."""
         log_end, fetcher = self._readable_end(), Fetcher(self._reader, key, queue)
         units = queue.units(queue_offset, stop - queue_offset)
         offsets = np.arange(queue_offset, queue_offset + len(units), dtype=np.int64)
@@ -143,7 +143,7 @@ class QueueReader:
         return messages
 
     def _fitting(self, units: Units, max_size: int, log_end: int) -> int:
-        """How many entries' messages an answer has room for, but at least one."""
+        """How many entries an answer has room for, at least one."""
         size = 0
         for count, (physical_offset, unit_size, _) in enumerate(units.tolist()):
             if count and (
@@ -162,7 +162,7 @@ class QueueReader:
         room: tuple[int, int],
         messages: list[StoredMessage],
     ) -> tuple[GetStatus, int]:
-        """Add what the candidates give to `messages`; returns the status, and how many were looked at.
+        """Add the messages of the candidates to `messages`. Returns the status, and how many candidates were read.
 
         `room` is how many messages and bytes of records the caller has room for.
         """
@@ -188,7 +188,7 @@ class QueueReader:
                 except (CorruptRecordError, CorruptQueueError):
                     if index == queue_offset:
                         raise
-                    break  # what stands before it is answered first
+                    break  # the messages before it are returned first
                 if message is None:
                     missed = GetStatus.MESSAGE_WAS_REMOVING
                     gone_below = self._reader.next_segment_offset(unit.physical_offset)
@@ -206,21 +206,21 @@ class QueueReader:
         return status, examined
 
     def release(self) -> None:
-        """Hold nothing any more: the store was closed, and no iterator can go on."""
+        """Release every pin: the store was closed, and no iterator can continue."""
         self._pins.release_all(self)
         self.empty_pages()
 
     def empty_pages(self) -> None:
-        """Have every iterator ask once more whether it may go on before it gives another message."""
+        """Make every iterator check again, before it returns another message, whether it may continue."""
         for page in self._open_pages.copy().values():
             page.clear()
 
     def replaces(self, before: QueueReader) -> None:
-        """What iterators of that one have yet to give is emptied with what those of this one have."""
+        """Empty the pages of the iterators of `before` together with those of this one."""
         self._open_pages = before._open_pages
 
     def lowest_held(self) -> int | None:
-        """Physical offset from which on iterators are yet to read; None if there is none."""
+        """Lowest physical offset that iterators still have to read; None if there is none."""
         return self._pins.lowest(self)
 
     def has_queue(self, topic: str, queue_id: int) -> bool:
@@ -239,14 +239,14 @@ class QueueReader:
         *,
         decompress: bool = False,
     ) -> Iterator[StoredMessage]:
-        """Every message that matches, from `queue_offset` (None: the first) to the end as it is when the end is
-        reached. Messages that the log has let go are passed over; retention in this process lets none go that an
-        iterator which has begun is yet to read.
+        """Iterate over the messages that match, from `queue_offset` (None: the first) to the end at the time when the
+        iterator gets there. Messages that are removed from the log are skipped; retention in this process removes none
+        that a started iterator still has to read.
 
         `check` is called before each page of messages and may raise. `catch_up` is called at the end: the queue may
         have grown.
         """
-        # Here and not at the first step: a wrong filter is told at the call.
+        # Here and not at the first step: a wrong filter raises at the call.
         wanted = tag_filter(tags, by_code=topic != SCHEDULE_TOPIC)
         pages = self._held_pages((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
         return self._decompressed(pages, topic, on_corrupt) if decompress else chain.from_iterable(pages)
@@ -267,7 +267,7 @@ class QueueReader:
         try:
             for found in self._pages(key, queue, queue_offset, wanted, on_corrupt, check, catch_up, pin):
                 self._open_pages[id(pin)] = found
-                check()  # for whoever closed the store before this page was among those that he empties
+                check()  # the store may have been closed before this page was among those that a close empties
                 yield found
         finally:
             pin.release()
@@ -304,7 +304,7 @@ class QueueReader:
         ahead = ReadAhead(self._reader)
         while True:
             if index >= queue.end:
-                check()  # whoever closes the store empties the last page, too
+                check()  # a close empties the last page, too
                 if catch_up is not None:
                     catch_up()
                     now = self._table.get(key)
@@ -330,7 +330,7 @@ class QueueReader:
                 index = behind
                 continue
             if on_corrupt == "skip" and isinstance(queue, BatchQueue) and not valid_mask(units).any():
-                behind = queue.next_listed(index)  # damage can leave out more than can be counted one by one
+                behind = queue.next_listed(index)  # damage can cover more entries than can be counted one by one
                 self.corrupt_skipped += behind - index
                 index = behind
                 continue
@@ -354,7 +354,7 @@ class QueueReader:
                         one = message_of(self._reader, key, int(queue_offsets[at - 1]), unit, last)
                     except (CorruptRecordError, CorruptQueueError):
                         if self._was_deleted(key[0]):
-                            return  # perhaps it was made anew: these are that one's entries, or none yet
+                            return  # perhaps it was created again: these are entries of the new one, or none yet
                         if on_corrupt == "raise":
                             raise
                         self.corrupt_skipped += 1

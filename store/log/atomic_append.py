@@ -1,16 +1,16 @@
-"""Appends of many rows that belong together: all of them are in the log afterwards, or none, whatever happens.
+"""Atomic append of many rows: all of them are in the log afterwards, or none, even after a crash.
 
-The first 8 bytes of the first record, its size and its magic, are held back. Without them no walk over the log gets
-past that place, neither ours nor RocketMQ's: what lies behind is no part of the log. So the rows are written behind the
-log's end, through as many segments as they need, and synced; then the 8 bytes are stored, which is the commit point,
-and synced too. Only after that the end of the log, the queue offsets and what readers may see move, at once.
+The first 8 bytes of the first record, its size and its magic, are written last. Without them no scan of the log, ours
+or RocketMQ's, gets past that place: the bytes behind it are not part of the log. So the rows are written behind the end
+of the log, through as many segments as they need, and synced; then the 8 bytes are stored, which is the commit point,
+and synced, too. Only then the end of the log, the queue offsets and the visible end move, at once.
 
 A writer that dies before the commit point leaves a log that ends where the rows begin, and bytes behind it that the
-next open removes; `flightlog/held` tells it that they are worth no copy. One that dies after it leaves all of them.
+next open removes; `flightlog/held` tells it to keep no copy of them. One that dies after it leaves all rows.
 
 Invariants:
-- Nobody else appends meanwhile: the append lock is held from the first row to the commit.
-- An error behind the first byte poisons the log: what was written is undone by the next open, not here.
+- No other thread appends meanwhile: the append lock is held from the first row to the commit.
+- An error after the first byte poisons the log: the next open undoes what was written.
 """
 
 from __future__ import annotations

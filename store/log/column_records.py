@@ -1,4 +1,4 @@
-"""Records that wait for their append as columns.
+"""Records to be appended, as columns.
 
 All of them have one topic, no transaction and the hosts of the store; `engine/columns/` makes them from what is given.
 """

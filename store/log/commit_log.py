@@ -1,29 +1,29 @@
-"""The commit log of one open store: what appends change, what a sync makes durable, and what ends both.
+"""The writable commit log of one open store: appends, group commit, and what ends both.
 
-    the fast path        an ordinary put in one call, without a lock of ours; see native/fast_path_protocol.py
-    the slow path        everything else, under the append lock: here
+    fast path    an ordinary put in one call, without a lock of ours; see native/fast_path_protocol.py
+    slow path    everything else, under the append lock, in this module
 
-What disables the fast path, and who says so, stands in fast_path_conditions.py.
+fast_path_conditions.py lists the conditions that disable the fast path.
 
 Invariants:
 - `end` is always the end of a whole record or of a segment; it is the one commit point of an append. It moves only
-  under the append lock, or in the fast path, which never works beside somebody who holds that lock and has entered the
-  slow path. Whoever reads `end` without the lock gets the end of a whole record, and it may have moved since.
-- `end`, the store time and the count of records are the fast path's, the queue offsets the dict's, as soon as the fast
-  path has handed them over: `_enter_slow_path` keeps the fast path away, then has it hand over; `_leave_slow_path` lets
-  it go on.
+  under the append lock, or in the fast path, which never runs while a thread holds that lock and has entered the slow
+  path. A thread that reads `end` without the lock gets the end of a whole record, which may have moved since.
+- The fast path owns `end`, the store time and the count of records. The dict owns the queue offsets once the fast path
+  has written them back: `_enter_slow_path` disables the fast path, then makes it write them back; `_leave_slow_path`
+  enables it again.
 - An append that an exception interrupts (a KeyboardInterrupt may come between any two bytecodes) leaves its intent
   among the conditions, which keeps puts off the fast path; the next append finishes it if `end` had moved, and wipes
-  its bytes if not. Queue offsets are therefore exact. In the kernel's fast path no interrupt can come.
-- A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. Where a file system
-  gives no such promise, nothing is stored through a mapping (CallSegment), and the fast path stays closed.
+  its bytes if not. Queue offsets are therefore exact. The kernel's fast path cannot be interrupted.
+- A store through the mapping never meets a hole: blocks are allocated before the bytes are placed. If a file system
+  does not guarantee that, nothing is stored through a mapping (CallSegment), and the fast path stays disabled.
 - Store times never run backwards.
-- A flush looks whether the segments that it synced are still at their paths: a log that was removed on disk poisons the
-  store before anything more is acknowledged.
-- After a failed sync `poison` is set for good: nothing is appended, acknowledged or synced any more. It is one of the
-  conditions, so the fast path is closed by the same store that sets it.
+- A flush checks whether the segments that it synced are still at their paths: a log that was removed on disk poisons
+  the store before anything more is acknowledged.
+- After a failed sync `poison` is set until the store is reopened: nothing is appended, acknowledged or synced any more.
+  It is one of the conditions, so the assignment that sets it also disables the fast path.
 
-Lock order: the append lock, then those of the preparation and of segments. Nobody waits for a sync with it.
+Lock order: the append lock, then those of the preparation and of segments. No thread waits for a sync with it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ from .preparation import Preparation
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """Where an opened log goes on, as recovery found it."""
+    """Where an opened log continues, as recovery found it."""
 
     end: int
     """Physical offset of the next append."""
@@ -359,7 +359,7 @@ class CommitLog:
             return found
 
     def stop_appends(self) -> None:
-        """Refuse every append from now on; the one that is under way is waited for."""
+        """Refuse every append from now on; wait for the one under way."""
         with self._append_lock:
             self.conditions.closed = True
             self._enter_slow_path()
@@ -370,7 +370,7 @@ class CommitLog:
         """Remove the oldest segment, which is flushed and not the last: from the list, then from the disk, durably.
         Raises DiskError, and the segment is listed again, or SyncFailedError.
 
-        Whoever reads it now goes on reading it.
+        Readers that have it open can still read it.
         """
         with self._append_lock:
             assert self.reader.segments[0] is segment and len(self.reader.segments) > 1
@@ -378,7 +378,7 @@ class CommitLog:
         try:
             self._disk.remove(segment.path)
         except FileNotFoundError:
-            pass  # somebody was faster
+            pass  # another program removed it
         except BaseException:
             with self._append_lock:
                 self.reader.segments = [segment, *self.reader.segments]
@@ -386,7 +386,7 @@ class CommitLog:
         self._disk.sync_folder(segment.path.parent)  # one by one: a segment that came back would leave a gap
 
     def restart_topic(self, topic: str, commit: Callable[[int], None]) -> None:
-        """Let the queues of a topic begin at 0 again. `commit` is told from which physical offset on, before anything
+        """Let the queues of a topic begin at 0 again. `commit` gets the physical offset from which on, before anything
         is appended there, and may raise: then nothing has changed. Raises StorePoisonedError, StoreClosedError."""
         with self._append_lock:
             self._check_appendable()
@@ -402,8 +402,8 @@ class CommitLog:
         self.fast_path.write_back_offsets()
 
     def _leave_slow_path(self) -> None:
-        """Let the fast path go on where the caller has come to. Not called if an error or an interrupt ended the
-        append: the next one that succeeds does it."""
+        """Enable the fast path again, at the end of the log. Not called if an error or an interrupt ended the append:
+        the next append that succeeds calls it."""
         segment = self._active
         if self.conditions.intent is None and segment.fast_path_limit > 0 and segment.maps_appends:
             self.fast_path.open(segment.append_mapping(), segment.base, segment.fast_path_limit)
@@ -447,7 +447,7 @@ class CommitLog:
             self.end = segment.end
 
     def _start_segment(self, base: int, last: AppendSegment) -> AppendSegment:
-        """Make the segment at `base`, behind the `last` one, or take the one that a halted writer prepared there."""
+        """Create the segment at `base`, after the `last` one, or take the one that a halted writer prepared there."""
         prepared = self.reader.segment_at(base)
         if prepared is not None:
             assert isinstance(prepared, AppendSegment)
@@ -462,7 +462,7 @@ class CommitLog:
         return segment
 
     def _find_active(self) -> AppendSegment:
-        """The segment that holds `end`; a placeholder without a file where the next append must make one."""
+        """The segment that holds `end`; a placeholder without a file if the next append must create one."""
         segment = self.reader.segment_at(self.end)
         if segment is None:
             return AppendSegment(self._disk, self._folder, self.end, 0)
@@ -545,7 +545,7 @@ class CommitLog:
             raise
 
     def close(self) -> None:
-        """Let go of the files, once nobody appends or syncs any more. Flush before."""
+        """Close the files, once no thread appends or syncs any more. Flush before."""
         with self._append_lock:
             self.conditions.closed = True
             self.fast_path.close()
@@ -560,12 +560,12 @@ class CommitLog:
 
     @property
     def poison(self) -> BaseException | None:
-        """What has ended puts and syncs for good, if anything has."""
+        """The error that ended puts and syncs until the store is reopened; None if there is none."""
         return self._poison.cause
 
     @property
     def poison_wake_ups(self) -> list[Callable[[], object]]:
-        """Called once something has ended puts and syncs, from wherever that was found: they must take no lock."""
+        """Called once an error ended puts and syncs, by the thread that found it: they must take no lock."""
         return self._poison.wake_ups
 
     def refuse_all(self, cause: BaseException) -> None:

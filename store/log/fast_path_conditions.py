@@ -1,4 +1,4 @@
-"""What keeps puts off the fast path of an open log."""
+"""The conditions that disable the fast path of an open log."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 class Condition(Generic[T]):
-    """A field of FastPathConditions: None while it does not hold. It is set and cleared in one step of the interpreter,
-    so that neither a thread nor an interrupt sees half of it."""
+    """A field of FastPathConditions: None while the condition does not hold. It is set and cleared in one step of the
+    interpreter, so that neither a thread nor an interrupt sees half of it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -37,34 +37,34 @@ class Condition(Generic[T]):
 class FastPathConditions:
     """Each of these disables the fast path while it holds. Safe from many threads, without a lock.
 
-    The fast path looks at `active` alone, in every call: whether it is empty.
+    In every call the fast path checks only whether `active` is empty.
     """
 
     intent = Condition[Intent]()
-    """Of the append that is under way on the slow path, or was interrupted on either."""
+    """The append under way on the slow path, or an interrupted append on either path."""
     slow_path = Condition[bool]()
-    """Somebody appends on the slow path, or an append there was interrupted."""
+    """A thread appends on the slow path, or an append there was interrupted."""
     poison = Condition[BaseException]()
-    """What has ended puts and syncs for good."""
+    """The error that ended puts and syncs until the store is reopened."""
     closed = Condition[bool]()
-    """No append comes any more."""
+    """The log takes no more appends."""
     handle = Condition[str]()
     """The handle of the store is "closed", or the copy of one in a process that was "forked"."""
     setting = Condition[str]()
     """The name of a setting that gives every put a meaning which the fast path does not know."""
     pre_put_hook = Condition[object]()
-    """It is to see every message."""
+    """A hook that must see every message."""
     disk_is_full = Condition[float]()
-    """How many per cent of the disk are in use."""
+    """Per cent of the disk in use."""
     dispatch_stalled = Condition[Path]()
     """The file of a queue or an index that has no room."""
 
     def __init__(self) -> None:
         self.active: dict[Any, Any] = {}
-        """What holds, by its name; and the errors that are not judged yet."""
+        """The conditions that hold, by name; and errors that are not judged yet."""
 
     def poison_once(self, cause: BaseException) -> None:
-        """The first cause counts."""
+        """Set the poison unless it is set: the first cause counts."""
         self.active.setdefault("poison", cause)
 
     def suspect(self, error: BaseException, outer: BaseException | None) -> None:
@@ -76,7 +76,7 @@ class FastPathConditions:
         return [value for name, value in list(self.active.items()) if isinstance(name, BaseException)]
 
     def acquit(self, error: BaseException) -> None:
-        """It was judged."""
+        """Remove an error that was judged."""
         self.active.pop(error, None)
 
 

@@ -60,7 +60,7 @@ class LogReader:
     """The segments of one commit log.
 
     Invariants:
-    - `segments` is ascending and replaced as a whole, never changed in place: a reader's copy stays right.
+    - `segments` is ascending and replaced as a whole, never changed in place: a copy of a reader stays valid.
     - Bytes handed out are copies, or views that keep their mapping alive.
     """
 
@@ -77,14 +77,14 @@ class LogReader:
         self.check_crc_property = check_crc_property
         """Whether a record without a right CRC property is damaged, wherever CRCs are checked."""
         self.first_broken = first_broken
-        """Asked for the bytes of each single record, if seals are to be asked; see block_checks.py."""
+        """Checks the bytes of each single record against seals; None: seals are not checked. See block_checks.py."""
         self.segment_size = files.segment_size or 0
         self.segments: list[Segment] = [make(disk, files.path(base), base, self.segment_size) for base in files.bases]
         self._closed = False
 
     @property
     def checks_more(self) -> bool:
-        """Whether a record whose body fits its CRC is yet to be checked: then each goes through `message`."""
+        """Whether records need more checks than their body's CRC: then each is read by `message`."""
         return self.check_crc_property or self.first_broken is not None
 
     @property
@@ -116,8 +116,7 @@ class LogReader:
         return None
 
     def scan(self, segment: Segment, position: int, stop: int, *, check_crc: bool, mapped: bool = True) -> SegmentScan:
-        """Walk the frames in [position, stop) of a segment: through a mapping, for what was just appended, or by read
-        calls."""
+        """Walk the frames in [position, stop) of a segment: through a mapping, for recent appends, or by read calls."""
         self._check_open()
         read: ReadPiece = segment.read
         if mapped:
@@ -154,7 +153,7 @@ class LogReader:
         return message_of_record(record, values[6], values[16])
 
     def body_view(self, message: StoredMessage) -> memoryview:
-        """The body of a message where it lies. Raises CorruptRecordError if it does not lie there any more."""
+        """A view of the body of a message in the log. Raises CorruptRecordError if the message is no longer there."""
         offset, size = message.physical_offset, message.size
         segment, position = self._place(offset, size)
         record = memoryview(self._mapping(segment, offset))[position : position + size]
@@ -203,8 +202,8 @@ class LogReader:
     def messages(
         self, units: bytes, queue_offsets: NDArray[np.int64], queue_id: int, topic_raw: bytes, max_size: int
     ) -> list[StoredMessage]:
-        """The messages of leading entries of a queue, up to the first that is odd in any way, or in another segment:
-        what `message` says of that one is what counts. See `native.messages`.
+        """The messages of leading entries of a queue, up to the first that is unusual in any way, or in another
+        segment: `message` decides about that one. See `native.messages`.
         """
         self._check_open()
         segment = self.segment_at(int.from_bytes(units[:8], "big", signed=True))
@@ -219,8 +218,8 @@ class LogReader:
         )
 
     def plain_message(self, physical_offset: int, topic_raw: bytes, end: int) -> StoredMessage | None:
-        """The message that starts at `physical_offset`, if it is plainly one of this topic and ends by `end`: sound, no
-        inner batch, nothing odd about it. None: `message_at` says what is there, at more cost."""
+        """The message that starts at `physical_offset`, if it is an ordinary intact one of this topic, no inner batch,
+        and ends by `end`. None otherwise: `message_at` finds out what is there, at more cost."""
         self._check_open()
         segment = self.segment_at(physical_offset)
         if segment is None or self.checks_more or not self.disk.maps_files:
@@ -237,9 +236,8 @@ class LogReader:
         return found[0] if found else None
 
     def will_read(self, start: int, stop: int) -> None:
-        """Physical [start, stop) will be read soon: have it fetched from the disk meanwhile, as far as it lies in
-        segments that are being read: nothing is opened before its turn. What keeps it from that is told to who reads
-        it."""
+        """Fetch physical [start, stop) from the disk ahead of a read, in segments that are mapped already: this opens
+        no file. It ignores errors; the read raises them."""
         for segment, first, last in self.segments_between(start, stop):
             if not segment.is_mapped:
                 continue
@@ -260,14 +258,14 @@ class LogReader:
                 values = FRAME_ROW.unpack(row)
                 if values[19]:
                     return message_of_record(mapping[position : position + values[9]], values[6] - position, values[16])
-        # Whatever else there is to say about this place: by the size that it claims.
+        # Anything else: check it by the size that it claims.
         raw = self._copy(segment, physical_offset, position, 4)
         return self.message(physical_offset, max(int.from_bytes(raw, "big", signed=True), 8))
 
     def store_timestamp_ms_at(self, physical_offset: int, size: int) -> int:
-        """Store time in ms of the record of `size` bytes at `physical_offset`. Reads its fixed fields alone.
+        """Store time in ms of the record of `size` bytes at `physical_offset`. Reads only its fixed fields.
 
-        Raises CorruptRecordError for anything else that lies there; whether the body is sound is not looked at.
+        Raises CorruptRecordError for anything else there. Does not check the body.
         """
         self._check_open()
         segment = self.segment_at(physical_offset)
@@ -295,8 +293,8 @@ class LogReader:
         return timestamp_ms
 
     def was_released(self, physical_offset: int) -> bool:
-        """Whether the log begins behind this byte: with its first segment, or because another process has removed
-        segments from its start since they were listed."""
+        """Whether the log begins after this byte: by its first segment, or because another process has removed segments
+        from its start since they were listed."""
         if physical_offset < self.min_offset:
             return True
         upto = [segment for segment in self.segments if segment.base <= physical_offset]
@@ -323,7 +321,7 @@ class LogReader:
             raise StoreClosedError(f"{self.folder.parent}: the store was closed; open it again")
 
     def close(self) -> None:
-        """Let go of every file; views handed out keep theirs."""
+        """Close every file; views that were handed out keep theirs."""
         self._closed = True
         for segment in self.segments:
             segment.close()

@@ -1,8 +1,8 @@
-"""What ends appends, acknowledgements and syncs of a log for good: a failed sync, or a service that has failed.
+"""Poison: after a failed sync or a failed service a log appends, acknowledges and syncs nothing until it is reopened.
 
-The kernel reports a failed write only once, and an interrupt may come with every call. So an error is noted among the
-conditions first, which keeps puts off the fast path; until it is judged, `cause` judges it itself, for whoever looks.
-An interrupt alone refuses nobody's put.
+The operating system reports a failed write only once, and an interrupt may come with every call. So an error is first
+noted among the conditions, which keeps puts off the fast path; until it is judged, every read of `cause` judges it. An
+interrupt alone poisons nothing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .fast_path_conditions import FastPathConditions
 
 
 def failed_sync_behind(error: BaseException, outer: BaseException | None) -> BaseException | None:
-    """The failed sync that raised `error`, or that an interrupt came upon and so stands in its context; else None.
+    """The failed sync that raised `error`, or that is in its context because an interrupt came meanwhile; else None.
 
-    `outer` is what the caller of the store was handling anyway.
+    `outer` is the exception that the caller of the store was handling before.
     """
     failure: BaseException | None = error
     while failure is not None and failure is not outer:
@@ -37,7 +37,7 @@ log = logging.getLogger("flightlog.store")
 
 
 class Poison:
-    """Of one open log. Safe from many threads, without a lock."""
+    """The poison of one open log. Safe from many threads, without a lock."""
 
     def __init__(
         self,
@@ -49,21 +49,21 @@ class Poison:
         self._root, self._conditions, self._fast_path, self._group_commit = root, conditions, fast_path, group_commit
         self._is_told = False
         self.wake_ups: list[Callable[[], object]] = []
-        """Called once there is a cause, from wherever it was found: they must take no lock."""
+        """Called once there is a cause, by the thread that found it: they must take no lock."""
 
     @property
     def cause(self) -> BaseException | None:
-        """What has ended puts and syncs, if anything has."""
+        """The error that ended puts and syncs; None if there is none."""
         conditions = self._conditions
         for error, outer in conditions.suspects():
             found = failed_sync_behind(error, outer)
             if found is not None:
                 conditions.poison_once(found)
-            conditions.acquit(error)  # this one alone: others may have come meanwhile
+            conditions.acquit(error)  # only this one: others may have come meanwhile
         return conditions.poison
 
     def judge(self, error: BaseException, outer: BaseException | None) -> None:
-        """Refuse everything from now on if a failed sync is behind an error; `outer` is what its caller was handling
+        """Poison the log if a failed sync is behind `error`; `outer` is the exception that its caller was handling
         before."""
         self._conditions.suspect(error, outer)
         self._tell()
@@ -75,7 +75,7 @@ class Poison:
         self._tell()
 
     def _tell(self) -> None:
-        """Wake those who are to know, and tell the log of the application, once."""
+        """Call the wake-ups and log the cause, once."""
         cause = self.cause
         if cause is not None and not self._is_told:
             self._is_told = True
@@ -85,7 +85,7 @@ class Poison:
 
 
 def tell_poison(root: Path, cause: BaseException, flushed: int, end: int) -> None:
-    """The store at `root` takes no more puts. With a traceback, if it was not the disk."""
+    """Log that the store at `root` takes no more puts; with a traceback unless the disk failed."""
     log.error(
         "%s: takes no more puts: %s",
         *(root, cause if isinstance(cause, FlightlogError) else repr(cause)),
@@ -95,7 +95,7 @@ def tell_poison(root: Path, cause: BaseException, flushed: int, end: int) -> Non
 
 
 def tell_room(root: Path, lack: DiskFullError | None, end: int) -> None:
-    """Room begins to lack; None: there is some again."""
+    """Log that the disk is full; `lack` None: that it has room again."""
     extra = {"path": str(root), "physical_offset": end}
     if lack is None:
         log.info("%s: there is room on the disk again", root, extra=extra)

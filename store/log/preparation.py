@@ -1,8 +1,8 @@
-"""What appends are to find ready: blocks, pages in memory, and the next segment.
+"""Preparation ahead of appends: blocks, pages in memory, and the next segment.
 
-An append that meets the end of what is ready goes on as if nobody prepared anything: it asks the disk for blocks,
-stores into pages that are not there yet, makes the next segment. Preparing spares it the wait, no more: whatever fails
-here is left to the append that needs it, which meets its own error.
+An append that reaches the end of what is prepared does the work itself: it allocates blocks, faults in pages, creates
+the next segment. Preparation only saves it the wait: an error here is ignored, and the append that needs the blocks,
+pages or segment meets its own.
 
     populated     pages present, for as much as the log grows in HORIZON_S: at least LEAST_AHEAD_SIZE, at most
                   `prepare_ahead_size`. They are dirty, and the next sync writes them: that turns their blocks from
@@ -14,13 +14,13 @@ here is left to the append that needs it, which meets its own error.
                   BURST_AHEAD_SIZE, a quarter of a segment, a part of the machine's memory and of what is free on the
                   disk
     allocated     blocks, `allocate_step_size` ahead. Room is left on the disk as an append leaves it
-    next segment  once this one is half full or ends in NEXT_WITHIN_SIZE: a file without a name, which nobody sees. It
-                  gets its name at the roll. A close or a crash leaves nothing of it. (A file with a name is deleted by
-                  a RocketMQ that tries to open the store, before it fails on the lock, even beside an append.)
+    next segment  once this one is half full or ends in NEXT_WITHIN_SIZE: a file without a name, which no other process
+                  sees. It gets its name at the roll. A close or a crash leaves nothing of it. (A RocketMQ that tries to
+                  open the store deletes a file with a name, before it fails on the lock, even beside an append.)
 
-The length of the next segment is synced here, when it is nothing yet: if that fails, the file is gone for good, and so
-is all that the failure may have taken. Its name is synced before any record in it is called durable, and before another
-segment follows: not here, for that failure has to poison the log.
+The length of the next segment is synced here, while it is empty: if that fails, the file is dropped, with all that the
+failure may have affected. Its name is synced before any record in it is acknowledged as durable, and before another
+segment follows: not here, because that failure must poison the log.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ log = logging.getLogger("flightlog.store")
 
 DEFAULT_AHEAD_SIZE = 64 << 20
 LEAST_SEGMENT_SIZE = 8 << 20
-"""Of smaller ones the first append allocates all or most; to prepare them is not worth a thread, unless asked for."""
+"""The first append to a smaller one allocates most of it: no thread prepares these unless a setting asks for it."""
 LEAST_AHEAD_SIZE = 256 << 10
 HORIZON_S = 0.1
 NEXT_WITHIN_SIZE = 128 << 20
 BULK_SIZE = 1 << 20
-"""A log that grows by more in HORIZON_S, and is synced by a timer, is given its pages in large pieces."""
+"""A log that grows by more in HORIZON_S, and is synced by a timer, gets its pages in large pieces."""
 
 BURST_AHEAD_SIZE = 256 << 20
 LEAST_BURST_SIZE = 16 << 20
-"""A log that has grown by less since it was last at rest is given no more than usual."""
+"""A log that has grown by less since it was last at rest gets no more than usual."""
 PART_OF_MEMORY = PART_OF_FREE_DISK = 1 / 64
 SLICE_SIZE = 8 << 20
-"""As much is prepared for a burst before the next look whether it has begun."""
+"""How much is prepared for a burst before the next check whether it has begun."""
 CALM_SIZE = 16 << 20
-"""Appends call at least once in so many bytes, however much is ready: dispatch goes on by that, too."""
+"""Appends call at least once in so many bytes, however much is ready: that drives dispatch, too."""
 
 
 class Preparation:
-    """Of one open log. One thread appends at a time, another one prepares."""
+    """The preparation of one open log. One thread appends at a time, another one prepares."""
 
     def __init__(
         self,
@@ -87,13 +87,13 @@ class Preparation:
         """An append calls it, with the append lock held, so that `CommitLog.prepare` is called soon. None: each append
         prepares for itself."""
         self._next_lock = threading.Lock()
-        """Held while the next segment is made or taken; only locks of segments are taken under it."""
+        """Held while the next segment is created or taken; only locks of segments are taken under it."""
         self._next: AppendSegment | None = None
         self._taken = -1
-        """The base of the newest segment that was taken: whoever prepares may be late."""
+        """The base of the newest segment that was taken: the preparing thread may be late."""
         self._makes_next = True
         self._seen: tuple[float, int] | None = None
-        """When the log ended where at the last round."""
+        """The time of the last round, and the end of the log then."""
         self._call_every = LEAST_AHEAD_SIZE // 4
         self._may_expect_bulk = settings.flush_mode is FlushMode.ASYNC
         self._is_failing = False
@@ -114,8 +114,8 @@ class Preparation:
         self.call(segment, needed)
 
     def call(self, segment: AppendSegment, needed: int) -> None:
-        """An append beyond `fast_path_limit` has its blocks: prepare what follows. If that has not happened a
-        little later, the next append calls again."""
+        """Wake the preparing thread, for an append beyond `fast_path_limit` that has its blocks. If nothing was
+        prepared a little later, the next append calls again."""
         if self.wake is None:
             segment.call_again_at(segment.size)
         else:
@@ -147,22 +147,22 @@ class Preparation:
                 self._prepare_next(active.end, ahead, undispatched_size)
             self._is_failing = False
         except StoreClosedError:
-            pass  # meanwhile, so nobody needs it any more
+            pass  # meanwhile: nothing needs to be prepared any more
         except DiskError as e:
             if not self._is_failing:
-                text = "%s: appends wait for blocks and segments of their own, none can be prepared: %s"
+                text = "%s: cannot prepare blocks and segments, appends wait for their own: %s"
                 log.info(text, self._files.folders.main.parent, e, extra={"cause": repr(e)})
             self._is_failing = True
         active.call_again_at(min(call_at, position + CALM_SIZE))
 
     def has_burst(self, end: int) -> bool:
-        """Whether so much was appended that it pays to `rest` once nothing comes any more."""
+        """Whether enough was appended to prepare for another burst (`rest`) once appends stop."""
         is_known = self._most_for_burst > 0 and self._rested_at >= 0
         return is_known and end - self._rested_at >= LEAST_BURST_SIZE
 
     def rest(self, active: AppendSegment, end: int, undispatched_size: int) -> bool:
-        """Prepare a slice of what a burst like the last one will need; whether there is more to do. To be called by
-        whoever prepares, while nobody appends."""
+        """Prepare a slice of what a burst like the last one will need; whether there is more to do. The preparing
+        thread calls it while no thread appends."""
         if not active.size:
             return False
         if self.has_burst(end):
@@ -179,7 +179,7 @@ class Preparation:
             active.expect_bulk(True)
             active.prepare(position, max(ahead, self._step_size), ahead, undispatched_size)
         except (DiskError, StoreClosedError):
-            return False  # the next round tells, if it lasts
+            return False  # the next round logs it, if it lasts
         active.call_again_at(position + CALM_SIZE)
         return active.populated < stop
 
