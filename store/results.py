@@ -1,14 +1,17 @@
-"""What a put and an append answer. Nothing of the store is imported here: errors carry these, too."""
+"""What a put and an append answer. Of the store only the kernel is imported here: errors carry these, too."""
 
 from __future__ import annotations
 
 import enum
 import struct
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from . import native
 
 Integers = NDArray[np.int64]
 
@@ -31,8 +34,11 @@ class PutStatus(enum.Enum):
     not put it again: it may become durable any moment, and can be read from then on."""
 
 
-class PutResult(NamedTuple):
-    """Where a message went."""
+@dataclass(frozen=True, eq=False)
+class PutResult(native.ResultFields):
+    """Where a message went. It is used as a named tuple of its fields; only `isinstance(result, tuple)` is False."""
+
+    __slots__ = ()
 
     status: PutStatus
     topic: str
@@ -47,6 +53,42 @@ class PutResult(NamedTuple):
     def message_id(self) -> str:
         """RocketMQ's offset message id."""
         return encode_message_id(self.store_host_raw, self.physical_offset)
+
+    _fields: ClassVar[tuple[str, ...]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (getattr(self, name) for name in self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __getitem__(self, place: Any) -> Any:
+        return tuple(self)[place]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == (tuple(other) if isinstance(other, PutResult) else other)
+
+    def __lt__(self, other: Iterable[Any]) -> bool:
+        return tuple(self) < tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __reduce__(self) -> tuple[type[PutResult], tuple[Any, ...]]:
+        return type(self), tuple(self)
+
+    @classmethod
+    def _make(cls, fields: Iterable[Any]) -> PutResult:
+        return cls(*fields)
+
+    def _asdict(self) -> dict[str, Any]:
+        return dict(zip(self._fields, self, strict=True))
+
+    def _replace(self, **changes: Any) -> PutResult:
+        return replace(self, **changes)
+
+
+PutResult._fields = PutResult.__match_args__
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -48,12 +48,13 @@ class QueueHandle:
     ) -> PutResult:
         """Append one message; the arguments mean what the fields of a Message of these names do. Promises, waits and
         raises what `MessageStore.put` does."""
-        return self._append(
+        ordinary = self._append(
             self._topic, self._queue_id, body, tags, keys, properties, uniq_key, flag, born_timestamp_ms
-        ) or self._put(
-            Message(
-                *(self._topic, body, tags, keys, properties, self._queue_id, flag, uniq_key, born_timestamp_ms),
-            )
+        )
+        if ordinary is not None:
+            return ordinary
+        return self._put(
+            Message(self._topic, body, tags, keys, properties, self._queue_id, flag, uniq_key, born_timestamp_ms)
         )
 
     def __repr__(self) -> str:

@@ -82,6 +82,7 @@ __all__ = [
     "MessageFields",
     "OrdinaryPut",
     "RecordFields",
+    "ResultFields",
     "available",
     "decode_properties",
     "encode_columns",
@@ -341,6 +342,7 @@ use(available()[0])
 if TYPE_CHECKING:
     from .pure.fields import MessageFields, RecordFields
     from .pure.put import OrdinaryPut
+    from .pure.results import ResultFields
 else:
     OrdinaryPut = import_module(MODULES[NAME], __name__).OrdinaryPut
     """The base of a class of stores that take messages, the same for both once it is chosen. It has `put`, which asks
@@ -349,6 +351,10 @@ else:
     MessageFields = import_module(MODULES[NAME], __name__).MessageFields
     """The base of a Message, and the same for both once it is chosen. It has its fields as slots; the kernel's fast
     path takes messages of its own base alone, whose fields lie where it knows.
+    """
+    ResultFields = import_module(MODULES[NAME], __name__).ResultFields
+    """The base of a PutResult, and the same for both once it is chosen. The kernel stores the numbers as 64-bit
+    integers and makes an int when one is read; its fast path makes results of its own base alone.
     """
     RecordFields = import_module(MODULES[NAME], __name__).RecordFields
     """The base of a class of messages, and the same for both once it is chosen: the class is there, and `use` cannot

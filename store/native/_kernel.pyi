@@ -7,6 +7,7 @@ from .fast_path_protocol import FastPathProtocol
 from .group_commit_protocol import GroupCommitProtocol
 from .pure.fields import MessageFields as MessageFields
 from .pure.fields import RecordFields as RecordFields
+from .pure.results import ResultFields as ResultFields
 
 _Message = TypeVar("_Message")
 

@@ -9,6 +9,7 @@
 #define FLIGHTLOG_FAST_PATH_H
 
 #include "arguments.h"
+#include "result_fields.h"
 
 /* ---- topics and queue offsets: fast_path_queues.c ---- */
 
@@ -77,11 +78,6 @@ int64_t fast_path_encode_properties(uint8_t out[FAST_PATH_PROPERTIES_MAX], PyObj
 /* Whether an object is a fast path of this kernel. */
 int is_fast_path(PyObject *object);
 
-struct kept_number {
-    PyObject *object;
-    int64_t number;
-};
-
 /* How many messages fast_path_put_many() appends at most in a call. */
 #define PUT_MANY_MAX 1024
 struct fast_path_ready;
@@ -103,8 +99,7 @@ struct fast_path {
     PyObject *conditions;
     struct fast_path_queues queues;
     PyTypeObject *message_type, *result_type;
-    newfunc make_result;
-    PyObject *blank_result; /* arguments of make_result: a tuple of what a result has before it is filled */
+    allocfunc allocate_result;
     PyObject *status, *store_host, *special_names, *clock;
     struct bytes host; /* of store_host */
     int64_t max_body_size;
@@ -115,23 +110,13 @@ struct fast_path {
     PyObject *note; /* called with the milliseconds that every so manieth put took */
     unsigned puts;
 
-    struct kept_number size, time; /* of the last put: the next one's are often the same */
     struct fast_path_ready *ready; /* room for the messages of one fast_path_put_many(), and for their properties */
     uint8_t *properties;
     size_t ready_room, properties_room;
 };
 
-/* ---- results: fast_path_result.c ---- */
-
-/* The same object as last time if the number is the same; a new reference. */
-PyObject *fast_path_number(struct kept_number *kept, int64_t number);
-/* What all results have in common, once status and store host are known. */
-int fast_path_results_init(struct fast_path *fast_path);
-/* A result whose fields that are the same in all of them are there, the others None until filled. May run Python code. */
-PyObject *fast_path_new_result(const struct fast_path *fast_path);
-/* Takes over the references to the numbers. Runs no Python code, and cannot fail. */
-void fast_path_fill_result(PyObject *result, PyObject *topic, PyObject *queue_id, PyObject *const numbers[4]);
-
+/* A result whose fields that are the same in all of them are there, the others None and 0 until fast_path_write(). */
+struct result_fields *fast_path_new_result(const struct fast_path *fast_path);
 /* A PutResult, or None if it is for the slow path. */
 PyObject *fast_path_put(struct fast_path *fast_path, PyObject *message);
 PyObject *fast_path_append(struct fast_path *fast_path, PyObject *const *arguments, Py_ssize_t count);

@@ -10,8 +10,8 @@
 
 struct fast_path_ready {
     struct prepared prepared;
-    PyObject *topic, *queue_id; /* borrowed */
-    size_t properties_at;       /* in the fast path's room for them */
+    PyObject *topic;      /* borrowed */
+    size_t properties_at; /* in the fast path's room for them */
 };
 
 #define AHEAD 6 /* how many messages ahead the memory is asked for one */
@@ -130,7 +130,6 @@ static enum preparation prepare_some(struct fast_path *fast_path, PyObject *mess
             return UNKNOWN_QUEUE;
         }
         ready->topic = fields.topic;
-        ready->queue_id = fields.queue_id;
         ready->properties_at = properties_size;
         properties_size += ready->prepared.record.properties.size;
     }
@@ -154,7 +153,7 @@ static int load_queues(struct fast_path *fast_path, PyObject *messages, Py_ssize
 static PyObject *blank_results(const struct fast_path *fast_path, Py_ssize_t count) {
     PyObject *results[PUT_MANY_MAX], *list = NULL; /* into the list at last: nobody is to see one with gaps */
     Py_ssize_t made = 0;
-    while (made < count && (results[made] = fast_path_new_result(fast_path)) != NULL) made++;
+    while (made < count && (results[made] = (PyObject *)fast_path_new_result(fast_path)) != NULL) made++;
     if (made == count) list = PyList_New(count);
     for (Py_ssize_t i = 0; i < made; i++) {
         if (list != NULL) PyList_SetItem(list, i, results[i]);
@@ -171,8 +170,8 @@ static int write_all(struct fast_path *fast_path, Py_ssize_t count, int64_t time
         struct record *record = &ready->prepared.record;
         record->properties.data = fast_path->properties + ready->properties_at;
         struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, ready->prepared.topic, record->queue_id);
-        if (fast_path_write(fast_path, &ready->prepared, queue, time_ms, ready->topic, ready->queue_id,
-                            PyList_GetItem(list, i)) < 0) {
+        if (fast_path_write(fast_path, &ready->prepared, queue, time_ms, ready->topic,
+                            (struct result_fields *)PyList_GetItem(list, i)) < 0) {
             return -1;
         }
     }

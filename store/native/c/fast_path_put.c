@@ -27,6 +27,18 @@ int fast_path_now_ms(const struct fast_path *fast_path, int64_t *now) {
     return result;
 }
 
+/* ---- the result ---- */
+
+struct result_fields *fast_path_new_result(const struct fast_path *fast_path) {
+    PyObject *const made = fast_path->allocate_result(fast_path->result_type, 0);
+    struct result_fields *const result = (struct result_fields *)made;
+    if (made != NULL) {
+        result->status = Py_NewRef(fast_path->status);
+        result->store_host_raw = Py_NewRef(fast_path->store_host);
+    }
+    return result;
+}
+
 /* ---- the commit ---- */
 
 /* Or it has been collected, and a finalizer calls it. */
@@ -45,8 +57,7 @@ void fast_path_publish(const struct fast_path *fast_path) {
 }
 
 int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, struct fast_path_queue *queue,
-                    int64_t time_ms,
-               PyObject *topic, PyObject *queue_id, PyObject *result) {
+                    int64_t time_ms, PyObject *topic, struct result_fields *result) {
     struct record *record = &prepared->record;
     const int64_t start = fast_path->end;
     if (time_ms < fast_path->last_store_timestamp_ms) time_ms = fast_path->last_store_timestamp_ms;
@@ -55,15 +66,13 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
     record->queue_offset = queue->next_offset;
     record->physical_offset = start;
 
-    PyObject *const items[] = {PyLong_FromLongLong(record->queue_offset), PyLong_FromLongLong(start),
-                               fast_path_number(&fast_path->size, prepared->size), fast_path_number(&fast_path->time,
-                                                                                                    time_ms)};
-    if (items[0] == NULL || items[1] == NULL || items[2] == NULL || items[3] == NULL ||
-        fast_path_reserve_change(&fast_path->queues) < 0) {
-        for (int i = 0; i < 4; i++) Py_XDECREF(items[i]);
-        return -1;
-    }
-    fast_path_fill_result(result, topic, queue_id, items);
+    if (fast_path_reserve_change(&fast_path->queues) < 0) return -1;
+    result->topic = Py_NewRef(topic);
+    result->queue_id = record->queue_id;
+    result->queue_offset = record->queue_offset;
+    result->physical_offset = start;
+    result->size = prepared->size;
+    result->store_timestamp_ms = time_ms;
 
     encode_record((uint8_t *)fast_path->segment.buf + (start - fast_path->base), prepared->size, record);
     fast_path->last_store_timestamp_ms = time_ms;
@@ -81,7 +90,8 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
 enum outcome { FAILED = -1, NOT_ORDINARY, DONE, UNKNOWN_QUEUE };
 
 /* Fills `result` and appends the record; unless DONE nothing has happened. Runs no Python code. */
-static enum outcome commit(struct fast_path *fast_path, const struct fields *fields, int64_t time_ms, PyObject *result) {
+static enum outcome commit(struct fast_path *fast_path, const struct fields *fields, int64_t time_ms,
+                           struct result_fields *result) {
     uint8_t properties[FAST_PATH_PROPERTIES_MAX];
     struct prepared prepared;
     if (fast_path_is_kept_away(fast_path) || !fast_path_prepare_record(fast_path, fields, properties, &prepared) ||
@@ -91,9 +101,7 @@ static enum outcome commit(struct fast_path *fast_path, const struct fields *fie
     }
     struct fast_path_queue *queue = fast_path_loaded(&fast_path->queues, prepared.topic, prepared.record.queue_id);
     if (queue == NULL) return UNKNOWN_QUEUE;
-    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, fields->queue_id, result) < 0) {
-        return FAILED;
-    }
+    if (fast_path_write(fast_path, &prepared, queue, time_ms, fields->topic, result) < 0) return FAILED;
     fast_path_publish(fast_path);
     return DONE;
 }
@@ -151,7 +159,7 @@ static enum outcome begin(struct fast_path *fast_path, PyObject *message, const 
 static PyObject *put_one(struct fast_path *fast_path, PyObject *message, const struct fields *given) {
     int64_t time_ms;
     enum outcome outcome = begin(fast_path, message, given, &time_ms);
-    PyObject *result = NULL;
+    struct result_fields *result = NULL;
     if (outcome == DONE) {
         result = fast_path_new_result(fast_path);
         outcome = result == NULL ? FAILED : UNKNOWN_QUEUE;
@@ -168,9 +176,9 @@ static PyObject *put_one(struct fast_path *fast_path, PyObject *message, const s
     }
     if (outcome == DONE) {
         fast_path_notify(fast_path);
-        return result;
+        return (PyObject *)result;
     }
-    Py_XDECREF(result);
+    Py_XDECREF((PyObject *)result);
     return outcome == FAILED ? NULL : Py_NewRef(Py_None);
 }
 

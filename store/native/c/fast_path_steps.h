@@ -44,8 +44,7 @@ int fast_path_load_queue(struct fast_path *fast_path, const struct fields *field
  * fast_path_publish().
  */
 int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, struct fast_path_queue *queue,
-                    int64_t time_ms,
-               PyObject *topic, PyObject *queue_id, PyObject *result);
+                    int64_t time_ms, PyObject *topic, struct result_fields *result);
 /* Has other processes see the end. */
 void fast_path_publish(const struct fast_path *fast_path);
 /* What follows a put that is done: nothing here can undo it. May run Python code. */

@@ -12,6 +12,7 @@
 #include "module.h"
 #include "record_fields.h"
 #include "message_fields.h"
+#include "result_fields.h"
 #include "walk.h"
 
 /* ---- functions ---- */
@@ -220,6 +221,7 @@ static PyMethodDef methods[] = {
 static int prepare(PyObject *module) {
     crc32_prepare();
     if (add_record_fields_type(module) < 0 || add_message_fields_type(module) < 0) return -1;
+    if (add_result_fields_type(module) < 0) return -1;
     if (add_group_commit_type(module) < 0 || add_fast_path_type(module) < 0) return -1;
     return add_put_type(module);
 }

@@ -27,10 +27,7 @@ static int fast_path_clear(struct fast_path *self) {
     Py_CLEAR(self->clock);
     Py_CLEAR(self->notify);
     Py_CLEAR(self->note);
-    Py_CLEAR(self->size.object);
-    Py_CLEAR(self->time.object);
     Py_CLEAR(self->zero);
-    Py_CLEAR(self->blank_result);
     return 0;
 }
 
@@ -46,7 +43,6 @@ static int fast_path_traverse(struct fast_path *self, visitproc visit, void *arg
     Py_VISIT(self->clock);
     Py_VISIT(self->notify);
     Py_VISIT(self->note);
-    Py_VISIT(self->blank_result);
     return 0;
 }
 
@@ -74,12 +70,13 @@ static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject
                           &special_names, &max_body_size, &clock, &page, &appended, &visible, &lock, &publish, &prepare)) {
         return NULL;
     }
-    if (!PyAnySet_Check(special_names) || !PyType_IsSubtype((PyTypeObject *)result_type, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "special_names must be a set, result_type a kind of tuple");
+    if (!PyAnySet_Check(special_names)) {
+        PyErr_SetString(PyExc_TypeError, "special_names must be a set");
         return NULL;
     }
-    if (!has_message_fields((PyTypeObject *)message_type)) {
-        PyErr_SetString(PyExc_TypeError, "message_type must be made from this kernel's MessageFields");
+    if (!has_message_fields((PyTypeObject *)message_type) || !has_result_fields((PyTypeObject *)result_type)) {
+        PyErr_SetString(PyExc_TypeError, "message_type must be made from this kernel's MessageFields, result_type from "
+                                         "its ResultFields");
         return NULL;
     }
     const allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
@@ -93,7 +90,7 @@ static PyObject *fast_path_new(PyTypeObject *type, PyObject *arguments, PyObject
     self->status = Py_NewRef(status);
     self->store_host = Py_NewRef(store_host);
     self->host = (struct bytes){(const uint8_t *)PyBytes_AsString(store_host), (size_t)PyBytes_Size(store_host)};
-    if (fast_path_results_init(self) < 0) goto failed;
+    self->allocate_result = (allocfunc)PyType_GetSlot(self->result_type, Py_tp_alloc);
     self->special_names = Py_NewRef(special_names);
     self->clock = Py_NewRef(clock);
     self->max_body_size = max_body_size < GIL_RELEASE_SIZE ? max_body_size : GIL_RELEASE_SIZE - 1;

@@ -12,7 +12,6 @@
 #include <structmember.h>
 #include <time.h>
 
-
 #define LOOK_EVERY_US 10000  /* who is served though nobody rings it finds out by itself */
 #define EAGER_ROUNDS 64
 #define TIMEOUT_MAX_S 1e9

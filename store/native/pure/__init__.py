@@ -21,6 +21,7 @@ from .listing import list_rows
 from .messages import decode_properties, entry_rows, messages
 from .pages import populate, release_pages, sync_pages
 from .put import OrdinaryPut
+from .results import ResultFields
 from .walk import walk, walk_places
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ __all__ = [
     "MessageFields",
     "OrdinaryPut",
     "RecordFields",
+    "ResultFields",
     "decode_properties",
     "encode_columns",
     "encode_record",

@@ -14,8 +14,6 @@ from .walk import host_places
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...format.host import Host
-
 NAMES: Final = (
     *("size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"),
     *("born_timestamp_ms", "store_timestamp_ms", "store_host_raw", "reconsume_times", "prepared_transaction_offset"),
@@ -42,7 +40,7 @@ class RecordFields:
 
     if TYPE_CHECKING:
         _rest: bytes
-        _decode_host: ClassVar[Callable[[bytes], Host]]
+        _decode_host: ClassVar[Callable[[bytes], object]]
         properties: dict[str, str]
         """Name to value, as RocketMQ's parser reads them."""
     else:  # where mypy looks on, every name would be an attribute

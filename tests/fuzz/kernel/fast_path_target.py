@@ -96,8 +96,9 @@ class Source:
 class Both:
     """The kernel's fast path and the reference's, over memory of their own."""
 
-    def __init__(self, kernel: Any, message_type: type[Message], source: Source) -> None:
-        self._source, self.now_ms, self.message_type = source, 1_700_000_000_000, message_type
+    def __init__(self, kernel: Any, message_type: type[Message], result_type: type[PutResult], source: Source) -> None:
+        self._source, self.now_ms = source, 1_700_000_000_000
+        self.message_type, self.result_type = message_type, result_type
         size = source.below(2048)
         self.segments = bytearray(size), bytearray(size)
         self.pages = bytearray(PAGE_SIZE), bytearray(PAGE_SIZE)
@@ -113,7 +114,7 @@ class Both:
                     self.blockers[i],
                     self.offsets[i],
                     message_type,
-                    PutResult,
+                    result_type,
                     PutStatus.PUT_OK,
                     encode_host(*host),
                     FAST_PATH_NEVER_TAKES,
@@ -174,7 +175,7 @@ class Both:
         if result is None:
             assert self.trace(0) == before, "what is not taken leaves no trace"
             return
-        assert type(result) is PutResult and result == call(self.fast_paths[1]), message
+        assert type(result) is self.result_type and tuple(result) == tuple(call(self.fast_paths[1])), message
 
     def put_many(self, messages: tuple[Any, ...], first: int) -> None:
         before = self.trace(0)
@@ -187,7 +188,7 @@ class Both:
         if len(results) < len(messages) - first:
             assert self.fast_path.put_many(messages, first + len(results)) == []
         for message, result in zip(messages[first:], results, strict=False):
-            assert self.fast_paths[1].put(message) == result
+            assert tuple(self.fast_paths[1].put(message)) == tuple(result)
 
 
 def publish_into(page: bytearray, visible: int) -> Callable[[int], None]:
@@ -273,19 +274,19 @@ def refused(do: Callable[[], object]) -> None:
     raise AssertionError("it opens a segment beyond its end")
 
 
-def messages_of(kernel: Any) -> type[Message]:
-    """A Message on top of this kernel's base: its fast path takes no others."""
-    own = {name: value for name, value in vars(Message).items() if name != "__weakref__"}
-    return type("Message", (kernel.MessageFields,), own)
+def on_top_of(base: type, made: type) -> Any:
+    """The same class on top of a kernel's base: its fast path takes and makes no others."""
+    own = {name: value for name, value in vars(made).items() if name != "__weakref__"}
+    return type(made.__name__, (base,), own)
 
 
 def target(kernel: Any) -> Callable[[bytes], None]:
-    """`kernel` has `FastPath` and `MessageFields`."""
-    message_type = messages_of(kernel)
+    """`kernel` has `FastPath`, `MessageFields` and `ResultFields`."""
+    message_type, result_type = on_top_of(kernel.MessageFields, Message), on_top_of(kernel.ResultFields, PutResult)
 
     def one(data: bytes) -> None:
         source = Source(data)
-        both = Both(kernel, message_type, source)
+        both = Both(kernel, message_type, result_type, source)
         for topic in TOPICS[:3]:
             both.each(lambda fast_path, i, topic=topic: fast_path.register_topic(topic, topic.encode(), 4))  # type: ignore[misc]
         while not source.is_empty:

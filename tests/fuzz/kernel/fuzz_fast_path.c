@@ -1,12 +1,13 @@
 /*
  * The fast path as Python has it: driven by fast_path_target.py, which says what every input does and what must hold.
  *
- * A module itself, which the Makefile's `fuzz_fast_path` loads into a Python: `FastPath`, `MessageFields`, and
- * run(arguments, one), the fuzzer.
+ * A module itself, which the Makefile's `fuzz_fast_path` loads into a Python: `FastPath`, `MessageFields`,
+ * `ResultFields`, and run(arguments, one), the fuzzer.
  */
 #include "fast_path.h"
 #include "message_fields.h"
 #include "module.h"
+#include "result_fields.h"
 
 #include "fuzz.h"
 
@@ -51,7 +52,8 @@ static struct PyModuleDef fuzz_definition = {
 PyMODINIT_FUNC PyInit_fuzz_fast_path(void);
 PyMODINIT_FUNC PyInit_fuzz_fast_path(void) {
     PyObject *module = PyModule_Create(&fuzz_definition);
-    if (module != NULL && (add_message_fields_type(module) < 0 || add_fast_path_type(module) < 0)) {
+    if (module != NULL && (add_message_fields_type(module) < 0 || add_result_fields_type(module) < 0 ||
+                           add_fast_path_type(module) < 0)) {
         Py_DECREF(module);
         return NULL;
     }

@@ -1,0 +1,56 @@
+/*
+ * Every put makes a result, and most of them are dropped unread. As a struct a result is one allocation; as a tuple it was
+ * one more for each number. The collector need not look inside: an enum's member, text and bytes close no reference cycle.
+ */
+#include "result_fields.h"
+
+#include <stddef.h>
+#include <structmember.h>
+
+static void dealloc(struct result_fields *self) {
+    PyTypeObject *type = Py_TYPE((PyObject *)self);
+    Py_XDECREF(self->status);
+    Py_XDECREF(self->topic);
+    Py_XDECREF(self->store_host_raw);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
+    Py_DECREF(type);
+}
+
+#define OBJECT(name) {#name, T_OBJECT, offsetof(struct result_fields, name), 0, NULL}
+#define NUMBER(name) {#name, T_LONGLONG, offsetof(struct result_fields, name), 0, NULL}
+static PyMemberDef members[] = {
+    OBJECT(status), OBJECT(topic), NUMBER(queue_id), NUMBER(queue_offset), NUMBER(physical_offset), NUMBER(size),
+    NUMBER(store_timestamp_ms), OBJECT(store_host_raw), {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_dealloc, dealloc},
+    {Py_tp_members, members},
+    {Py_tp_doc, "The fields of a put's result; pure/results.py does the same in Python."},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "flightlog.store.native._kernel.ResultFields",
+    .basicsize = sizeof(struct result_fields),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+    .slots = slots,
+};
+
+int has_result_fields(PyTypeObject *type) {
+    /* As has_message_fields(): another interpreter's module has a type of its own, made of the same struct. */
+    for (; type != NULL; type = PyType_GetSlot(type, Py_tp_base)) {
+        if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && PyType_GetSlot(type, Py_tp_dealloc) == (void *)dealloc) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+int add_result_fields_type(PyObject *module) {
+    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
+    if (type == NULL) return -1;
+    const int result = PyModule_AddType(module, (PyTypeObject *)type);
+    Py_DECREF(type);
+    return result;
+}
