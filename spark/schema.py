@@ -96,7 +96,7 @@ def require_corrupt(names: Collection[str], added: Sequence[Column]) -> None:
     """Raises InvalidSettingsError if damaged places are shown as rows without the column that marks them."""
     if CORRUPT in added and CORRUPT.name not in names:
         raise InvalidSettingsError(
-            f"onCorrupt=rows without the column {CORRUPT.name}: nothing would tell a damaged place from a message; add "
+            f"onCorrupt=rows without the column {CORRUPT.name}: a damaged place would look like a message; add "
             "it to the columns, or choose onCorrupt=skip"
         )
 

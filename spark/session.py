@@ -175,4 +175,6 @@ def _allow_concurrent_stream_starts(spark: SparkSession) -> None:
         for name, value in REPLACED_BY_STREAMS.items():
             environment.putIfAbsent(name, value)
     except Py4JError as error:  # none of these names is Spark's public API
-        log.warning("begin streams one after another: this Spark hides what they share", extra={"found": str(error)})
+        log.warning(
+            "start streams one after another: this Spark hides the map that they share", extra={"found": str(error)}
+        )

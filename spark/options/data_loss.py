@@ -16,7 +16,7 @@ class DataLossError(FlightlogError):
     def __init__(self, losses: Sequence[str]) -> None:
         super().__init__(
             f"gone before it was read: {'; '.join(losses)}. Retention was faster, or a topic was deleted; the "
-            "option failOnDataLoss=false goes on with what there still is"
+            "option failOnDataLoss=false goes on with the messages that still exist"
         )
         self.losses = tuple(losses)
 
@@ -26,9 +26,9 @@ class CheckpointAheadError(FlightlogError):
 
     def __init__(self, store: str, detail: str) -> None:
         super().__init__(
-            f"{store}: the stream has read up to {detail}. The store lost its end (a power cut takes what was not "
-            "flushed), was restored from an older backup, or is another one. Bring the newer store back, or begin "
-            "again with another checkpointLocation"
+            f"{store}: the stream has read up to {detail}. The store lost its end (a power failure loses "
+            "unflushed messages), was restored from an older backup, or is another store. Restore the newer store, or "
+            "start again with another checkpointLocation"
         )
 
 

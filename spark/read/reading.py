@@ -16,7 +16,7 @@ import numpy as np
 
 from ...store.disk.disk import Disk
 from ...store.errors import CorruptRecordError, DamagedStoreError, FileGoneError
-from ...store.format.frame import FRAME_DTYPE, Rows, WalkEnd
+from ...store.format.frame import FRAME_DTYPE, SIZE_AND_MAGIC, Rows, WalkEnd
 from ...store.log.log_reader import WALK_END_TEXT
 from ...store.scan.salvage import next_intact
 from ...store.scan.scan import ReadPiece, SegmentScan
@@ -35,9 +35,6 @@ ROWS_A_BATCH = 32768
 """A piece of 128-byte records. Smaller ones come in more batches than pieces."""
 
 ROW_BYTES = np.dtype((np.void, FRAME_DTYPE.itemsize))
-
-FRAME_START_SIZE = 8
-"""The bytes of size and magic: fewer than these are left unused at a segment's end."""
 
 
 def read_ranges(ranges: Sequence[LogRange | QueueRange], schema: Any, options: ReadOptions) -> Iterator[Any]:
@@ -148,6 +145,7 @@ def _damage_at_end(segment: Segment, piece_range: LogRange, scan: SegmentScan) -
                 f"{segment.size} or more, and run the query again"
             )
         return None
-    if scan.end is WalkEnd.END and stop == segment.size and stop - position < FRAME_START_SIZE:
+    # Fewer bytes are left unused at a segment's end.
+    if scan.end is WalkEnd.END and stop == segment.size and stop - position < SIZE_AND_MAGIC.size:
         return None
     return CorruptRecordError(segment.path, segment.base + position, WALK_END_TEXT[scan.end], "a record")

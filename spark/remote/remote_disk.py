@@ -121,7 +121,7 @@ class RemoteDisk:
         if writable or create:
             self.refuse(path)
         if path.parent in self._folders and path not in self._sizes:
-            raise FileGoneError(f"{self.uri(path)}: there is no such file. If it was there, look at what was copied")
+            raise FileGoneError(f"{self.uri(path)}: there is no such file. If it should exist, check what was copied")
         if self._sizes.get(path, SMALL_SIZE + 1) <= SMALL_SIZE and self._top(path).name not in NEVER_WHOLE:
             return RemoteFile(self, path, self._whole(path))
         return RemoteFile(self, path)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...engine.read_only import ReadOnlyStore
 from ...store.errors import InvalidSettingsError
-from ...store.format.frame import Rows, WalkEnd
+from ...store.format.frame import SIZE_AND_MAGIC, Rows, WalkEnd
 from ...store.format.record import INT64_MAX
 from ...store.scan.salvage import next_intact
 from ...store.scan.scan import SegmentScan
@@ -21,9 +21,6 @@ from ..options.read_options import ReadOptions, Times
 from ..options.stores import StoreLocation
 from ..plan.log_planning import LogRange, packed, plan_log, task_size
 from .stream_offsets import LogPlace, Place
-
-FRAME_START_SIZE = 8
-"""The bytes of size and magic: fewer than these are left unused at a segment's end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,4 +155,4 @@ def is_whole(view: ReadOnlyStore, start: int, stop: int) -> bool:
 
 def _came_to(scan: SegmentScan, stop: int) -> bool:
     """Whether a walk ended at the end of the records or of a segment, and not at damage."""
-    return scan.end is WalkEnd.BLANK or stop - scan.position < FRAME_START_SIZE
+    return scan.end is WalkEnd.BLANK or stop - scan.position < SIZE_AND_MAGIC.size

@@ -62,7 +62,7 @@ class QueueStream:
             if not self.options.takes(key):
                 continue
             if key not in queues and not _shows_less(view, place):
-                losses.add(f"{told}, which is not there any more")
+                losses.add(f"{told}, which no longer exists")
                 continue
             start, _ = queues.get(key, (0, 0))
             if _was_deleted(view, key, place) and offset != start:

@@ -80,7 +80,7 @@ def remove_job(job: Path) -> None:
         job.rename(over)
     shutil.rmtree(over, ignore_errors=True)
     if over.exists():
-        log.warning("%s: not removed; a later write will", over, extra={"path": str(over)})
+        log.warning("%s: not removed; a later write will remove it", over, extra={"path": str(over)})
     remove_if_empty(job.parent)
 
 
@@ -93,5 +93,5 @@ def remove_if_empty(folder: Path) -> None:
 def remove_stale(staging: Path) -> None:
     """Remove what jobs with a killed driver left."""
     for job in staged_jobs(staging, idle_s=STALE_S):
-        log.warning("%s: removed; a write that never ended left it", job.path, extra={"path": str(job.path)})
+        log.warning("%s: removed the staged files of a write that never ended", job.path, extra={"path": str(job.path)})
         shutil.rmtree(job.path, ignore_errors=True)

@@ -37,8 +37,8 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             query = queries.pop() if len(queries) == 1 else None
             if query is None:
                 raise InvalidSettingsError(
-                    "this Spark does not tell tasks which query they belong to, so a batch could not be known again "
-                    "after a restart; write batches with foreachBatch, at least once"
+                    "this Spark does not pass the query id to tasks, so a repeated batch could not be recognized after "
+                    "a restart; write with foreachBatch, which is at-least-once"
                 )
             append_files(self._staging.options.root, staged_files(messages), query, batchId)
         finally:

@@ -153,7 +153,7 @@ class LogBatchWriter(DataSourceArrowWriter):
 def staged_files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:
     """The files of all tasks, in the order of their partitions."""
     if not all(isinstance(message, StagedTask) for message in messages):
-        raise DamagedStoreError("a task told nothing of its rows, expected a message of each. Nothing was appended")
+        raise DamagedStoreError("a task returned no result, expected one from each. Nothing was appended")
     return [message.file for message in messages if isinstance(message, StagedTask) and message.file is not None]
 
 
@@ -190,7 +190,8 @@ def append_files(root: Path, files: Sequence[StagedFile], query: str | None, bat
         if not told or not is_in_log(root, told[0].start, len(told[0].first_record), digest_of(told[0].first_record)):
             raise
         # The error came after the commit point: if the job failed now, Spark would run it again.
-        log.warning("%s: all rows are there; behind them: %s", root, e, extra={"path": str(root), "cause": repr(e)})
+        extra = {"path": str(root), "cause": repr(e)}
+        log.warning("%s: all rows were appended; error after the commit: %s", root, e, extra=extra)
 
 
 def _settle(root: Path) -> None:
@@ -198,9 +199,8 @@ def _settle(root: Path) -> None:
     try:
         open_store(root, SETTINGS).close()
     except FlightlogError as e:
-        log.warning(
-            "%s: the next writer settles what is left: %s", root, e, extra={"path": str(root), "cause": repr(e)}
-        )
+        extra = {"path": str(root), "cause": repr(e)}
+        log.warning("%s: not recovered yet, the next writer will do it: %s", root, e, extra=extra)
 
 
 def is_in_log(root: Path, start: int, size: int, digest: str) -> bool | None:
