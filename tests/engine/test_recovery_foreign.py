@@ -12,8 +12,8 @@ import pytest
 
 import flightlog
 from flightlog import Message, StoreSettings
-from flightlog.engine.open import recovery
-from flightlog.engine.open.shutdown_state import LastWriter
+from flightlog.engine.open import boot, recovery
+from flightlog.engine.open.shutdown_state import LastWriter, read_shutdown_state
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
@@ -272,3 +272,27 @@ def test_from_where_a_store_that_rocketmq_closed_is_scanned(
         expected = (int(segments[-1].name), "the segment of the highest queue entry")
     with flightlog.open_read_only(path) as view:
         assert (view.report.scanned_from, view.report.reason) == expected
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_a_writer_that_dies_between_its_abort_file_and_its_progress_page(
+    is_ours: bool, clock: ManualClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assert_clean: AssertClean
+) -> None:
+    """The page is still that of the session before: it counts if flightlog wrote last until then, and not otherwise."""
+    put(tmp_path, clock, *range(100))
+    known = notes(tmp_path)
+    put(tmp_path, clock, *range(100, 150))
+    if not is_ours:
+        make_foreign(tmp_path, known, killed=False)
+
+    def die(*_: object, **__: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patched, pytest.raises(InterruptedError):
+        patched.setattr(boot, "ProgressPage", die)
+        flightlog.open(tmp_path, SETTINGS, clock=clock)
+    found = read_shutdown_state(RealDisk(), tmp_path, tolerant=False)
+    assert found.last_writer is (LastWriter.FLIGHTLOG_KILLED if is_ours else LastWriter.ROCKETMQ_KILLED)
+    with flightlog.open(tmp_path, SETTINGS, clock=clock) as store:
+        assert numbers(store) == list(range(150))
+    assert_clean(tmp_path)
