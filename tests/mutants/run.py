@@ -4,13 +4,15 @@
     make mutants MUTANTS=2000 SEED=7
 
 1. The tree is copied to `.mutants/tree`; `.mutants/path/flightlog` is a link to it, and comes first on the path.
-2. The quick tests of these rooms run once under coverage, one context a test (tests/mutants/contexts.py).
+2. The quick tests of these rooms run once under coverage, one context a test (tests/mutants/contexts.py), each file in
+   a forked process.
 3. Every possible mutant is listed (cosmic-ray's operators, and one that removes a statement that is a call), a sample
    is drawn, and each is tried in a forked process: tests that run its line, the quickest first, until one fails.
 
 Each result is appended to `.mutants/results-SEED.jsonl` as soon as it is known; a later run with the same seed goes on
-behind it. Remove `.mutants` when the code or the tests have changed. Left out are annotations, and statements that log.
-The C kernel is not mutated; its pure-Python reference is, and the tests run both.
+behind it. Remove `.mutants` when the code or the tests have changed. Tests wait for disks: TMPDIR on a tmpfs makes all
+of this several times as quick. Left out are annotations, and statements that log. The C kernel is not mutated; its
+pure-Python reference is, and the tests run both.
 
 (mutmut 3 takes a package's name from its folder, and this one's is the root of the repository; cosmic-ray's own runner
 has one command for all mutants, and so runs the whole suite for each.)
@@ -30,8 +32,9 @@ import signal
 import subprocess
 import sys
 import time
+import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -48,6 +51,9 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("schedule", "index", "engine", "store")
 LIMIT_S = 60.0
 """A mutant whose tests take longer than three times what they should, and this, hangs."""
+MEASURE_LIMIT_S = 120.0
+"""A file of tests that takes longer under coverage."""
+QUIETLY = ("-q", "-n0", "-p", "no:cacheprovider", "--benchmark-disable", "--tb=short")
 LOADED = ("numpy", "crc32c", "hypothesis", "pyarrow", "pytest_timeout", "pytest_benchmark.plugin")
 """Imported once: what takes long to import, and is not ours."""
 ELSEWHERE = 99
@@ -121,10 +127,10 @@ def mutants_of(path: Path, name: str) -> list[Mutant]:
     return found
 
 
-def sample(tree: Path, count: int, seed: int) -> list[Mutant]:
+def sample(tree: Path, rooms: Sequence[str], count: int, seed: int) -> list[Mutant]:
     """Places at random, and at each of them one of its operators: the many replacements of a `+` count as one."""
     at: dict[tuple[str, int, int], list[Mutant]] = {}
-    for room in ROOMS:
+    for room in rooms:
         for path in sorted((tree / room).rglob("*.py")):
             for mutant in mutants_of(path, str(path.relative_to(tree))):
                 at.setdefault((mutant.path, mutant.line, mutant.column), []).append(mutant)
@@ -153,20 +159,31 @@ def copy_tree(work: Path) -> Path:
     return tree
 
 
-def measure(work: Path, tree: Path) -> None:
-    """One run of each room's quick tests under coverage; rooms that were measured before are left as they are."""
-    rc = work / "coveragerc"
+def measure(work: Path, tree: Path, rooms: Sequence[str]) -> None:
+    """Each file of these rooms' quick tests once under coverage, in a forked process that has `MEASURE_LIMIT_S`; those
+    that were measured before are left as they are. Tests of a file that takes longer find no mutant."""
+    rc, folder = work / "coveragerc", work / "measured"
     rc.write_text("[run]\nsource_dirs =\n" + "".join(f"    {tree / room}\n" for room in ROOMS))
-    for room in ROOMS:
-        tests = work / f"tests-{room}.json"
-        if tests.exists():
-            continue
-        print(f"measuring tests/{room} …", flush=True)
-        command = ["coverage", "run", f"--rcfile={rc}", f"--data-file={work / f'coverage-{room}'}", "-m", "pytest"]
-        command += ["-p", "contexts", "-n0", "-q", "-m", "not ci", "--benchmark-disable", f"tests/{room}"]
-        places = os.pathsep.join((str(work / "path"), str(ROOT / "tests" / "mutants")))
-        environment = os.environ | {"PYTHONPATH": places, "FLIGHTLOG_MUTANTS_TESTS": str(tests)}
-        subprocess.run([sys.executable, "-m", *command], cwd=tree, env=environment, check=False)
+    folder.mkdir(exist_ok=True)
+    for room in rooms:
+        for path in sorted((tree / "tests" / room).rglob("test_*.py")):
+            seconds = folder / f"{room}-{path.stem}.json"
+            if seconds.exists():
+                continue
+
+            def run(path: Path = path, seconds: Path = seconds) -> int:
+                os.environ["FLIGHTLOG_MUTANTS_TESTS"] = str(seconds)
+                measured = coverage.Coverage(data_file=str(seconds.with_suffix(".coverage")), config_file=str(rc))
+                measured.start()
+                code = int(pytest.main([*QUIETLY, "-p", "contexts", "-m", "not ci", str(path.relative_to(tree))]))
+                measured.stop()
+                measured.save()
+                return code
+
+            started = time.monotonic()
+            if in_fork(tree, run, MEASURE_LIMIT_S, work / "measure.log") is None:
+                seconds.write_text("{}")
+            print(f"measured {path.relative_to(tree)} in {time.monotonic() - started:.1f} s", flush=True)
 
 
 class Tests:
@@ -176,13 +193,13 @@ class Tests:
         self._tree, self._budget_s = tree, budget_s
         self.seconds: dict[str, float] = {}
         self._by_line: dict[str, dict[int, set[str]]] = {}
-        for room in ROOMS:
-            self.seconds |= json.loads((work / f"tests-{room}.json").read_text())
-            data = coverage.CoverageData(str(work / f"coverage-{room}"))
+        for path in sorted((work / "measured").glob("*.json")):
+            self.seconds |= json.loads(path.read_text())
+            data = coverage.CoverageData(str(path.with_suffix(".coverage")))
             data.read()
-            for path in data.measured_files():
-                lines = self._by_line.setdefault(path, {})
-                for line, contexts in data.contexts_by_lineno(path).items():
+            for source in data.measured_files():
+                lines = self._by_line.setdefault(source, {})
+                for line, contexts in data.contexts_by_lineno(source).items():
                     lines.setdefault(line, set()).update(contexts)
 
     def of(self, mutant: Mutant) -> list[str]:
@@ -220,8 +237,8 @@ def is_ours(module: str) -> bool:
     return module.split(".")[0] == "flightlog"
 
 
-def try_tests(tree: Path, tests: list[str], limit_s: float, log: Path) -> str:
-    """survived, killed or timeout, of the tree as it is."""
+def in_fork(tree: Path, run: Callable[[], int], limit_s: float, log: Path) -> int | None:
+    """The exit code of what ran in a forked process; None if it was killed, for it took longer than `limit_s`."""
     started, pid = time.monotonic(), os.fork()
     if pid == 0:
         os.setsid()
@@ -232,24 +249,37 @@ def try_tests(tree: Path, tests: list[str], limit_s: float, log: Path) -> str:
         os.dup2(output, 2)
         code = ELSEWHERE
         try:
-            arguments = ["-x", "-q", "-n0", "-p", "no:cacheprovider", "--benchmark-disable", "--tb=short"]
-            outcome = int(pytest.main([*arguments, *tests]))
-            ours = [getattr(module, "__file__", None) for name, module in sys.modules.items() if is_ours(name)]
-            if all(path is None or Path(path).resolve().is_relative_to(tree) for path in ours):
-                code = outcome
+            code = run()
+        except BaseException:  # also pytest's own, where a mutant cannot be imported
+            traceback.print_exc()
+            code = int(pytest.ExitCode.TESTS_FAILED)
         finally:
             sys.stdout.flush()
+            sys.stderr.flush()
             os._exit(code)
     try:
         while (found := os.waitpid(pid, os.WNOHANG)) == (0, 0):
             if time.monotonic() - started > limit_s:
                 end(pid)
-                return "timeout"
+                return None
             time.sleep(0.02)
     except BaseException:
         end(pid)
         raise
-    code = os.waitstatus_to_exitcode(found[1])
+    return os.waitstatus_to_exitcode(found[1])
+
+
+def try_tests(tree: Path, tests: list[str], limit_s: float, log: Path) -> str:
+    """survived, killed or timeout, of the tree as it is."""
+
+    def run() -> int:
+        outcome = int(pytest.main([*QUIETLY, "-x", *tests]))
+        ours = [getattr(module, "__file__", None) for name, module in sys.modules.items() if is_ours(name)]
+        return outcome if all(path is None or Path(path).resolve().is_relative_to(tree) for path in ours) else ELSEWHERE
+
+    code = in_fork(tree, run, limit_s, log)
+    if code is None:
+        return "timeout"
     assert code not in (ELSEWHERE, pytest.ExitCode.NO_TESTS_COLLECTED), f"{code}: {log.read_text()}"
     return "survived" if code == 0 else "killed"
 
@@ -308,6 +338,7 @@ def main() -> None:
     parser.add_argument(
         "--budget", type=float, default=20, help="seconds of tests a mutant, as measured under coverage"
     )
+    parser.add_argument("--rooms", nargs="+", choices=ROOMS, default=ROOMS, help="these alone, with their own tests")
     parser.add_argument("--work", type=Path, default=ROOT / ".mutants")
     given = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; the next run goes on"))
@@ -315,18 +346,18 @@ def main() -> None:
     work.mkdir(exist_ok=True)
     ends = time.monotonic() + given.minutes * 60
     tree = copy_tree(work)
-    measure(work, tree)
-    tests = Tests(work, tree, given.budget)
-    sys.path.insert(0, str(work / "path"))
+    sys.path[:0] = [str(work / "path"), str(ROOT / "tests" / "mutants")]
     os.environ |= {"PYTHONPATH": str(work / "path"), "PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
     sys.dont_write_bytecode = True  # a mutant's must not be taken for that of the next
     for name in LOADED:
         importlib.import_module(name)
+    measure(work, tree, given.rooms)
+    tests = Tests(work, tree, given.budget)
     check_canary(work, tree, tests)
     file = work / f"results-{given.seed}.jsonl"
     results = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
     done = {(one["path"], one["operator"], one["occurrence"]) for one in results}
-    for mutant in sample(tree, given.count, given.seed):
+    for mutant in sample(tree, given.rooms, given.count, given.seed):
         if (mutant.path, mutant.operator, mutant.occurrence) in done:
             continue
         if time.monotonic() > ends:
