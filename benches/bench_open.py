@@ -10,12 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 import flightlog
 from flightlog.benches.opening import build, open_cold, settings_of
 from flightlog.tools.bench.machine.machine import this_machine
 from flightlog.tools.bench.machine.page_cache import forget
-from flightlog.tools.bench.pedantic import PedanticBenchmark
 
 MESSAGES, QUEUES = 200_000, 200
 SETTINGS = settings_of(64 << 20)
@@ -23,7 +23,7 @@ ROUNDS = 5
 
 
 @pytest.mark.parametrize("for_writing", [False, True], ids=["read-only", "for writing"])
-def test_open(benchmark: PedanticBenchmark, for_writing: bool, tmp_path: Path) -> None:
+def test_open(benchmark: BenchmarkFixture, for_writing: bool, tmp_path: Path) -> None:
     if this_machine(tmp_path).is_in_memory:
         pytest.skip("files in memory are never cold: name a disk's folder with --basetemp")
     build(tmp_path, MESSAGES, QUEUES, SETTINGS)
@@ -39,5 +39,6 @@ def test_open(benchmark: PedanticBenchmark, for_writing: bool, tmp_path: Path) -
         nonlocal store
         store = flightlog.open(tmp_path, SETTINGS) if for_writing else flightlog.open_read_only(tmp_path, SETTINGS)
 
-    benchmark.pedantic(open_again, setup=close_and_forget, rounds=ROUNDS, warmup_rounds=0)
+    again = {"setup": close_and_forget, "rounds": ROUNDS, "warmup_rounds": 0}
+    benchmark.pedantic(open_again, **again)  # type: ignore[no-untyped-call]
     store.close()
