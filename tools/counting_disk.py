@@ -1,4 +1,4 @@
-"""A real disk that counts what is read: how far a check has come is told by the one door that it goes through."""
+"""A real disk that counts the bytes read, which is the progress of a check."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from ..store.disk.disk import RealDisk, RealFile
 
 
 class CountingDisk(RealDisk):
-    """Opens files for reading alone, unless it `may_write`. Reads through mappings are not counted: `verify` makes
-    none."""
+    """Opens files read-only, unless it `may_write`. Reads through mappings are not counted: `verify` makes none."""
 
     def __init__(self, *, may_write: bool = False) -> None:
         self._may_write = may_write

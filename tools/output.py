@@ -1,4 +1,4 @@
-"""Facts and tables on stdout: drawn by rich on a terminal, plain aligned text where another program or a file reads."""
+"""Facts and tables on stdout: drawn by rich on a terminal, as plain aligned text into pipes and files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Column:
 
 
 class Output:
-    """Writes to stdout. A terminal gets the head and the tail of a long table, everybody else all of it."""
+    """Writes to stdout. A terminal gets the head and the tail of a long table; pipes and files get all of it."""
 
     def __init__(self) -> None:
         self.is_terminal = sys.stdout.isatty()

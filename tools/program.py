@@ -1,4 +1,4 @@
-"""How a program of ours ends: with an exit code, and with one line for whatever its user can mend.
+"""How a command ends: with an exit code, and with a one-line message for errors that its user can fix.
 
     0     done
     1     done, and something was found (`verify`)
@@ -8,7 +8,7 @@
     130   interrupted by the keyboard
     141   the reader of stdout went away (`flightlog info PATH | head -1`): no message, as from a SIGPIPE
 
-An exception that nobody foresaw keeps its traceback: it is a bug, and the traceback is the report.
+An unexpected exception keeps its traceback: it is a bug, and the traceback is the report.
 """
 
 from __future__ import annotations

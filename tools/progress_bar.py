@@ -1,4 +1,4 @@
-"""A progress bar that needs nothing: a line on stderr, drawn by its own thread, where stderr is a terminal."""
+"""A progress bar without dependencies: one line on stderr, drawn by its own thread, if stderr is a terminal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CLEAR_LINE = "\r\033[K"
 
 
 class ProgressBar:
-    """Use as a context manager around the work; the work moves `done`, or `count` tells how far it has come.
+    """Use as a context manager around the work, which advances `done`; or `count` returns the progress.
 
-    Without a total it turns and shows the time. It leaves no trace: what was done is said by whoever did it.
+    Without a total, it shows a spinner and the time. The line is erased at the end; the caller reports the result.
     """
 
     def __init__(self, label: str, total: int | None = None, count: Callable[[], int] | None = None) -> None:

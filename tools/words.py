@@ -1,4 +1,4 @@
-"""Numbers, times and foreign names as people read them."""
+"""Formats numbers, times and untrusted names for people."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def size_text(size: int) -> str:
 
 
 def figure_text(value: float) -> str:
-    """Three digits that mean something; nothing for what was not measured (NaN)."""
+    """Three significant digits; an empty string for NaN (not measured)."""
     if math.isnan(value):
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
@@ -50,5 +50,5 @@ def seconds_text(seconds: float) -> str:
 
 
 def printable(text: str) -> str:
-    """A name out of foreign files without anything that would move a terminal's cursor."""
+    """A name from an untrusted file, with everything escaped that could move a terminal's cursor."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)

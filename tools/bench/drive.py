@@ -1,9 +1,8 @@
-"""Calls a writer: as fast as it goes, or at a fixed rate; from one thread or from several.
+"""Calls a writer: as fast as possible, or at a fixed rate; from one thread or from several.
 
-At a fixed rate a call's latency counts from the moment when it was due. A writer that stalls is so charged for every
-call that had to wait behind the stall, not only for the one that it stalled. Counted apart is what a call waited
-although it was due and the call before it had returned: the thread was ready, and another one had the interpreter, or
-the core.
+At a fixed rate, latency counts from the moment when a call was due: a stall is charged to every call that waits behind
+it (no coordinated omission). Waits are counted separately: the time from when a call was due, and the call before it
+had returned, until it began. During a wait, another thread has the interpreter or the core.
 """
 
 from __future__ import annotations
@@ -22,12 +21,12 @@ from .case import NONE
 
 Put = Callable[[Any], object]
 SPIN_NS = 200_000
-"""A wait shorter than that is spent looking at the clock: a sleep would come back too late."""
+"""Shorter waits poll the clock: a sleep would return too late."""
 T = TypeVar("T")
 
 
 class Times(NamedTuple):
-    """Of the calls, ns, int64, by thread; empty where they were not asked for."""
+    """Times of the calls (int64, ns), by thread; empty if they were not measured."""
 
     latencies_ns: np.ndarray = NONE
     waits_ns: np.ndarray = NONE
@@ -99,7 +98,7 @@ def _paced(put: Put, units: Iterator[Any], count: int, pause_ns: float, delay_ns
 
 
 def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
-    """What each returns, called in a thread of its own. The first exception is raised when all have ended."""
+    """Run each function in its own thread; returns their results. Raises the first exception once all have ended."""
     found: dict[int, T] = {}
     errors: list[BaseException] = []
 
@@ -121,8 +120,8 @@ def in_threads(works: Sequence[Callable[[], T]]) -> list[T]:
 
 @contextmanager
 def no_collection() -> Iterator[None]:
-    """Python's collector looks at every prepared message again and again; that is no part of any writer. Enter it
-    before the clock starts: it begins with a collection."""
+    """Turn the garbage collector off: it would traverse all prepared messages again and again, at the writer's expense.
+    Enter it before the clock starts: it begins with a collection."""
     was_on = gc.isenabled()
     gc.collect()
     gc.disable()

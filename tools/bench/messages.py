@@ -1,4 +1,4 @@
-"""The messages of the bench, the same ones in every run: one topic, four queues, a tag and a key each."""
+"""The messages of the bench, identical in every run: one topic, four queues, a tag and a key each."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ TOPIC, TAG, QUEUES, SEED = "bench", "tag", 4, 1
 BATCH = 256
 SEGMENT_SIZE = 64 << 20
 ROWS_MAX = 200_000
-"""More messages than that are the same rows over again, so that they fit into memory."""
+"""Larger rounds repeat these rows, so that they fit into memory."""
 HELD_BACK_MS = 3_600_000
-"""A flush interval that no round lives to see."""
+"""A flush interval longer than any round."""
 KEPT = StoreSettings(
     segment_size=SEGMENT_SIZE,
     queue_file_entries=100_000,
     flush_interval_ms=HELD_BACK_MS,
     queue_flush_interval_ms=HELD_BACK_MS,
 )
-"""Of stores that are made to be read."""
+"""Settings of stores that are written to be read."""
 T = TypeVar("T")
 
 
 class Row(NamedTuple):
-    """One message: all bodies are one object."""
+    """One message; all rows of a size share one body object."""
 
     key: str
     queue_id: int
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
 
 _made: dict[int, list[Row]] = {}
-"""By body size. Kept for the next round: to make them takes longer than to put them."""
+"""Rows by body size, cached: making them takes longer than putting them."""
 
 
 def make_rows(body_size: int, count: int) -> list[Row]:
@@ -65,12 +65,12 @@ def record_size(body_size: int) -> int:
 
 
 def parts(rows: Sequence[T], batch: int = BATCH) -> list[Sequence[T]]:
-    """The rows, or what was made of them, of each call."""
+    """The rows, or the units made from them, split by call."""
     return [rows[i : i + batch] for i in range(0, len(rows), batch)]
 
 
 def fill(path: Path, settings: StoreSettings, body_size: int, count: int) -> Path:
-    """A closed store of so many messages, all of them different, made unless it is there."""
+    """A closed store of `count` different messages, written at the first call."""
     if not path.exists():
         body = random.Random(SEED).randbytes(body_size)
         with open_store(path, settings) as store:

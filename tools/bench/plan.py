@@ -1,4 +1,4 @@
-"""Which cases a run consists of."""
+"""The cases of each run."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from .writers import check_peer, own_writers, peers_at_hand, put_case
 BODY_SIZES = (100, 1024)
 COUNTS = {100: 40_000, 1024: 20_000}
 SYNC_COUNT = 400
-"""Messages that a round of the whole run puts, each with its own sync."""
+"""Sync puts per round in the run without a subject."""
 QUICK_PART = 20
 ROWS = 8192
 ROCKETMQ_BATCH = 32
-"""What its clients send at once by default is far less; its own limit is in bytes."""
+"""RocketMQ's clients send far fewer at once by default; its own limit is in bytes."""
 ONE_BY_ONE = ("diskcache", "persist-queue", "litequeue")
 """Peers that take one message a call."""
 ROCKETMQ = "rocketmq"
@@ -40,19 +40,19 @@ SUBJECTS: dict[str, dict[str, tuple[Prepare, str]]] = {
     RECOVER: {RECOVER: (recovering, MEMCPY)},
     VERIFY: {SEALS: (checking_seals, PLAIN), VERIFY: (verifying, PLAIN)},
 }
-"""Of stores that are there: subject -> tasks -> what prepares one, and its reference."""
+"""Subject -> task -> its preparation and its reference, for existing stores."""
 
 
 @dataclass(frozen=True)
 class Peers:
-    """Who is measured beside this store."""
+    """The peers measured beside this store."""
 
     names: tuple[str, ...] = ()
     rocketmq: Rocketmq | None = None
 
 
 def read_versus(words: Sequence[str]) -> Peers:
-    """What `--versus` names. Raises UsageError for what is not at hand."""
+    """The peers that `--versus` names. Raises UsageError for an unknown one, or one that is not installed."""
     peers: list[str] = []
     rocketmq: Rocketmq | None = None
     for word in (part for text in words for part in text.split(",")):
@@ -71,8 +71,8 @@ def read_versus(words: Sequence[str]) -> Peers:
 
 
 def flush_cases(body_sizes: Iterable[int], threads: Sequence[int], peers: Peers, rate: int | None) -> list[Case]:
-    """What a message costs in each flush mode, and what brings the cost down; at a `rate` how long a put takes in each
-    mode, one by one and with threads that share the rate, each call timed from when it was due."""
+    """The cost of a message in each flush mode, and what lowers it. At a `rate`: the latency of a put in each mode, one
+    by one and with threads that share the rate, counted from when each call was due."""
     cases: list[Case] = []
     own = own_writers()[0]
     for size in body_sizes:
@@ -93,7 +93,7 @@ def flush_cases(body_sizes: Iterable[int], threads: Sequence[int], peers: Peers,
 
 
 def append_cases(body_sizes: Iterable[int], peers: Peers, rate: int | None) -> list[Case]:
-    """What a message costs without a sync; at a `rate` one by one alone, each call timed from when it was due."""
+    """The cost of a message without a sync. At a `rate`: puts one by one only, timed from when each call was due."""
     cases: list[Case] = []
     for size in body_sizes:
         found = peer_cases(peers, False, size, ())
@@ -111,7 +111,7 @@ def append_cases(body_sizes: Iterable[int], peers: Peers, rate: int | None) -> l
 
 
 def peer_cases(peers: Peers, sync: bool, size: int, threads: Sequence[int]) -> list[Case]:
-    """Of all of them, in one flush mode; threads are RocketMQ's alone."""
+    """Cases of all peers in one flush mode; only RocketMQ puts from several threads."""
     cases = [
         put_case(name, sync=sync, body_size=size, batch=batch)
         for name in peers.names
@@ -128,7 +128,7 @@ def peer_cases(peers: Peers, sync: bool, size: int, threads: Sequence[int]) -> l
 def subject_cases(
     subject: str, sizes: Iterable[int], rocketmq: Rocketmq | None, *, messages: int | None = None, quick: bool = False
 ) -> list[Case]:
-    """A task of a store that is there, with the C kernel and the pure reference, its reference, and RocketMQ's own."""
+    """Tasks on an existing store, with the C kernel and the pure reference, their limits, and RocketMQ's own tasks."""
     tasks, cases = SUBJECTS[subject], list[Case]()
     kernels = [(who, kernel) for who, kernel in ((OWN, "c"), (PURE, "pure")) if kernel in native.available()]
     for size in sizes:
@@ -152,7 +152,7 @@ def subject_cases(
 
 
 def whole_cases(*, quick: bool = False) -> list[Case]:
-    """Puts, async and with a sync each, then reads, queries and recovery, each beside its limit."""
+    """Async and sync puts, then reads, queries and recovery, each with its limit."""
     part = QUICK_PART if quick else 1
     none = Peers()
     puts = append_cases(BODY_SIZES, none, None)

@@ -1,6 +1,6 @@
-"""Pictures of outcomes: throughput by mode, and how long one call takes.
+"""Plots of outcomes: throughput by mode, and latency of a call.
 
-A writer has one colour in both. References are lines: what no bar can pass, or what is no store.
+A writer has the same colour in both. References are drawn as lines.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ REFERENCE_COLOUR = "#404040"
 LINE_STYLES = {MEMCPY: "-", FRESH_PAGES: "--", FILE: ":", RAW_LOOP: "-", PLAIN: "-", PLAIN_COLD: "--"}
 NINES = np.array([0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999])
 CURVES_MAX = 10
-"""More lines than that nobody can tell from each other."""
+"""More lines cannot be told apart."""
 BAR_HEIGHT_INCHES = 0.27
 LEGEND_BELOW_INCHES = 0.5
 WIDE_RANGE = 50
 LABEL_BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.6}
-"""Keeps lines of references from running through a figure."""
+"""Keeps reference lines from crossing a number."""
 SETTINGS: Any = {"svg.fonttype": "none", "svg.hashsalt": "flightlog", "font.size": 9}
-"""The same run gives the same file, and its text stays text."""
+"""Output is reproducible, and text stays text."""
 
 
 @contextmanager
 def drawing(path: Path, machine: Machine, rows: int, columns: int, **options: Any) -> Iterator[Any]:
-    """One figure, written to `path` when the block has drawn its panels, which are an array of rows and columns."""
+    """Yield the panels of a figure, an array of rows and columns; write it to `path` when the block ends."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -51,7 +51,7 @@ def drawing(path: Path, machine: Machine, rows: int, columns: int, **options: An
 
 
 def draw(outcomes: Sequence[Outcome], machine: Machine, path: Path) -> None:
-    """One figure, a row for each body size."""
+    """Draw one figure with a row for each body size."""
     sizes = sorted({outcome.case.body_size for outcome in outcomes})
     bars = max(sum(outcome.case.body_size == size for outcome in outcomes) for size in sizes)
     height = max(4.5, 2.0 + BAR_HEIGHT_INCHES * bars)
@@ -74,7 +74,7 @@ def _colours(outcomes: Sequence[Outcome]) -> dict[str, str]:
 
 
 def _throughput(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) -> None:
-    """Async above, sync below; of each the fastest on top. A reference reaches over the bars of its kind."""
+    """Async above, sync below, each sorted by speed. A reference line spans the bars of its flush mode."""
     row = 0
     labels: dict[int, str] = {}
     rates: list[float] = []
@@ -116,7 +116,7 @@ def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) 
     for outcome in drawn[:CURVES_MAX]:
         latencies_ns = np.concatenate(outcome.latencies_ns)
         most = max(most, len(latencies_ns))
-        known = NINES[1 - 1 / len(latencies_ns) >= NINES]  # no percentile beyond what so many calls can show
+        known = NINES[1 - 1 / len(latencies_ns) >= NINES]  # no percentile beyond the resolution of this many calls
         style = ":" if outcome.case.threads > 1 else "--" if outcome.case.sync else "-"
         marker = "os^Dv"[min(outcome.case.threads.bit_length() // 2, 4)]
         label = f"{outcome.case.who}: {outcome.case.mode}"
@@ -124,7 +124,7 @@ def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) 
         colour = colours[outcome.case.who]
         axes.plot(-np.log10(1 - known), times_us, style, color=colour, marker=marker, markersize=4, label=label)
     axes.set_xticks(-np.log10(1 - NINES), [f"{100 * part:g} %" for part in NINES])
-    axes.set_xlim(0.2, max(np.log10(most), 1.2) + 0.1)  # no marker is to be cut in half
+    axes.set_xlim(0.2, max(np.log10(most), 1.2) + 0.1)  # else a marker would be cut in half
     axes.set_xlabel("of the calls take no longer than")
     axes.set_ylabel("µs, logarithmic")
     axes.set_yscale("log")
@@ -135,8 +135,7 @@ def _latencies(axes: Any, outcomes: Sequence[Outcome], colours: dict[str, str]) 
 
 
 def shares(axes: Any, series: Mapping[str, Sequence[float]], label: str, *, is_log: bool) -> None:
-    """What part of the values, which ascend, is no larger than; each further nine gets as much room as the one
-    before."""
+    """Draw the cumulative share of ascending values; each further nine gets the same room."""
     for name, values in series.items():
         above = 1 - np.arange(len(values)) / len(values)
         axes.plot([*values, values[-1]], [*above, above[-1]], label=name)
@@ -157,7 +156,7 @@ def shares(axes: Any, series: Mapping[str, Sequence[float]], label: str, *, is_l
 
 
 def lines(axes: Any, series: Mapping[str, Sequence[tuple[float, float]]], label: str, height: str) -> None:
-    """Points joined by lines, from zero upwards."""
+    """Draw points joined by lines, from zero upwards."""
     for name, points in series.items():
         axes.plot(*zip(*points, strict=True), marker="." if len(points) < CURVES_MAX else "", label=name)
     axes.yaxis.set_major_formatter(_plain)
@@ -174,7 +173,7 @@ def _open(axes: Any) -> None:
 
 
 def _legend_below(axes: Any) -> None:
-    """Below the label of the axis, however high the axes are."""
+    """Place the legend below the axis label, at a fixed distance."""
     from matplotlib.transforms import ScaledTranslation
 
     below = axes.transAxes + ScaledTranslation(0, -LEGEND_BELOW_INCHES, axes.figure.dpi_scale_trans)
@@ -183,13 +182,13 @@ def _legend_below(axes: Any) -> None:
 
 
 def _plain_numbers(axis: Any, limits: tuple[float, float]) -> None:
-    """No powers of ten; twos and fives as well where there is hardly a ten or a hundred."""
+    """Label ticks with plain numbers; also at twos and fives if the range has few powers of ten."""
     axis.set_major_formatter(_plain)
     axis.set_minor_formatter(_plain_two_or_five if limits[1] < WIDE_RANGE * limits[0] else "")
 
 
 def _plain(value: float, position: int | None = None) -> str:
-    """1,000 in place of a power of ten."""
+    """1,000 instead of a power of ten."""
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
 

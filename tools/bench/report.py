@@ -1,4 +1,4 @@
-"""Outcomes for people and for machines: tables, JSON, and the change since an earlier run."""
+"""Output of a run: tables, JSON, and the change since an earlier run."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ IDENTITY = tuple(each.name for each in fields(Case) if each.compare)
 
 
 def reference_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """What it is held against: its reference in the same run, under sync with as many messages a call, or the most."""
+    """Its reference in the same run; under sync the one with as many messages per call, or else the most."""
     case = outcome.case
     found = [o for o in outcomes if o.case.who == case.against and o.case.body_size == case.body_size]
     if case.task != PUT:  # where a reference does the same task, it is the one of this task
@@ -76,7 +76,7 @@ def reference_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | Non
 
 
 def rival_of(outcome: Outcome, outcomes: Sequence[Outcome]) -> Outcome | None:
-    """RocketMQ's outcome of the same task, if there is one."""
+    """RocketMQ's outcome for the same task, if it was measured."""
     case, task = outcome.case, RIVALS.get(outcome.case.task)
     if case.who not in (OWN, PURE) or task is None:
         return None
@@ -88,7 +88,7 @@ def _same_size(one: Outcome, other: Outcome) -> bool:
 
 
 def as_object(outcomes: Sequence[Outcome], machine: Machine) -> dict[str, Any]:
-    """What `--json` prints and `--save` keeps; JSON has no NaN, so what was not measured is null."""
+    """The object that `--json` prints and `--save` writes. JSON has no NaN: figures that were not measured are null."""
     return {"machine": asdict(machine), "outcomes": [_as_row(outcome, outcomes) for outcome in outcomes]}
 
 
@@ -118,17 +118,17 @@ def _as_row(outcome: Outcome, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 
 def or_null(value: float) -> float | None:
-    """For JSON, which has no NaN."""
+    """The value, or None for NaN, which JSON does not have."""
     return None if math.isnan(value) else value
 
 
 def figure_names(outcomes: Sequence[Outcome]) -> list[str]:
-    """Of what they measured besides times."""
+    """Names of all figures besides times."""
     return list(dict.fromkeys(name for o in outcomes for sample in o.rounds for name in sample.figures))
 
 
 def tell(found: dict[str, Any], show: Callable[[Output], None], *, as_json: bool, save: Path | None) -> None:
-    """Keep it in a file, and print it for a machine or, by `show`, for people."""
+    """Write the object to `save`, and print it as JSON or, by `show`, as tables."""
     if save:
         save.write_text(json.dumps(found, indent=2) + "\n")
     if as_json:
@@ -138,13 +138,13 @@ def tell(found: dict[str, Any], show: Callable[[Output], None], *, as_json: bool
 
 
 def say(text: str) -> None:
-    """Progress and warnings are not part of the answer: they go to stderr."""
+    """Print progress or a warning to stderr, which keeps stdout clean for results."""
     print(text, file=sys.stderr, flush=True)
 
 
 def load_earlier(path: Path, machine: Machine) -> dict[tuple[Any, ...], float]:
-    """Seconds a message by case, of a run that `--save` kept. Raises UsageError for what is none, or is of another
-    machine: figures of two machines say nothing about a change."""
+    """Seconds per message by case, from a file that `--save` wrote. Raises UsageError for another file, and for
+    a run on another machine, which cannot be compared."""
     try:
         found = json.loads(path.read_text())
         earlier_machine, rows = Machine(**found["machine"]), found["outcomes"]
@@ -157,7 +157,7 @@ def load_earlier(path: Path, machine: Machine) -> dict[tuple[Any, ...], float]:
 
 
 def show_change(outcomes: Sequence[Outcome], earlier: dict[tuple[Any, ...], float], output: Output) -> None:
-    """How fast each case is beside the earlier run; 1.0 is as fast."""
+    """Print the speed of each case relative to the earlier run; 1.0 is equally fast."""
     rows = []
     for outcome in outcomes:
         before_s = earlier.get(tuple(outcome.case.identity.values()))
@@ -174,7 +174,7 @@ Cell = Callable[[Outcome], str]
 
 
 def show(outcomes: Sequence[Outcome], output: Output) -> None:
-    """A table for each body size, and what the names mean. What no outcome has is no column."""
+    """Print a table for each body size, and notes on the names. Empty columns are left out."""
     columns: dict[str, Cell] = {
         "thousand/s": lambda o: figure_text(1e-3 / o.per_message_s),
         "MB/s": lambda o: figure_text(o.case.record_size / o.per_message_s / 1e6),
@@ -212,7 +212,7 @@ def show(outcomes: Sequence[Outcome], output: Output) -> None:
 def show_rows(
     title: str, names: Mapping[str, Cell], outcomes: Sequence[Outcome], columns: Mapping[str, Cell], output: Output
 ) -> None:
-    """A row for each outcome: what names it, then numbers. A column that has nothing in any row is left out."""
+    """Print a row for each outcome: its names, then numbers. Empty columns are left out."""
     cells = {**names, **columns}
     rows = [[cell(o) for cell in cells.values()] for o in outcomes]
     kept = [i for i in range(len(cells)) if any(row[i] for row in rows)]
@@ -221,7 +221,7 @@ def show_rows(
 
 
 def figure_columns(outcomes: Sequence[Outcome]) -> dict[str, Cell]:
-    """A column for each of what they measured besides times."""
+    """A column for each figure besides times."""
     return {name: lambda o, n=name: figure_text(o.figure(n)) for name in figure_names(outcomes)}  # type: ignore[misc]
 
 

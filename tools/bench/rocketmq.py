@@ -1,9 +1,9 @@
-"""Apache RocketMQ's own store on the same messages: a Java program that lives as long as the run, so that it is warm.
+"""Apache RocketMQ's own store on the same messages: a Java program that runs as long as the bench, to stay warm.
 
 `--versus rocketmq=FOLDER` names a folder with the jars of `org.apache.rocketmq:rocketmq-store` and what it needs, as
-`mvn dependency:copy-dependencies` leaves them. The program is one file of source that `java` itself compiles. It puts
-the messages of a case; reads and asks a copy of the very files that this store's cases read, because it writes to what
-it opens; and recovers what a killed writer of its own left.
+`mvn dependency:copy-dependencies` leaves them. The program is one source file, compiled by `java` itself. It puts the
+messages of a case; reads and queries a copy of the files that this store's cases read, because it writes to every store
+that it opens; and recovers the store that its own killed writer left.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ PROGRAM = Path(__file__).with_name("RocketmqBench.java")
 STORE_JAR = "rocketmq-store-*.jar"
 WARM_COUNT, QUICK_WARM_COUNT = 1_000_000, 50_000
 ROUND_OVERHEAD_S = 4.0
-"""Its clean shutdown waits for seconds."""
+"""A clean shutdown of RocketMQ waits for seconds."""
 MEMORY = ("-Xmx4g", "-XX:MaxDirectMemorySize=8g")
 OPENED_PACKAGES = ("java.nio", "sun.nio.ch", "jdk.internal.ref")
-"""Of Java's own: RocketMQ's transient pool reaches for them."""
+"""Packages of Java that RocketMQ's transient pool needs."""
 READ_COUNT = 32
-"""Messages a call: its own limit."""
+"""Messages per call: RocketMQ's limit."""
 READ_MANY = f"read, {READ_COUNT} a call"
 RIVALS = {READ: READ, READ_FIELDS: READ, READ_BATCH: READ_MANY, QUERY: QUERY, RECOVER: RECOVER}
-"""A task of this store -> the one of RocketMQ that it is compared with."""
+"""Task of this store -> task of RocketMQ to compare it with."""
 
 
 class RocketmqEndedError(FlightlogError):
-    """The Java program ended; what it said before is on stderr."""
+    """The Java program ended early; its messages are on stderr."""
 
 
 def check_jars(folder: Path) -> None:
-    """Raises UsageError without a Java, or where the folder holds no RocketMQ store."""
+    """Raises UsageError if there is no Java, or no RocketMQ store in the folder."""
     if not list(folder.glob(STORE_JAR)):
         raise UsageError(
             f"--versus rocketmq={folder}: no {STORE_JAR} there; `mvn dependency:copy-dependencies` of "
@@ -58,7 +58,7 @@ def check_jars(folder: Path) -> None:
 
 
 class Rocketmq:
-    """The program, once it is running; orders and answers are lines of JSON. Its cases may be made before."""
+    """The running program; requests are lines of text, answers lines of JSON. Cases can be made before it runs."""
 
     def __init__(self, jars: Path) -> None:
         self._jars = jars
@@ -66,7 +66,7 @@ class Rocketmq:
 
     @contextmanager
     def running(self, folder: Path, warm_count: int) -> Iterator[None]:
-        """Start it, and warm it up by so many puts."""
+        """Run the program, warmed up by this many puts."""
         opens = [
             f"--add-{how}=java.base/{name}=ALL-UNNAMED" for name in OPENED_PACKAGES for how in ("opens", "exports")
         ]
@@ -82,11 +82,11 @@ class Rocketmq:
                 self._process.communicate()
 
     def put_case(self, *, pool: bool = False, **fields: Any) -> Case:
-        """Puts, in one of its two modes; `fields` are those of Case."""
+        """Puts in one of its two modes; `fields` are those of Case."""
         return Case(POOL if pool else MAPPED, prepare=self._putting, needs_disk=fields.get("sync", False), **fields)
 
     def cases(self, tasks: Iterable[str], body_size: int, count: int) -> list[Case]:
-        """What it does beside these tasks of this store."""
+        """RocketMQ's cases to compare with these tasks of this store."""
         prepares = {READ: self._reading, READ_MANY: self._reading, QUERY: self._asking, RECOVER: self._recovering}
         names = dict.fromkeys(RIVALS[task] for task in tasks if task in RIVALS)
         return [Case(MAPPED, name, body_size, prepare=prepares[name], calls=count) for name in names]
@@ -98,7 +98,7 @@ class Rocketmq:
             yield lambda stamps: self.put(Path(place), case, stamps=stamps)
 
     def put(self, place: Path, case: Case, *, stamps: bool) -> Sample:
-        """One round, its first calls by threads of their own before the clock starts; latencies come in a file."""
+        """Run one round; its first calls come from other threads before the clock starts. Latencies come in a file."""
         latencies, first = place / "latencies", (first_calls(case), first_threads(case))
         words = ["put", str(place / "store"), "SYNC_FLUSH" if case.sync else "ASYNC_FLUSH"]
         words.append("pool" if case.who == POOL else "mapped")

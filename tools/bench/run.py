@@ -30,14 +30,14 @@ APPEND, FLUSH = "append", "flush"
 ROUNDS, QUICK_ROUNDS = 5, 2
 BUDGET_S, QUICK_BUDGET_S = 60.0, 10.0
 PEER_CASE_S, QUICK_PEER_CASE_S = 2.0, 0.8
-"""What a case of a peer may take beside that."""
+"""Additional time for each case of a peer."""
 TRIALS = 2
-"""So many runs mostly tell how long a round takes."""
+"""Runs that are usually needed to estimate the time of a round."""
 QUICK_BODY_SIZES = (1024,)
 ROOM_MIN = 2 << 30
 """Bytes: a store at its defaults allocates a segment of 1 GiB, and each round is removed before the next."""
 ROOM = 3
-"""A folder of stores that are read must have so many times the bytes of the largest round free."""
+"""Runs that read stores need this many times the bytes of their largest round free."""
 SPARK_SIZE_MIB, QUICK_SPARK_SIZE_MIB = 64, 8
 """Size of the stores that the run without a subject scans."""
 
@@ -116,12 +116,12 @@ def _check_syncs(machine: Machine, folder: Path) -> None:
     if sync_s < device.IMPLAUSIBLE_SYNC_S:
         say(
             f"warning: this device confirms a write in {sync_s * 1e6:.1f} µs, which no disk does: it keeps its cache "
-            "over a power cut, or it does not sync at all"
+            "through a power cut, or it does not sync at all"
         )
 
 
 def _measure_rounds(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
-    """Rounds of as many messages as the plan says."""
+    """Measure rounds of a fixed number of messages."""
     check_room(folder, max(ROOM_MIN, ROOM * max(case.size for case in cases)))
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     seconds = rounds * runner.warm(cases, folder)
@@ -131,12 +131,12 @@ def _measure_rounds(options: Options, cases: Sequence[Case], folder: Path) -> li
 
 
 def _measure_in_time(options: Options, cases: Sequence[Case], folder: Path) -> list[Outcome]:
-    """As many messages a round as make all of it take as long as it may."""
+    """Measure rounds that are sized to fit the time budget."""
     check_room(folder, ROOM_MIN)
     rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
     budget_s = options.seconds or _budget_s(cases, rounds, quick=options.quick)
     until_s = time.monotonic() + budget_s
-    say(f"{len(cases)} cases in about {seconds_text(budget_s)}, if they can; trying out how many messages that is")
+    say(f"{len(cases)} cases in about {seconds_text(budget_s)}, if possible; estimating how many messages fit")
     with ProgressBar("trying out", len(cases)) as bar:
         trials = []
         for case in cases:
@@ -148,7 +148,7 @@ def _measure_in_time(options: Options, cases: Sequence[Case], folder: Path) -> l
         whole = seconds_text(budget_s - left_s + plan.seconds)
         why = f"--rounds {options.rounds} asks for" if options.rounds else "even the shortest rounds take"
         say(
-            f"{seconds_text(budget_s)} do not suffice: {why} about {whole} in all; fewer sizes, threads or peers take "
+            f"{seconds_text(budget_s)} is too short: {why} about {whole} in all; fewer sizes, threads or peers take "
             "less"
         )
     say(
@@ -158,12 +158,12 @@ def _measure_in_time(options: Options, cases: Sequence[Case], folder: Path) -> l
     until_s = math.inf if options.rounds else until_s
     outcomes = measure_with_bar(plan.cases, plan.rounds, folder, stamped=True, until_s=until_s)
     if len(outcomes[0].rounds) < plan.rounds:
-        say(f"{len(outcomes[0].rounds)} rounds in place of {plan.rounds}: they took longer than they did at first")
+        say(f"stopped after {len(outcomes[0].rounds)} of {plan.rounds} rounds: they took longer than estimated")
     return outcomes
 
 
 def _budget_s(cases: Sequence[Case], rounds: int, *, quick: bool) -> float:
-    """Seconds that all of it may take: more where peers are asked for, as their cases come on top."""
+    """The time budget in seconds. Cases of peers add to it."""
     peers = [case for case in cases if case.who not in (OWN, PURE, *REFERENCES)]
     of_peers_s = len(peers) * (QUICK_PEER_CASE_S if quick else PEER_CASE_S)
     of_rocketmq_s = sum(case.is_rocketmq for case in peers) * (rounds + 1 + TRIALS) * ROUND_OVERHEAD_S

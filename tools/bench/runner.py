@@ -1,7 +1,7 @@
-"""Runs cases round by round, so that what else the machine does hits all of them alike, and sizes their rounds.
+"""Runs cases round by round, so that other load on the machine affects all of them alike, and sizes their rounds.
 
-A comparison of writers is given a time and comes to it: what a round takes is learnt from a few small ones, so much
-whatever it does (to open and to close a store, to come to rest), and so much a call.
+A comparison of writers fits a time budget. A few small rounds give the two costs of a round: a fixed one (opening and
+closing a store, coming to rest), and one per call.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from .case import NONE, PUT, Case, Outcome, Sample, Work
 WARM_PART = 20
 PILOT_CALLS, PILOT_S = 8, 0.02
 PILOT_MORE_MAX = 64
-"""A pilot has at most so many times the calls of the one before."""
+"""A pilot makes at most this many times the calls of the pilot before it."""
 SIZE_MAX = 400 << 20
-"""Bytes of records that one round writes at most."""
+"""Most bytes of records that one round writes."""
 CALLS_MIN, BATCHES_MIN = 20, 4
-"""Calls that a thread makes at least: of one message, of many."""
+"""Fewest calls per thread: of single messages, of batches."""
 ROUND_MIN_S = 0.03
-"""A round with less time for its calls tells nothing: there are fewer rounds rather than shorter ones."""
+"""Shorter rounds measure noise: the plan drops rounds instead of shortening them further."""
 CLOSE_ENOUGH = 1.1
 
 
@@ -93,24 +93,24 @@ def measure(
 
 @dataclass(frozen=True)
 class Trial:
-    """What a round of a case takes."""
+    """The measured costs of a round of a case (s)."""
 
     case: Case
     fixed_s: float
-    """Whatever it does."""
+    """Per round, independent of its calls."""
     call_s: float
-    """A call, with all that belongs to it."""
+    """Per call, preparation included."""
     timed_s: float
-    """Of that, what the clock is told: from the first call until all is dispatched."""
+    """Per call, the timed part only: from the first call until everything is dispatched."""
 
     def timed(self, seconds: float) -> Case:
-        """With as many calls as the clock is told so many seconds for, within limits."""
+        """The case, sized so that its timed part takes about `seconds`, within limits."""
         return replace(
             self.case, calls=max(min(round(seconds / self.timed_s), calls_max(self.case)), calls_min(self.case))
         )
 
     def within(self, seconds: float) -> Case:
-        """With as many calls as a whole round takes so many seconds for, and ROUND_MIN_S for them at least."""
+        """The case, sized so that a whole round takes about `seconds`, its timed part at least ROUND_MIN_S."""
         return self.timed(max((seconds - self.fixed_s) / self.call_s * self.timed_s, ROUND_MIN_S))
 
     def round_s(self, case: Case) -> float:
@@ -118,13 +118,13 @@ class Trial:
 
 
 class Plan(NamedTuple):
-    """What is to be measured."""
+    """Sized cases, and how often they run."""
 
     cases: list[Case]
     rounds: int
-    """Beside the one for latencies."""
+    """Without the round that times each call."""
     seconds: float
-    """With it."""
+    """Of all rounds, the one that times each call included."""
 
     @property
     def size(self) -> int:
@@ -133,7 +133,7 @@ class Plan(NamedTuple):
 
 
 def try_out(case: Case, run: Callable[[Case], Sample]) -> Trial:
-    """Run rounds of more and more calls, until the last takes long enough to tell what a call takes."""
+    """Run rounds of more and more calls, until one takes long enough to estimate the cost of a call."""
     calls = first_calls = (
         PILOT_CALLS * case.threads if case.rate is None else max(int(case.rate / case.batch * PILOT_S), calls_min(case))
     )
@@ -156,8 +156,8 @@ def _timed(run: Callable[[Case], Sample], case: Case, calls: int) -> tuple[float
 
 
 def plan(trials: Sequence[Trial], rounds: int, seconds: float, *, all_rounds: bool = False) -> Plan:
-    """Rounds of cases that come to so many seconds in all, each case with its part: `rounds` of them, or, unless
-    `all_rounds` are asked for, fewer where even the shortest ones take longer, but one."""
+    """Size the cases so that all rounds take about `seconds`, in equal shares. Plans fewer than `rounds` rounds, but at
+    least one, if even the shortest ones take longer, unless `all_rounds` is set."""
     for count in range(rounds, 0, -1):
         found = _plan(trials, count, seconds)
         if all_rounds or found.seconds <= seconds * CLOSE_ENOUGH:
@@ -167,7 +167,7 @@ def plan(trials: Sequence[Trial], rounds: int, seconds: float, *, all_rounds: bo
 
 def _plan(trials: Sequence[Trial], rounds: int, seconds: float) -> Plan:
     left_s, sized = seconds / (rounds + 1), dict[Case, Case]()
-    # What needs more than its part comes first: the others share what is left.
+    # Cases that need more than an equal share come first; the others divide the rest.
     for i, trial in enumerate(sorted(trials, key=lambda trial: trial.round_s(trial.within(0)), reverse=True)):
         case = sized[trial.case] = trial.within(left_s / (len(trials) - i))
         left_s -= trial.round_s(case)

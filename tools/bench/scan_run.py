@@ -25,14 +25,14 @@ MIB, GIB = 1 << 20, 1 << 30
 SIZE, QUICK_SIZE, SIZE_MIN = GIB, 16 * MIB, 4 * MIB
 SPARK_START_S, ROUND_OVERHEAD_S = 15.0, 1.0
 STORE_S = 20.0
-"""About what a GiB of a store takes until it and its Parquet are written."""
+"""About how long a GiB of a store and its Parquet take to write."""
 ROOM = 4
-"""The folder must have so many times the bytes of a store free: the store, its Parquet, what a query writes, keys."""
+"""Free space needed, as a multiple of a store's size: the store, its Parquet, the output of a query, keys."""
 
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """Which stores are written, and what is asked of each."""
+    """The stores to write, and the queries on each."""
 
     stores: tuple[tuple[bool, int, tuple[ScanQuery, ...]], ...]
     """(whether it has topics of different shares, body size, queries)"""
@@ -84,7 +84,7 @@ def make_plan(options: Options) -> ScanPlan:
 
 
 def measure(plan: ScanPlan, folder: Path, master: str = Options.master) -> list[Outcome]:
-    """Every query of every store, after a round that is not counted. Raises UsageError where the disk has no room."""
+    """Run every query on every store, after a warm-up round. Raises UsageError if the disk has too little room."""
     check_room(folder, plan.room)
     outcomes: list[Outcome] = []
     with measured_session(master) as spark:

@@ -1,4 +1,4 @@
-"""Two sentences that sum up a comparison of writers."""
+"""Two sentences that summarize a comparison of writers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from .case import MEMCPY, OWN, PURE, PUT, RAW_LOOP, REFERENCES, Outcome
 
 
 def sentences(outcomes: Sequence[Outcome]) -> list[str]:
-    """What a put costs, with a sync if there is one, and what brings the cost down; then which is faster, or how near
-    the limit that is. At a rate one for each flush mode: how late puts are."""
+    """The cost of a put, of a sync put if measured, and what lowers it; then the comparison with the fastest peer, or
+    with the limit. At a rate: one sentence on the latency in each flush mode."""
     puts = [outcome for outcome in outcomes if outcome.case.task == PUT]
     size = max((outcome.case.body_size for outcome in puts), default=0)
     here = [outcome for outcome in puts if outcome.case.body_size == size]
@@ -58,7 +58,7 @@ def _cost_of_sync(own: Sequence[Outcome]) -> str:
 
 
 def _limit(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
-    """How near a put is to what the device or the memory does at best."""
+    """How close a put is to the limit of the device, or of memory."""
     waiting, loop = _one_by_one(own, OWN, sync=True), _one_by_one(here, RAW_LOOP, sync=True)
     if waiting is not None and loop is not None:
         part = figure_text(100 * loop.per_message_s / waiting.per_message_s)

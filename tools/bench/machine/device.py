@@ -1,4 +1,4 @@
-"""The disk under a folder: its name, what it has written, and whether its syncs can be believed."""
+"""The disk under a folder: its name, the bytes it has written, and whether its syncs are plausible."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ SECTORS_WRITTEN = 6
 BLOCK_DEVICES = Path("/sys/dev/block")
 SYNCS_TRIED = 20
 IMPLAUSIBLE_SYNC_S = 10e-6
-"""No device takes a block and confirms it in less: either it has a cache that outlives a power cut, or it lies."""
+"""No disk confirms a write faster: the device has a cache that survives a power cut, or it does not sync."""
 
 
 def device_name(folder: Path) -> str:
-    """Such as `vda`; empty where the file system has no device of its own."""
+    """The name of the device, such as `vda`; empty if the file system has none."""
     place = _device(folder)
     return place.resolve().name if place.exists() else ""
 
 
 def written_size(folder: Path) -> int | None:
-    """Bytes that the device has taken since it came up, from everybody; None where it does not tell."""
+    """Bytes written to the device since boot, by all processes; None if it does not report them."""
     try:
         return int((_device(folder) / "stat").read_text().split()[SECTORS_WRITTEN]) * SECTOR_SIZE
     except (OSError, IndexError, ValueError):
@@ -30,7 +30,7 @@ def written_size(folder: Path) -> int | None:
 
 
 def sync_time_s(folder: Path) -> float:
-    """The quickest of a few writes of a block with their fdatasync."""
+    """The fastest of SYNCS_TRIED writes of a block with fdatasync (s)."""
     path = folder / "sync-probe"
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

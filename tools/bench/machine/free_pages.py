@@ -1,8 +1,8 @@
-"""Free memory that is really there.
+"""Free memory that the host has already backed with pages.
 
-A host takes back what its virtual machines leave free, and the first store into such a page waits for it: twenty times
-as long as clearing the page takes. Which writer meets how many of them is chance, so every round begins with as much
-free memory as it is going to need, touched a moment ago.
+A host reclaims memory that its virtual machines leave free. The first store into such a page then waits for the host,
+twenty times as long as clearing a page takes. Which writer hits how many such pages is chance, so every round first
+touches as much free memory as it will need.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import numpy as np
 
 MOST_OF_FREE = 0.5
-"""As much of the free memory is touched at most."""
+"""The largest share of the free memory that is touched."""
 HUGE_PAGE = 2 << 20
 
 

@@ -1,4 +1,4 @@
-"""Where a figure was measured: without this it means nothing."""
+"""The machine on which a figure was measured; without it, the figure means nothing."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ LAYERED = frozenset({"overlay", "aufs"})
 
 @dataclass(frozen=True)
 class Machine:
-    """What the report says first."""
+    """CPU, kernel, Python and file system, as the report shows them first."""
 
     cpus: int
-    """That this process may use."""
+    """CPUs that this process may use."""
     cpu: str
     kernel: str
     python: str

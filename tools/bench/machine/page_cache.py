@@ -1,6 +1,6 @@
-"""What of a folder's files lies in the page cache, and how to have nothing of it there.
+"""How much of a folder's files is in the page cache, and how to evict it.
 
-A file system in memory has no other place for its files: nothing can be forgotten there.
+On a file system in memory, nothing can be evicted.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def _mincore() -> Any:
 
 
 def files_of(folder: Path) -> Iterator[Path]:
-    """Every file below a folder, but a store's `lock`, which nobody else may open."""
+    """All files below a folder except a store's `lock`, which only the lock module may open."""
     return (path for path in folder.rglob("*") if path.name != "lock" and path.is_file())
 
 
 def forget(folder: Path) -> None:
-    """Sync every file and drop its pages, but those that somebody has mapped."""
+    """Sync every file and evict its pages, except mapped ones."""
     for path in files_of(folder):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -1,9 +1,8 @@
-"""What the processes below this one have computed and read so far, by Linux's own counts.
+"""CPU time and bytes read by all descendants of this process, from Linux's /proc.
 
-A process counts those of its children that have ended and were waited for, so little gets lost while Spark's workers
-come and go. Where one of its daemons has gone, its workers were nobody's and their counts are lost; and while a process
-loses a child, Linux may leave out another one, whose counts of long ago would come up in the next look. Nothing is told
-of such a while.
+A process's counts include its children that ended and were waited for, so little is lost as Spark's workers come and
+go. If a daemon ends, the counts of its orphaned workers are lost; and while a process loses a child, /proc may omit
+another one, whose old counts would then appear in the next sample. Such intervals give no figures (NaN).
 """
 
 from __future__ import annotations

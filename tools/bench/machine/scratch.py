@@ -1,4 +1,4 @@
-"""The folder that a benchmark writes into, and leaves nothing of."""
+"""The scratch folder of a benchmark, removed at its end."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 def check_room(folder: Path, size: int) -> None:
-    """Raises UsageError where the disk has not that much free."""
+    """Raises UsageError if the disk has less than `size` bytes free."""
     free = shutil.disk_usage(folder).free
     if free < size:
         raise UsageError(f"{folder.parent}: {size_text(free)} free, expected {size_text(size)}. Name another --folder")

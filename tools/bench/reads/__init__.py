@@ -1,1 +1,1 @@
-"""What is done with stores that are there: read, ask, verify, recover."""
+"""Tasks on existing stores: read, query, verify, recover."""

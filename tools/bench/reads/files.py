@@ -1,4 +1,4 @@
-"""Plain reading of a store's files, and checking them.
+"""Reads a store's files plainly, and verifies them.
 
     plain read         the log's files by read calls of 1 MiB, from the page cache, or from the device
     seals              the same bytes against the seals of their segments; the last one, which has none, read plainly
@@ -74,14 +74,14 @@ def verifying(case: Case, folder: Path) -> Iterator[Work]:
 
 
 def sealed_store(case: Case, folder: Path) -> Path:
-    """A closed store with the case's messages in several segments, made at the first call."""
+    """A closed store with the case's messages in several segments, written at the first call."""
     each = case.size // SEGMENTS_MIN // SEGMENT_SIZE_MIN * SEGMENT_SIZE_MIN
     settings = replace(KEPT, segment_size=min(max(each, SEGMENT_SIZE_MIN), SEGMENT_SIZE))
     return fill(folder / f"sealed-{case.body_size}-{case.count}", settings, case.body_size, case.count)
 
 
 def _pieces(view: ReadOnlyStore) -> list[tuple[Path, int]]:
-    """The log's files, and how many bytes of each are written."""
+    """The log's files, each with the number of bytes written to it."""
     end = view.end_physical_offset
     return [(segment.path, min(segment.size, end - segment.base)) for segment in view.segments if segment.base < end]
 

@@ -1,4 +1,4 @@
-"""Reading every message of a store, and asking for each by its key.
+"""Reads every message of a store, and queries each by its key.
 
 read               every message of every queue, body copied and checked, from the page cache
 read, all fields   the same with every field of each message looked at: properties, hosts, times, flags

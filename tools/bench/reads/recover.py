@@ -1,8 +1,8 @@
-"""Opening a store whose writer was killed: of this store's and of RocketMQ's own.
+"""Opens a store whose writer was killed: this store's own, and RocketMQ's.
 
-Each opens what a writer of its own left, which was killed as soon as the last message was put: as much of it is synced,
-dispatched and noted in the checkpoint as its settings, the defaults, had brought about by then. What is opened is a
-copy that the disk has taken already, so neither waits for bytes that its writer left in the page cache alone.
+Each opens a store that its own writer left when it was killed right after the last put, at default settings: the usual
+part of it is synced, dispatched and covered by the checkpoint. The opened store is a copy that was synced to disk, so
+neither waits for bytes that the writer left only in the page cache.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PUT = b"put\n"
 
 
 def settings_of(body_size: int, count: int) -> StoreSettings:
-    """The defaults; but a store that does not fill one segment of that size would be measured for its hole."""
+    """The defaults, with smaller segments for a store that does not fill one: its hole would be measured."""
     is_large = count * record_size(body_size) >= DEFAULT_SEGMENT_SIZE
     segment_size = DEFAULT_SEGMENT_SIZE if is_large else SEGMENT_SIZE
     return StoreSettings(segment_size=segment_size, queue_file_entries=DEFAULT_QUEUE_FILE_ENTRIES)
@@ -35,7 +35,7 @@ def settings_of(body_size: int, count: int) -> StoreSettings:
 
 @contextmanager
 def recovering(case: Case, folder: Path) -> Iterator[Work]:
-    """Open it for writing: everything is found, checked as far as it may be damaged, dispatched, and durable."""
+    """Open the store for writing: recovery checks what may be damaged, dispatches everything and makes it durable."""
     opened_stores: list[MessageStore] = []
     settings = settings_of(case.body_size, case.count)
     killed = killed_store(folder / f"killed-{case.body_size}-{case.count}", case)
@@ -53,7 +53,7 @@ def recovering(case: Case, folder: Path) -> Iterator[Work]:
 
 @contextmanager
 def copied(store: Path) -> Iterator[Path]:
-    """A copy beside a store, holes and all, which is on the disk already and gone afterwards."""
+    """A sparse copy beside a store, synced to disk, removed afterwards."""
     path = store.with_name("copy")
     copy: Callable[[str, str], None] = _copy
     shutil.copytree(store, path, copy_function=copy)
@@ -77,11 +77,11 @@ def _copy(source: str, to: str) -> None:
             while at < stop:
                 piece = os.pread(old.fileno(), min(COPIED_SIZE, stop - at), at)
                 at += os.pwrite(new.fileno(), piece, at)
-        os.fsync(new.fileno())  # else whatever opens it would wait for the disk to take the copy
+        os.fsync(new.fileno())  # else opening it would wait for the copy to reach the disk
 
 
 def killed_store(path: Path, case: Case) -> Path:
-    """What a killed writer of the case's messages left, made at the first call."""
+    """The store that a killed writer of the case's messages left, written at the first call."""
     if not path.exists():
         command = [sys.executable, "-P", "-m", __name__, str(path), str(case.body_size), str(case.count)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:

@@ -1,4 +1,4 @@
-"""What `flightlog bench scan` asks of Spark, as cases of the bench: the source's and its rival's, timed and counted."""
+"""The Spark queries of `flightlog bench scan`, as cases: through this source and through its rival."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ CPU, READ_PART = "CPU s", "% of the log read"
 
 
 class DifferentAnswersError(FlightlogError):
-    """The source and its rival disagree: no time of theirs means anything."""
+    """The source and its rival gave different answers, so their times cannot be compared."""
 
 
 @dataclass(frozen=True)
 class ScanQuery:
-    """A query, the columns that it names, and what lets the source leave out what the query's filter leaves out."""
+    """A query, its columns, and the option by which the source skips rows that the filter drops."""
 
     name: str
     text: str
     columns: str
     rival: str
     seconds: float
-    """About what it and its rival take of a GiB together, for the estimate."""
+    """Estimated time of the query and its rival together, per GiB."""
     share: int | None = None
-    """Per cent of the messages that the topic it asks for has."""
+    """Percent of the messages in the topic that it filters for."""
 
     @property
     def narrowing(self) -> dict[str, str]:
@@ -72,7 +72,7 @@ NAMES = tuple(query.name for query in (*SCANS, *SELECTIONS))
 
 
 class Scanner:
-    """Asks one store and its rivals. `folder` takes what queries write."""
+    """Runs queries on one store and its rivals. Queries write into `folder`."""
 
     def __init__(self, spark: SparkSession, folder: Path, store: ScanStore) -> None:
         self._spark, self._folder, self._store = spark, folder, store
@@ -80,7 +80,7 @@ class Scanner:
         self._answers: dict[str, Any] = {}
 
     def make_parquet(self) -> None:
-        """The same rows as Spark writes them by default."""
+        """Write the same rows as Parquet, with Spark's defaults."""
         self._ours("", {}).write.parquet(str(self._parquet))
 
     def remove(self) -> None:
@@ -88,7 +88,7 @@ class Scanner:
             shutil.rmtree(path, ignore_errors=True)
 
     def cases(self, query: ScanQuery) -> list[Case]:
-        """The source's, and its rival's."""
+        """The case of the source, and that of its rival."""
 
         @contextmanager
         def prepare(case: Case, folder: Path) -> Iterator[Work]:
@@ -98,7 +98,7 @@ class Scanner:
         return [Case(OWN, query.text, against=query.rival, **fields), Case(query.rival, query.text, **fields)]
 
     def measure(self, query: ScanQuery, who: str) -> Sample:
-        """Answered once, from `spark.read` to the answer. Raises DifferentAnswersError."""
+        """Run the query once, timed from `spark.read` to the answer. Raises DifferentAnswersError."""
         answer, seconds, usage = self._timed(query, who)
         expected = self._answers.setdefault(query.name, answer)
         if answer != expected:

@@ -1,4 +1,4 @@
-"""Spark as `flightlog bench scan` starts it, and how it ends."""
+"""The Spark session of `flightlog bench scan`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from ..machine.process_tree import below, children
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# Parquet's writer and reader of large rows do not get by with the usual gigabyte.
+# Parquet's writer and reader need more than the default gigabyte for large rows.
 CONF = {"spark.sql.shuffle.partitions": "4", "spark.driver.memory": "4g"}
 
 
 @contextmanager
 def measured_session(master: str) -> Iterator[SparkSession]:
-    """A session that ends with the block, and within it what Ctrl-C did before."""
+    """A session that ends with the block. Ctrl-C keeps its previous handler."""
     at_interrupt = signal.getsignal(signal.SIGINT)
     try:
         with ProgressBar("starting Spark"):
             spark = session("flightlog bench scan", master=master, conf=CONF)
         if signal.getsignal(signal.SIGINT) is not at_interrupt:
-            signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler talks to Java out of turn, and fails
+            signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler interrupts calls to Java, and fails
         try:
             yield spark
         except Exception:
@@ -40,7 +40,7 @@ def measured_session(master: str) -> Iterator[SparkSession]:
 
 
 def _end_spark() -> None:
-    """Who was interrupted while he talked to Java cannot tell it to stop any more, and it may be writing."""
+    """End all child processes: an interrupted call leaves the connection to Java unusable, and Java may be writing."""
     for process in list(below(os.getpid())):
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM)

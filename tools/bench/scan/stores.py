@@ -15,21 +15,21 @@ from ....engine.read_only import open_read_only
 from ....store.settings import StoreSettings
 
 SHARES = (1, 10, 30)
-"""Percent of the messages that each of these topics has, one message here and one there."""
+"""Percent of the messages in each of these topics, spread over the log."""
 WINDOW = (0.7, 0.8)
-"""Between these parts of a store of two segments is the window of time."""
+"""The window of time, as fractions of a store of two segments."""
 
 TOPICS, QUEUES, SEED = 4, 4, 1
 POOL_SIZE = 64 << 20
-"""Bodies are taken out of so many random bytes, one behind the other: no two near each other are alike."""
+"""Random bytes from which consecutive bodies are cut, so that no two nearby bodies are alike."""
 TAGS = ("create", "pay", "deduct")
 RECORD_OVERHEAD = 160
-"""About what a record has besides its body, to tell how many make up a size."""
+"""Estimated bytes of a record besides its body."""
 
 
 @dataclass(frozen=True)
 class ScanStore:
-    """A store that was written, and what a query of it needs to know."""
+    """A written store, with the facts that queries need."""
 
     path: Path
     body_size: int
@@ -37,7 +37,7 @@ class ScanStore:
     """Bytes of records in its log."""
     count: int
     window_ms: tuple[int, int]
-    """Store times between which WINDOW's part of the messages lies: the first of them, and the first behind them."""
+    """Store times of WINDOW: of its first message, and of the first message after it."""
 
 
 def share_topic(share: int) -> str:
@@ -74,14 +74,14 @@ def _write(path: Path, body_size: int, size: int, segment_size: int, queues: Seq
             position += body_size
             if position + body_size > len(pool):
                 position = 0
-    os.sync()  # what is still to be written is not charged to a query
+    os.sync()  # so that no query is charged for writeback
     with open_read_only(path) as view:
         written = view.end_physical_offset - view.min_physical_offset
     return ScanStore(path, body_size, written, count, (times_ms[0], times_ms[1]))
 
 
 def _next_ms() -> int:
-    """The beginning of the next millisecond, waited for: messages from now on are stored then or later."""
+    """Wait for the next millisecond and return it: later messages have this store time or a later one."""
     now_ms = time.time_ns() // 1_000_000
     while time.time_ns() // 1_000_000 == now_ms:
         pass

@@ -1,4 +1,4 @@
-"""Who can be asked to put: this store, what the machine can do at best, and the peers that are installed."""
+"""The writers: this store, the limits of the machine, and installed peers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PEERS = {
     "persist-queue": "persistqueue",
     "litequeue": "litequeue",
 }
-"""Name -> the module that has to be installed."""
+"""Name -> the module that it needs."""
 _MODULES = {
     **dict.fromkeys((OWN, PURE), "own"),
     **dict.fromkeys((MEMCPY, FRESH_PAGES, NOTHING, RAW_LOOP, FILE), "limits"),
@@ -37,15 +37,15 @@ _MODULES = {
     **dict.fromkeys(("diskcache", "persist-queue", "litequeue"), "queues"),
 }
 FIRST_MESSAGES = 256
-"""Put into every fresh store before the clock starts, by the same call: the topic, its queues and the first segment are
-there then, and so is what a store prepares for the next puts while nothing is put."""
+"""Messages put into every fresh store before the clock starts, by the same call, so that its topic, queues and first
+segment exist, and whatever it prepares while idle."""
 FIRST_UNITS_MAX = 1 << 16
-"""So many different ones are put before the clock starts, again and again where it is to be more."""
+"""Different messages put before the clock starts; larger numbers repeat them."""
 FILL_THREADS = 64
-"""Put the messages that a store is to be filled with."""
+"""Threads that fill a store before the clock starts."""
 FREE_PAGES_MIN_SIZE, FREE_PAGES_MAX_SIZE = 64 << 20, 256 << 20
-"""Bytes of memory that a round may need beside twice its records, for queues, index and pages ahead: the more, the more
-it writes."""
+"""Bytes of memory that a round may need beyond twice its records, for queues, index and pages ahead. Grows with the
+records."""
 
 
 def put_case(who: str, *, sync: bool = False, **fields: Any) -> Case:
@@ -65,7 +65,7 @@ def peers_at_hand() -> tuple[str, ...]:
 
 
 def check_peer(name: str) -> None:
-    """Raises UsageError for what is no peer, or is not installed."""
+    """Raises UsageError for an unknown peer, and for one that is not installed."""
     if name not in PEERS:
         raise UsageError(
             f"--versus {name}: no such peer; there are {', '.join(PEERS)}, rocketmq=FOLDER_OF_JARS and all"
@@ -86,7 +86,7 @@ def opened(folder: Path, case: Case, size: int) -> Iterator[Session]:
 
 
 def first_calls(case: Case) -> int:
-    """How many calls a writer gets before the clock starts."""
+    """Calls before the clock starts."""
     return case.first_calls or -(-max(FIRST_MESSAGES, case.filled) // case.batch)
 
 
@@ -103,13 +103,13 @@ def begin(session: Session, case: Case) -> None:
 
 
 def free_memory_for(case: Case) -> None:
-    """Touch the free memory that a round is going to need."""
+    """Touch as much free memory as the round will need."""
     touch_free_pages(2 * case.size + min(FREE_PAGES_MIN_SIZE + case.size, FREE_PAGES_MAX_SIZE))
 
 
 @contextmanager
 def putting(case: Case, folder: Path) -> Iterator[Work]:
-    """A round into a folder of its own, which is gone afterwards."""
+    """Prepare a round of puts into its own folder, which is removed afterwards."""
     if not case.sync:
         # What earlier rounds left to write is not charged to this one. Before it opens: a page that was written back
         # faults at its next store, and the pages of memcpy are to be dirty.

@@ -1,4 +1,4 @@
-"""This store at its defaults: segments of 1 GiB, every service at work."""
+"""This store at its defaults: segments of 1 GiB, all services running."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OwnSession(Session):
         return self.store.append_columns(TOPIC, unit)
 
     def puts(self) -> Sequence[Put]:
-        """Without a function of ours around the store's own."""
+        """The store's own method, without a wrapper."""
         single = self.store.put if self._case.batch == 1 else self.store.put_many
         return [self.put if self._case.columns else single] * self._case.threads
 
@@ -43,7 +43,7 @@ class OwnSession(Session):
 
     def settle(self) -> None:
         self.drain()
-        self.store.flush()  # a timer would do it a little later, beside the calls that are timed
+        self.store.flush()  # else a timer would flush during the timed calls
         if not self.store.wait_until_prepared(SETTLE_S):
             raise RuntimeError(f"nothing was prepared for appends within {SETTLE_S} s")
 

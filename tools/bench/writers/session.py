@@ -1,4 +1,4 @@
-"""What the harness asks of a writer."""
+"""The interface of a writer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Session(ABC):
         self._case = case
 
     def units(self, rows: Sequence[Row]) -> Sequence[Any]:
-        """What its `put` takes, made before the clock starts: one a call."""
+        """The arguments of `put`, one per call, made before the clock starts."""
         return parts(rows, self._case.batch)
 
     @abstractmethod
@@ -29,11 +29,11 @@ class Session(ABC):
         """The function to call, one for each thread of the case."""
         return [self.put] * self._case.threads
 
-    def drain(self) -> None:  # noqa: B027 (most have nothing to wait for)
+    def drain(self) -> None:  # noqa: B027 (most writers have nothing to wait for)
         """Return when everything that was put can be read."""
 
     def settle(self) -> None:
-        """Return when it is at rest: drained, and what it prepares for later puts is ready."""
+        """Return when the writer is at rest: drained, and prepared for the next puts."""
         self.drain()
 
     @abstractmethod
