@@ -127,6 +127,10 @@ class Store(native.OrdinaryPut):
     def flush(self) -> None:
         self._store.flush()
 
+    @documented_by(MessageStore.wait_until_prepared)
+    def wait_until_prepared(self, timeout_s: float) -> bool:
+        return self._store.wait_until_prepared(timeout_s)
+
     # -- reading
 
     @documented_by(MessageStore.get)

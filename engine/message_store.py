@@ -260,13 +260,14 @@ class MessageStore(native.OrdinaryPut):
         self.check_usable()
         self._log.flush()
 
+    def wait_until_prepared(self, timeout_s: float) -> bool:
+        """Wait, while no put runs, until blocks and pages for the next puts are ready. False: not within that time."""
+        self.check_usable()
+        return self._preparing.settled(timeout_s)
+
     # -- reading
 
     @documented_by(Reader.get)
-    def wait_until_prepared(self, timeout_s: float) -> bool:
-        """Wait, while no put runs, until blocks and pages for the next puts are ready. False: not within that time."""
-        return self._preparing.settled(timeout_s)
-
     def get(
         self,
         topic: str,

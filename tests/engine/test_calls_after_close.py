@@ -73,6 +73,7 @@ STORE: dict[str, Call] = {
     "queue": lambda o: o.on.queue("t"),
     "a queue's append": lambda o: o.queue.append(b"x"),
     "update_topic": lambda o: o.on.update_topic("t", 8),
+    "wait_until_prepared": lambda o: o.on.wait_until_prepared(1),
 }
 CONSUMING_STORE: dict[str, Call] = {
     **STORE,
