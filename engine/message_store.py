@@ -190,11 +190,11 @@ class MessageStore(native.OrdinaryPut):
         """Open a store for writing, created by flightlog or RocketMQ; create it if there is none. Recovers it first if
         necessary. File sizes that the settings leave open are those that the store was created with.
 
-        Tests and services pass `disk`, `clock` and `pre_put_hook`. Raises StoreLockedError, CorruptLogError,
-        StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError, ClockBehindError,
-        ConfigFileError, DiskError, InvalidArgumentError for a path that is not a folder, and ThreadStartError if the
-        system refuses a thread. On any error the lock, files and threads are released. Durable when it returns:
-        everything that was found, and that the store is now in use (`abort`).
+        Tests and services pass `disk`, `clock` and `pre_put_hook` (see PrePutHook). Raises StoreLockedError,
+        CorruptLogError, StrayFileError, SegmentLengthError, GeometryMismatchError, UnsupportedStoreError,
+        ClockBehindError, ConfigFileError, DiskError, InvalidArgumentError for a path that is not a folder, and
+        ThreadStartError if the system refuses a thread. On any error the lock, files and threads are released. Durable
+        when it returns: everything that was found, and that the store is now in use (`abort`).
         """
         found = checked_folder("path", path) if disk is None else checked_path("path", path)
         check_settings(settings)

@@ -55,7 +55,8 @@ def _named(given: Mapping[Any, Any]) -> Given:
         known = BY_LOWER_NAME.get(str(name).lower())
         if known is None:
             raise InvalidMessageError(
-                f"column {name!r}: an append takes {', '.join(WRITABLE)}; the rest is the store's"
+                f"column {name!r}: an append takes {', '.join(WRITABLE)} (or {', '.join(ALIASES)}, as a Message calls "
+                "them); the rest is the store's"
             )
         if known in found:
             raise InvalidMessageError(f"column {known!r} is there twice")

@@ -64,7 +64,8 @@ TIMED_EVERY = 16
 
 PrePutHook = Callable[[Message], Message]
 """Called with every message before it is appended; returns the message to append in its place: itself where nothing is
-to be done about it."""
+to be done about it. One that a caller hands to `open` takes the place of DelayHook: a put with a delay raises
+InvalidMessageError then."""
 
 
 class DelayHook:
@@ -89,6 +90,20 @@ class DelayHook:
         if parked is message and any(name in (message.properties or {}) for name in props.TIMER_PROPERTIES):
             parked = self._park_timer(message)
         return parked
+
+
+def _check_replaced(replaced: Message) -> None:
+    """What a caller's hook returned. Raises WrongTypeError for what is no Message, InvalidMessageError for a delay,
+    which only DelayHook could park: the message would be delivered at once."""
+    if not isinstance(replaced, Message):
+        raise WrongTypeError("what pre_put_hook returned", replaced, "the flightlog.Message to append")
+    timers = [name for name in props.TIMER_PROPERTIES if name in (replaced.properties or {})]
+    if replaced.delay_level or timers:
+        asks = f"delay_level={replaced.delay_level}" if replaced.delay_level else timers[0]
+        raise InvalidMessageError(
+            f"a message to topic {replaced.topic!r} asks for a delay ({asks}): expected none in a store opened with a "
+            "pre_put_hook, which takes the place of what parks delayed messages"
+        )
 
 
 class Putter:
@@ -116,6 +131,7 @@ class Putter:
         self._fast_path = commit_log.fast_path
         topics.open_fast_path(commit_log.fast_path)
         if not self._parks:
+            check_callable("pre_put_hook", pre_put_hook, "a function that takes a message and returns one")
             commit_log.conditions.pre_put_hook = pre_put_hook
         self._is_sync = settings.flush_mode is FlushMode.SYNC
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
@@ -393,6 +409,8 @@ class Putter:
     def _prepare(self, message: Message, inner_count: int = 0) -> tuple[PreparedRecord, bool]:
         """The record of a message, or of what the pre-put hook makes of it, and whether that waits for a sync."""
         replaced = self._pre_put_hook(message)
+        if not self._parks:
+            _check_replaced(replaced)
         record = prepare(replaced, self._settings, self._log.segment_size, inner_count=inner_count)
         # Last: a message that is refused for another reason makes no topic.
         is_internal = replaced is not message

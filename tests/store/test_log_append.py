@@ -8,12 +8,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import flightlog
 from flightlog import Message, PutResult, PutStatus, StoreSettings
-from flightlog.store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError
+from flightlog.store.errors import BodyTooLargeError, InvalidMessageError, RecordTooLargeError, WrongTypeError
 from flightlog.store.segments.segment import FOLIO_SIZE
 
 SIZE = 4096
@@ -214,6 +215,35 @@ def test_what_a_diversion_returns_is_checked_too(tmp_path: Path, assert_clean: A
     with (
         flightlog.open(tmp_path, SETTINGS, pre_put_hook=spoil) as store,
         pytest.raises(InvalidMessageError, match="queue_id"),
+    ):
+        store.put(Message("t", b""))
+    assert_clean(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (Message("t", b"", delay_level=3), r"delay_level=3\): expected none in a store opened with a pre_put_hook"),
+        (Message("t", b"").deliver_after_ms(60_000), r"TIMER_DELAY_MS\): expected none"),
+    ],
+)
+def test_a_delay_that_a_hook_leaves_is_refused(
+    message: Message, says: str, tmp_path: Path, assert_clean: AssertClean
+) -> None:
+    with flightlog.open(tmp_path, SETTINGS, pre_put_hook=lambda message: message) as store:
+        with pytest.raises(InvalidMessageError, match=says):
+            store.put(message)
+        assert not store.topics()
+    assert_clean(tmp_path)
+
+
+def test_a_hook_that_is_none_is_refused(tmp_path: Path, assert_clean: AssertClean) -> None:
+    with pytest.raises(WrongTypeError, match="pre_put_hook"):
+        flightlog.open(tmp_path, SETTINGS, pre_put_hook=3)  # type: ignore[arg-type]
+    answer: Any = 3
+    with (
+        flightlog.open(tmp_path, SETTINGS, pre_put_hook=lambda message: answer) as store,
+        pytest.raises(WrongTypeError, match="what pre_put_hook returned"),
     ):
         store.put(Message("t", b""))
     assert_clean(tmp_path)

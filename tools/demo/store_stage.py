@@ -52,10 +52,12 @@ def run(folder: Path) -> int:
         _tell_verified(tell, store.verify())
         _read_back(tell, store, acknowledged)
     _read_rocketmq(tell, folder / ROCKETMQ_STORE)
-    is_there = find_spec("typer") is not None
-    tell.end("Look around yourself:" if is_there else "Look around yourself, after  pip install 'flightlog[tools]':")
-    tell.path("flightlog info ", folder / OUR_STORE)
-    tell.path("flightlog verify ", folder / ROCKETMQ_STORE / STORE)
+    tell.end("Look around yourself:")
+    python = os.path.relpath(sys.executable)
+    if find_spec("typer") is None:  # `make demo` in a fresh clone
+        tell.path(f"{python} -m pip install '.[tools]'", "")
+    tell.path(f"{python} -m flightlog info ", folder / OUR_STORE)
+    tell.path(f"{python} -m flightlog verify ", folder / ROCKETMQ_STORE / STORE)
     return 0
 
 
