@@ -33,7 +33,7 @@ def test_the_first_half_of_the_demo_needs_the_core_alone(cli: Cli, hiding: Hidin
     stores = tmp_path / "demo"
     finished = cli(stores, module="flightlog.tools.demo.store_stage", env=environment)
     assert (finished.code, finished.err) == (0, "")
-    assert "after  pip install 'flightlog[tools]'" in finished.out
+    assert "-m pip install '.[tools]'" in finished.out and "-m flightlog verify" in finished.out
     second = cli(stores, module="flightlog.tools.demo.spark_stage", env=environment)
     assert second.code == 2
     assert second.err.startswith("flightlog: a Spark session") and "pip install 'flightlog[spark]'" in second.err
