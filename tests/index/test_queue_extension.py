@@ -158,9 +158,11 @@ def test_units_roll_into_the_next_file_and_expire(tmp_path: Path) -> None:
             assert len(file.read_bytes()) == 83 and file.read_bytes()[60:] == b"\xff\xff" + bytes(21)
         assert sum(1 for _ in store.read("orders", tags="a")) == 30
         store.flush()
-        store.clean_up(0)
+        report = store.clean_up(0)
         first = store.queues()["orders", 0][0]
         assert first >= 24
+        removed = [file for file in report.queue_files if "consumequeue_ext" in file.parts]
+        assert removed == [folder / f"{i * 83:020d}" for i in range(first // 3)]
         assert [file.name for file in sorted(folder.iterdir())] == [f"{i * 83:020d}" for i in range(first // 3, 10)]
     assert_clean(tmp_path)
     with flightlog.open(tmp_path, settings) as store:
