@@ -7,7 +7,8 @@
 2. The quick tests of these rooms run once under coverage, one context a test (tests/mutants/contexts.py), each file in
    a forked process.
 3. Every possible mutant is listed (cosmic-ray's operators, and one that removes a statement that is a call), a sample
-   is drawn, and each is tried in a forked process: tests that run its line, the quickest first, until one fails.
+   is drawn, and each is tried in a forked process: tests that run its line, quick ones of every file first, until one
+   fails.
 
 Each result is appended to `.mutants/results-SEED.jsonl` as soon as it is known; a later run with the same seed goes on
 behind it. Remove `.mutants` when the code or the tests have changed. Tests wait for disks: TMPDIR on a tmpfs makes all
@@ -22,7 +23,9 @@ from __future__ import annotations
 
 import argparse
 import ast
+import compileall
 import contextlib
+import fcntl
 import importlib
 import json
 import os
@@ -49,8 +52,10 @@ from parso.python.tree import Name
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("schedule", "index", "engine", "store")
-LIMIT_S = 60.0
-"""A mutant whose tests take longer than three times what they should, and this, hangs."""
+HANGS_S = 60
+"""A mutant hangs a test that takes longer: it is found."""
+LIMIT_S = 600.0
+"""Nothing is known of a mutant whose tests take longer together than three times what they should, and this."""
 MEASURE_LIMIT_S = 120.0
 """A file of tests that takes longer under coverage."""
 QUIETLY = ("-q", "-n0", "-p", "no:cacheprovider", "--benchmark-disable", "--tb=short")
@@ -153,6 +158,7 @@ def copy_tree(work: Path) -> Path:
             target = tree / path.relative_to(ROOT)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
+    compileall.compile_dir(tree, quiet=2, force=True)  # once, for all forks; a mutated file is newer than its bytecode
     link.parent.mkdir(exist_ok=True)
     if not link.is_symlink():
         link.symlink_to(tree)
@@ -203,8 +209,8 @@ class Tests:
                     lines.setdefault(line, set()).update(contexts)
 
     def of(self, mutant: Mutant) -> list[str]:
-        """Those that run its line, the quickest first, as many as the budget allows. Of a line that runs when its
-        module is imported, those that run any line of the module."""
+        """Those that run its line, as many as the budget allows: the quickest of each file first, then the second of
+        each. Of a line that runs when its module is imported, those that run any line of the module."""
         lines = self._by_line.get(str(self._tree / mutant.path), {})
         nodes = ast.walk(ast.parse((self._tree / mutant.path).read_text()))
         spans = [
@@ -216,8 +222,13 @@ class Tests:
         contexts = set().union(*(lines.get(line, set()) for line in range(first, mutant.line + 1)))
         if contexts == {""}:
             contexts = set().union(*lines.values())
-        found, left_s = list[str](), self._budget_s
-        for test in sorted(contexts & self.seconds.keys(), key=lambda test: (self.seconds[test], test)):
+        found, left_s, turns = list[str](), self._budget_s, Counter[str]()
+        places: list[tuple[int, float, str]] = []
+        for seconds, test in sorted((self.seconds[test], test) for test in contexts & self.seconds.keys()):
+            file = test.partition("::")[0]
+            places.append((turns[file], seconds, test))
+            turns[file] += 1
+        for _, _, test in sorted(places):
             left_s -= self.seconds[test]
             if found and left_s < 0:
                 break
@@ -273,7 +284,7 @@ def try_tests(tree: Path, tests: list[str], limit_s: float, log: Path) -> str:
     """survived, killed or timeout, of the tree as it is."""
 
     def run() -> int:
-        outcome = int(pytest.main([*QUIETLY, "-x", *tests]))
+        outcome = int(pytest.main([*QUIETLY, f"--timeout={HANGS_S}", "--timeout-method=thread", "-x", *tests]))
         ours = [getattr(module, "__file__", None) for name, module in sys.modules.items() if is_ours(name)]
         return outcome if all(path is None or Path(path).resolve().is_relative_to(tree) for path in ours) else ELSEWHERE
 
@@ -324,8 +335,7 @@ def tell(results: list[dict[str, Any]]) -> None:
             print(f"{one['path']}:{one['line']}  {one['outcome']}  {one['operator']}  {one['text']}")
     for room in (*ROOMS, ""):
         counts = Counter(one["outcome"] for one in results if one["path"].startswith(room))
-        found = counts["killed"] + counts["timeout"]
-        tested = found + counts["survived"]
+        found, tested = counts["killed"], counts["killed"] + counts["survived"]
         share = f"{found / max(tested, 1):.1%}"
         print(f"{room or 'all'}: {found} of {tested} that a test runs were found ({share}); {dict(counts)}")
 
@@ -344,6 +354,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; the next run goes on"))
     work: Path = given.work.resolve()
     work.mkdir(exist_ok=True)
+    lock = (work / "lock").open("w")
+    fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # two runs over one copy would try each other's mutants
     ends = time.monotonic() + given.minutes * 60
     tree = copy_tree(work)
     sys.path[:0] = [str(work / "path"), str(ROOT / "tests" / "mutants")]
