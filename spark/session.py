@@ -160,9 +160,15 @@ def _listed(scratch: Path) -> Path:
 def _register_where_spark_cannot_find_it(spark: SparkSession) -> None:
     if _spark_finds_the_source():
         return
+    from pyspark.errors import AnalysisException
+
     from .source import DefaultSource
 
-    spark.dataSource.register(DefaultSource)
+    try:
+        spark.dataSource.register(DefaultSource)
+    except AnalysisException as e:  # Spark 4.0 replaces none that its workers list, which is this one (`_listed`)
+        if e.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def _allow_concurrent_stream_starts(spark: SparkSession) -> None:
