@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <structmember.h>
 
+#include "heap_type.h"
+
 static int clear(struct message_fields *self) {
 #define CLEAR(name) Py_CLEAR(self->name);
     MESSAGE_FIELDS(CLEAR)
@@ -47,34 +49,9 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-int has_message_fields(PyTypeObject *type) {
-    /* Another interpreter's module has a type of its own, made of the same struct: ask for what makes it one. */
-    for (; type != NULL; type = PyType_GetSlot(type, Py_tp_base)) {
-        if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && PyType_GetSlot(type, Py_tp_dealloc) == (void *)dealloc) {
-            return 1;
-        }
-    }
-    return 0;
-}
+int has_message_fields(PyTypeObject *type) { return is_made_from(type, (destructor)dealloc); }
 
-/* So that a class on top of it makes no slots of these names, and copies and pickles have them. */
-static int name_slots(PyObject *type) {
-    PyObject *const names = PyTuple_New(sizeof members / sizeof members[0] - 1);
-    int result = names == NULL ? -1 : 0;
-    for (Py_ssize_t i = 0; result == 0 && members[i].name != NULL; i++) {
-        PyObject *const name = PyUnicode_FromString(members[i].name);
-        result = name == NULL ? -1 : PyTuple_SetItem(names, i, name);
-    }
-    if (result == 0) result = PyObject_SetAttrString(type, "__slots__", names);
-    Py_XDECREF(names);
-    return result;
-}
+#define NAME(name) #name,
+static const char *const slot_names[] = {MESSAGE_FIELDS(NAME) NULL};
 
-int add_message_fields_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (type == NULL) return -1;
-    int result = name_slots(type);
-    if (result == 0) result = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
-    return result;
-}
+int add_message_fields_type(PyObject *module) { return add_type(module, &spec, slot_names); }

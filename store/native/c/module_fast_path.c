@@ -5,6 +5,7 @@
 #include <structmember.h>
 
 #include "fast_path.h"
+#include "heap_type.h"
 #include "message_fields.h"
 
 /* ---- life ---- */
@@ -221,10 +222,4 @@ static PyType_Spec fast_path_spec = {
     .slots = fast_path_slots,
 };
 
-int add_fast_path_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &fast_path_spec, NULL);
-    if (type == NULL) return -1;
-    const int result = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
-    return result;
-}
+int add_fast_path_type(PyObject *module) { return add_type(module, &fast_path_spec, NULL); }

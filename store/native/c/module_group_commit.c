@@ -12,6 +12,8 @@
 #include <structmember.h>
 #include <time.h>
 
+#include "heap_type.h"
+
 #define LOOK_EVERY_US 10000  /* who is served though nobody rings it finds out by itself */
 #define EAGER_ROUNDS 64
 #define TIMEOUT_MAX_S 1e9
@@ -300,10 +302,4 @@ static PyType_Spec group_commit_spec = {
     .slots = group_commit_slots,
 };
 
-int add_group_commit_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &group_commit_spec, NULL);
-    if (type == NULL) return -1;
-    const int result = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
-    return result;
-}
+int add_group_commit_type(PyObject *module) { return add_type(module, &group_commit_spec, NULL); }

@@ -5,6 +5,7 @@
 #include <structmember.h>
 
 #include "fast_path.h"
+#include "heap_type.h"
 
 struct put_calls {
     PyObject_HEAD
@@ -101,10 +102,4 @@ static PyType_Spec put_calls_spec = {
     .slots = put_calls_slots,
 };
 
-int add_put_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &put_calls_spec, NULL);
-    if (type == NULL) return -1;
-    const int result = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
-    return result;
-}
+int add_put_type(PyObject *module) { return add_type(module, &put_calls_spec, NULL); }

@@ -8,6 +8,7 @@
 #include <structmember.h>
 
 #include "arguments.h"
+#include "heap_type.h"
 #include "property_text.h"
 #include "record.h"
 
@@ -345,22 +346,11 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-/* A class with slots, as the reference's: so it says, and a class on top of it makes no others. */
-static int name_slots(PyObject *type) {
-    PyObject *const names = Py_BuildValue(
-        "(ssssssssssssssssssss)", "size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset",
-        "sys_flag", "born_timestamp_ms", "store_timestamp_ms", "reconsume_times", "prepared_transaction_offset", "body",
-        "topic", "batch_index", "properties_raw", "store_host_raw", "born_host", "store_host", "__weakref__");
-    const int result = names != NULL ? PyObject_SetAttrString(type, "__slots__", names) : -1;
-    Py_XDECREF(names);
-    return result;
-}
+/* As the `__slots__` of the reference's class. */
+static const char *const slot_names[] = {
+    "size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag", "born_timestamp_ms",
+    "store_timestamp_ms", "reconsume_times", "prepared_transaction_offset", "body", "topic", "batch_index",
+    "properties_raw", "store_host_raw", "born_host", "store_host", "__weakref__", NULL,
+};
 
-int add_record_fields_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (type == NULL) return -1;
-    int result = name_slots(type);
-    if (result == 0) result = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
-    return result;
-}
+int add_record_fields_type(PyObject *module) { return add_type(module, &spec, slot_names); }

@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <structmember.h>
 
+#include "heap_type.h"
+
 static void dealloc(struct result_fields *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     Py_XDECREF(self->status);
@@ -37,20 +39,6 @@ static PyType_Spec spec = {
     .slots = slots,
 };
 
-int has_result_fields(PyTypeObject *type) {
-    /* As has_message_fields(): another interpreter's module has a type of its own, made of the same struct. */
-    for (; type != NULL; type = PyType_GetSlot(type, Py_tp_base)) {
-        if (PyType_HasFeature(type, Py_TPFLAGS_HEAPTYPE) && PyType_GetSlot(type, Py_tp_dealloc) == (void *)dealloc) {
-            return 1;
-        }
-    }
-    return 0;
-}
+int has_result_fields(PyTypeObject *type) { return is_made_from(type, (destructor)dealloc); }
 
-int add_result_fields_type(PyObject *module) {
-    PyObject *type = PyType_FromModuleAndSpec(module, &spec, NULL);
-    if (type == NULL) return -1;
-    const int result = PyModule_AddType(module, (PyTypeObject *)type);
-    Py_DECREF(type);
-    return result;
-}
+int add_result_fields_type(PyObject *module) { return add_type(module, &spec, NULL); }
