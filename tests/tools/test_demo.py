@@ -30,8 +30,13 @@ SPARK_STAGE = "flightlog.tools.demo.spark_stage"
 
 @pytest.mark.ci
 def test_the_store_stage(cli: Cli, tmp_path: Path) -> None:
-    finished = cli(tmp_path / "demo", module=STORE_STAGE)
+    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    finished = cli(tmp_path / "demo", module=STORE_STAGE, env={"PATH": search})
     assert (finished.code, finished.err) == (0, "")
+    assert [line.split()[:2] for line in finished.out.splitlines()[-2:]] == [
+        ["flightlog", "info"],
+        ["flightlog", "verify"],
+    ]
     said = " ".join(finished.out.split())
     [acknowledged] = re.findall(r"Killed after [\d. ms]+: ([\d,]+) puts had returned", said)
     assert f"All {acknowledged} acknowledged messages are there, each once." in said

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,11 +54,14 @@ def run(folder: Path) -> int:
         _read_back(tell, store, acknowledged)
     _read_rocketmq(tell, folder / ROCKETMQ_STORE)
     tell.end("Look around yourself:")
-    python = os.path.relpath(sys.executable)
+    python = min(os.path.relpath(sys.executable), sys.executable, key=len)
+    command = f"{python} -m flightlog"
     if find_spec("typer") is None:  # `make demo` in a fresh clone
         tell.path(f"{python} -m pip install '.[tools]'", "")
-    tell.path(f"{python} -m flightlog info ", folder / OUR_STORE)
-    tell.path(f"{python} -m flightlog verify ", folder / ROCKETMQ_STORE / STORE)
+    elif shutil.which("flightlog") is not None:
+        command = "flightlog"
+    tell.path(f"{command} info ", folder / OUR_STORE)
+    tell.path(f"{command} verify ", folder / ROCKETMQ_STORE / STORE)
     return 0
 
 
