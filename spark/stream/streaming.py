@@ -45,7 +45,7 @@ hundred times a second, and beside a broker with many queues a refresh is expens
 REST_MAX_S = 1.0
 
 RECORDS_FOLLOWED_MAX = 1 << 20
-"""A view keeps 20 bytes for each record that it has seen come; after so many it is opened anew."""
+"""A view keeps 20 bytes for each record that it has seen arrive; beyond this number it is opened again."""
 CATCHING_UP_LIMIT_S = 60.0
 CATCHING_UP_PAUSE_S = 0.05
 
