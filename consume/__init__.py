@@ -6,4 +6,5 @@ imports from which:
     deliver  -> group, allocate
     group    -> allocate
     allocate -> nothing
+    retry    -> nothing
 """
