@@ -22,7 +22,9 @@ if _sys.platform == "win32":
 from .consume.consumer import Consumer
 from .consume.deliver.received import ReceivedMessage
 from .consume.deliver.subscription import Subscription
+from .consume.group.group_settings import GroupSettings
 from .consume.group.initial_offset import StartFrom
+from .consume.group.retry_policy import CustomizedRetryPolicy, ExponentialRetryPolicy
 from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
@@ -131,10 +133,12 @@ __all__ = [
     "CorruptLogError",
     "CorruptQueueError",
     "CorruptRecordError",
+    "CustomizedRetryPolicy",
     "DamagedStoreError",
     "DataLossError",
     "DiskError",
     "DiskFullError",
+    "ExponentialRetryPolicy",
     "FileGoneError",
     "FileSystemWarning",
     "FileTooLargeError",
@@ -144,6 +148,7 @@ __all__ = [
     "GeometryMismatchError",
     "GetResult",
     "GetStatus",
+    "GroupSettings",
     "InconsistentGroupError",
     "IndexFileGoneError",
     "InvalidAllocationError",

@@ -43,6 +43,7 @@ from ..store.errors import (
     StoreClosedError,
     StorePoisonedError,
     TopicNotFoundError,
+    UsageError,
     WrongTypeError,
 )
 from ..store.message_queue import MessageQueue
@@ -262,7 +263,8 @@ class GroupCoordinator:
         Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of
         this name, or is balanced elsewhere (by one store alone, or by others together); TopicNotFoundError, UsageError,
         InvalidArgumentError, StoreClosedError, ForkedStoreError; TooManyQueuesError for a topic with more than 65,536
-        queues to read in one store.
+        queues to read in one store. A group whose settings (`update_group`) forbid broadcasting is a UsageError, too;
+        one that is not enabled is joined with a warning, and receives nothing until it is.
         """
         wanted, group = checked_subscription(topics, group, tags, member, strategy, limits, on_change)
         start = check_start(start)
@@ -278,6 +280,7 @@ class GroupCoordinator:
                 if store.is_usable:
                     store.check_routable(topic)
         self._check_topics(wanted, group, must_exist)
+        self._check_settings(group, is_broadcasting=broadcast_folder is not None)
         progress: ConsumeProgress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
@@ -316,6 +319,20 @@ class GroupCoordinator:
                 text = "group %s: there is no topic %r (%s): the group receives nothing from it until it is created"
                 extra = {"group": group, "topic": topic, "stores": [store.name for store in stores]}
                 log.warning(text, group, topic, paths, extra=extra)
+
+    def _check_settings(self, group: str, *, is_broadcasting: bool) -> None:
+        """Say that a group is not enabled, once for one that has no members yet. Raises UsageError for a group that may
+        not broadcast."""
+        for store in self._stores.values():
+            settings, path = store.groups.settings(group), store.store.path
+            if is_broadcasting and not settings.is_broadcast_enabled:
+                raise UsageError(
+                    f"group {group!r} may not broadcast in the store {path}: subscribe without broadcast_folder, or "
+                    "allow it with update_group(..., is_broadcast_enabled=True)"
+                )
+            if not settings.is_enabled and group not in self._groups:
+                text = "group %s is not enabled in the store %s: it receives nothing there until it is (update_group)"
+                log.warning(text, group, path, extra={"group": group, "stores": [store.name]})
 
     def _join(self, subscription: Subscription) -> None:
         """It has its queues, and has begun in them, when this returns."""
@@ -392,6 +409,13 @@ class GroupCoordinator:
                 if topic in consumers.group.subscription:
                     consumers.group.rebalance()
                     self._service.notify(consumers.group)  # for what could not be dropped yet
+
+    def wake(self, group: str) -> None:
+        """Have the group's members see its settings, which have changed."""
+        with self._lock:
+            for subscription in self._subscriptions():
+                if subscription.group == group:
+                    subscription.wake()
 
     def _subscriptions(self) -> list[Subscription]:
         return [held for _, slot in self._slots() if (held := slot.subscription()) is not None]

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
@@ -43,7 +44,10 @@ from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore, Owner
 from .group.group import Change
+from .group.group_settings import GroupSettings
+from .group.group_table import GroupTable
 from .group.initial_offset import StartFrom
+from .group.retry_policy import RetryPolicy
 from .group_coordinator import GroupCoordinator
 
 if TYPE_CHECKING:
@@ -68,6 +72,11 @@ class Store(native.OrdinaryPut):
     def __init__(self, store: MessageStore) -> None:
         self._at_exit = close_at_exit(self)
         self._store = store
+        self._group_table = GroupTable(store.disk, store.path, store.clock)
+        with ExitStack() as undo:
+            undo.callback(store.close)
+            self._group_table.load()
+            undo.pop_all()
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
         self._put_slow = store.put_slow  # type: ignore[method-assign]
         self.path, self.settings, self.recovery_report = store.path, store.settings, store.recovery_report
@@ -360,6 +369,40 @@ class Store(native.OrdinaryPut):
         check_topic(topic)
         return self._store.offsets.of(group, topic)
 
+    def group_settings(self, group: str | int) -> GroupSettings:
+        """The settings of a consumer group, set with `update_group` or by a broker; RocketMQ's defaults for one without
+        any. Raises InvalidArgumentError, StoreClosedError, ForkedStoreError."""
+        self._store.check_usable()
+        return self._group_table.settings(check_group(group))
+
+    @documented_by(GroupTable.update)
+    def update_group(
+        self,
+        group: str | int,
+        *,
+        is_enabled: bool | None = None,
+        is_broadcast_enabled: bool | None = None,
+        is_ordered: bool | None = None,
+        retry_queue_count: int | None = None,
+        retry_max_times: int | None = None,
+        retry_policy: RetryPolicy | None = None,
+        consume_timeout_minutes: int | None = None,
+    ) -> GroupSettings:
+        self._store.check_usable()
+        settings = self._group_table.update(
+            group,
+            is_enabled=is_enabled,
+            is_broadcast_enabled=is_broadcast_enabled,
+            is_ordered=is_ordered,
+            retry_queue_count=retry_queue_count,
+            retry_max_times=retry_max_times,
+            retry_policy=retry_policy,
+            consume_timeout_minutes=consume_timeout_minutes,
+        )
+        for coordinator in tuple(self._readers):
+            coordinator.wake(settings.name)
+        return settings
+
     def _groups(self) -> GroupCoordinator:
         with self._subscribing:
             self._store.check_usable()
@@ -376,7 +419,7 @@ class Store(native.OrdinaryPut):
             self._read_by(coordinator, name)
 
     def _read_by(self, coordinator: GroupCoordinator, name: str) -> None:
-        consumed = ConsumedStore(name, self._store, self._owners)
+        consumed = ConsumedStore(name, self._store, self._group_table, self._owners)
         coordinator.add_store(consumed)
         self._readers[coordinator] = consumed
 

@@ -93,7 +93,7 @@ class MessageStore(native.OrdinaryPut):
         self, path: Path, settings: StoreSettings, disk: Disk, clock: Clock, pre_put_hook: PrePutHook | None
     ) -> None:
         self.path, self.settings = path, settings
-        self._disk, self.clock, self._pid = disk, clock, os.getpid()
+        self.disk, self.clock, self._pid = disk, clock, os.getpid()
         self._close_lock, self._closed = threading.Lock(), False
         self._at_exit = close_at_exit(self)
         with ExitStack() as undo:  # on any failure everything is released, as by a writer that was killed
@@ -476,7 +476,7 @@ class MessageStore(native.OrdinaryPut):
         """Check every byte of the store against itself, as a reader beside this writer would."""
         self.check_usable()
         self._maintenance.catch_up()
-        with open_read_only(self.path, self.settings, disk=self._disk) as view:
+        with open_read_only(self.path, self.settings, disk=self.disk) as view:
             return view.verify()
 
     def statistics(self) -> StoreStatistics:
@@ -484,7 +484,7 @@ class MessageStore(native.OrdinaryPut):
         Cheap. Works on a poisoned store too."""
         self.check_usable()
         parts = self._log, self._dispatcher, self._table, self._maintenance
-        return live_statistics(self._disk, self.path, *parts, self.clock, *self._delay_service.states())
+        return live_statistics(self.disk, self.path, *parts, self.clock, *self._delay_service.states())
 
     def clean_up(self, retention_hours: int | None = None) -> CleanUpReport:
         """Run one round of retention now and return what it removed.

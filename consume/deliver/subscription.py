@@ -147,6 +147,10 @@ class Subscription(AsyncSubscription):
             self._waiters.notify()  # who waits has to wake for them
         return len(again)
 
+    def wake(self) -> None:
+        """The group's settings have changed: have those who wait look again."""
+        self._waiters.notify()
+
     def forget(self, store: str, topic: str) -> None:
         """The topic was deleted: a new topic of this name starts at offset 0."""
         with self._lock:
@@ -278,6 +282,8 @@ class Subscription(AsyncSubscription):
         """Whether there was something."""
         store = self._stores().get(queue.broker_name)
         if store is None or not store.is_usable:  # the round that drops the queue is under way
+            return False
+        if not store.groups.settings(self.group).is_enabled:
             return False
         try:
             return self._pull_from(queue, store.store)

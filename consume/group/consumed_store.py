@@ -12,6 +12,7 @@ from ...engine.topics.offset_table import OffsetTable
 from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
 from ...store.topic import TopicPermission, check_routable
+from .group_table import GroupTable
 
 
 class Owner(Protocol):
@@ -28,6 +29,7 @@ class ConsumedStore:
     name: str
     """RocketMQ's broker name: part of the name of each of its queues."""
     store: MessageStore
+    groups: GroupTable
     owners: dict[str, Owner]
     """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
 

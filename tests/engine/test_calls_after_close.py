@@ -81,6 +81,8 @@ CONSUMING_STORE: dict[str, Call] = {
     "subscribe, in order": lambda o: o.on.subscribe("t", "g", ordered=True),
     "subscribe, must exist": lambda o: o.on.subscribe("none", "g", must_exist=True),
     "group_offsets": lambda o: o.on.group_offsets("g", "t"),
+    "group_settings": lambda o: o.on.group_settings("g"),
+    "update_group": lambda o: o.on.update_group("g", is_ordered=True),
     "be_read_by": lambda o: Stores({"a": o.on}),
     "a consumer's start": lambda o: Consumer(o.on, "t", "g", print).start(),
 }
@@ -108,7 +110,7 @@ SUBSCRIPTION: Answers = {
     "retry_later": (lambda o: o.received.retry_later(0), False),
 }
 OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "revoke", "on_change"}
-OF_THE_GROUP |= {"leave_group", "assign"}
+OF_THE_GROUP |= {"leave_group", "assign", "wake"}
 """What a member's group calls."""
 
 CONSUMER: Answers = {
