@@ -254,7 +254,8 @@ class StoreSettings:
     @classmethod
     def from_broker_conf(cls, path: str | os.PathLike[str]) -> StoreSettings:
         """The settings of a RocketMQ broker, from its `broker.conf`. What is not there has RocketMQ's default: 72 for
-        `retention_hours`. `store.broker_conf.read_broker_conf` tells more: the store's folder, what was ignored.
+        `retention_hours`. `read_broker_conf` of flightlog.store.conf.broker_conf tells more: the store's folder, and
+        what was ignored.
 
         Settings that promise what flightlog does not keep are logged as warnings. Opening a store for writing with the
         result raises UnkeptPromiseError for those that promise safety: see `unkept_promises`.
