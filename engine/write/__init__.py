@@ -1,1 +1,1 @@
-"""Messages into a store: check, append, wait for the sync; rows of several topics at once."""
+"""Puts: the fast path, the slow path, group commit, futures, columns, and atomic appends across topics."""

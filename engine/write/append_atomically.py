@@ -1,4 +1,4 @@
-"""Rows of several topics that belong together, from what is given to what the log appends as one."""
+"""Input of an atomic append across topics: check the rows of every topic, and turn them into records of the log."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from ..columns.column_input import Rows, all_rows
 from ..topics.topics import TopicTable
 
 HARMLESS = {props.WAIT.encode()}
-"""Nothing is acknowledged before it is durable, so it says nothing here. Java's clients write it into every message."""
+"""Allowed and ignored: an atomic append always waits for its sync. RocketMQ's Java client sets WAIT in all messages."""
 
 
 class TopicColumns(NamedTuple):
-    """Some rows of one topic."""
+    """Rows of one topic."""
 
     topic: str
     columns: Any
-    """As `append_columns` takes them."""
+    """The same forms as `append_columns` takes."""
     sys_flag: int = 0
-    """The bits that say how the bodies are compressed, see store/format/sys_flag.py."""
+    """The bits for the compression of the bodies, see store/format/sys_flag.py."""
 
 
 def checked_rows(part: TopicColumns, settings: StoreSettings, segment_size: int) -> list[Rows]:
-    """The rows of a part, checked but for their topic's queues. Raises InvalidMessageError."""
+    """The rows of a part, checked, except that no queues are chosen yet. Raises InvalidMessageError."""
     found = list(all_rows(part.topic, part.columns, settings, segment_size, sys_flag=part.sys_flag))
     harmless = HARMLESS if settings.multi_dispatch else HARMLESS | {props.MULTI_DISPATCH.encode()}
     for rows in found:
@@ -48,7 +48,7 @@ def checked_rows(part: TopicColumns, settings: StoreSettings, segment_size: int)
 def records_of(
     parts: Iterable[TopicColumns], topics: TopicTable, settings: StoreSettings, segment_size: int
 ) -> Iterator[ColumnRecords]:
-    """Records that wait for their append, a part after the other. Raises InvalidMessageError."""
+    """The records to append, one part at a time. Raises InvalidMessageError."""
     for part in parts:
         check_type("part", part, TopicColumns, "a flightlog.TopicColumns")
         for rows in checked_rows(part, settings, segment_size):

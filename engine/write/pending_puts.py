@@ -1,18 +1,18 @@
-"""Puts that do not wait in the call: the futures that `put_async` hands out under sync flush, and who completes them.
+"""Asynchronous puts under sync flush: the futures that `put_async` returns, and the threads that complete them.
 
     the caller's thread   appends the message, adds a future
-    flightlog-sync        syncs the log for as long as there is something new; runs nothing of the application's
-    flightlog-pending     completes futures, in the order of the log, and so runs their callbacks
+    flightlog-sync        syncs the log while there are new records; never runs code of the application
+    flightlog-pending     completes futures in log order, and so runs their callbacks
 
-Two threads, because a sync that hangs must not keep a future from its deadline, and a callback that takes its time must
-not keep the log from being synced. Both are started by the first `put_async` and end at `close`. One sync serves every
-future whose record lies below it, and the puts that wait beside them.
+There are two threads because a sync that hangs must not delay the deadline of a future, and a slow callback must not
+delay the next sync. Both are started by the first `put_async` and end at `close`. This is group commit: one sync
+serves every future whose record it covers, and the synchronous puts that wait at the same time.
 
 Invariants:
-- The threads run before anything is appended for a future, so every future that a caller holds is completed.
-- A future that anybody holds is completed by flightlog-pending alone, where no KeyboardInterrupt comes: one inside
-  `Future` could leave its lock taken. A put that comes while the store is being closed waits in its own thread.
-- A future is completed with PUT_OK if its record is durable, else with an error if syncs have failed, else with
+- Both threads run before a message is appended for a future, so every future that a caller holds is completed.
+- Only flightlog-pending completes a future that a caller holds. That thread receives no KeyboardInterrupt; one inside
+  `Future` could leave its lock acquired. A put during `close` waits in its own thread instead.
+- A future is completed with PUT_OK if its record is durable, else with an error if a sync has failed, else with
   FLUSH_DISK_TIMEOUT once its deadline has passed.
 """
 
@@ -36,7 +36,7 @@ log = logging.getLogger("flightlog.flush")
 
 
 class _Pending(NamedTuple):
-    """A future in the line."""
+    """A future that waits for a sync."""
 
     future: Future[PutResult]
     result: PutResult
@@ -46,7 +46,7 @@ class _Pending(NamedTuple):
 
 
 class PendingPuts:
-    """The line of futures that wait for a sync."""
+    """The queue of futures that wait for a sync, in log order."""
 
     def __init__(
         self, commit_log: CommitLog, clock: Clock, timeout_s: float, poison: Callable[[BaseException], None]
@@ -55,12 +55,12 @@ class PendingPuts:
         self._line: deque[_Pending] = deque()
         self._to_sync = WakeUp()
         self._news = WakeUp()
-        """Rung when something was synced or failed, and when the line is empty no more."""
+        """Notified after each sync, successful or not, and when the first future is added to an empty queue."""
         self._is_idle = False
-        """Whether flightlog-pending waits for the line to get something, without a deadline."""
+        """Whether flightlog-pending waits for the first future, without a deadline."""
         self._is_finishing = False
         self._failure: BaseException | None = None
-        """What ended flightlog-sync, if it was not `finish`: no sync succeeds any more."""
+        """The error that ended flightlog-sync; None while it runs, and if `finish` ended it. No later sync succeeds."""
         self._syncer = ServiceThread("flightlog-sync", self._sync, self._to_sync.notify)
         self._completer = ServiceThread("flightlog-pending", self._complete, self._news.notify)
 
@@ -73,12 +73,12 @@ class PendingPuts:
         return self._completer.is_current()
 
     def start(self) -> None:
-        """Have the threads running. Raises ThreadStartError if the system has none to give."""
+        """Start the threads unless they run. Raises ThreadStartError if the system refuses to start one."""
         self._completer.start()
         self._syncer.start()
 
     def add(self, result: PutResult) -> Future[PutResult]:
-        """A future for a message that was appended; it cannot be cancelled."""
+        """The future of a message that was appended. It cannot be cancelled."""
         future: Future[PutResult] = Future()
         future.set_running_or_notify_cancel()
         end = result.physical_offset + result.size
@@ -90,10 +90,10 @@ class PendingPuts:
         return self._wait_for(pending) if self._is_finishing else future
 
     def finish(self) -> None:
-        """Return once every future that was added before is completed, and both threads have ended.
+        """Complete every future that was added before, and end both threads.
 
-        A callback that runs now may call this too: then it completes the others itself. If a KeyboardInterrupt ends
-        the wait, call it again.
+        Safe to call from a callback of a future, which then completes the remaining futures itself. If a
+        KeyboardInterrupt ends the wait, call it again.
         """
         self._is_finishing = True
         self._syncer.stop()
@@ -112,7 +112,7 @@ class PendingPuts:
                 self._log.flush()
             except DiskError as e:
                 self._failure = e
-            except BaseException as e:  # whatever it is, nothing may be acknowledged as if it were synced
+            except BaseException as e:  # after any error, no put may be acknowledged as synced
                 self._poison(e)
                 self._failure = e
             finally:
@@ -127,17 +127,17 @@ class PendingPuts:
                 self._wait_until(deadline_s)
 
     def _wait_until(self, deadline_s: float | None) -> None:
-        """Wait for news, or for the deadline of the first in the line."""
+        """Wait for a sync, or until the deadline of the first future."""
         if deadline_s is not None:
             self._news.wait(max(0.0, deadline_s - self._clock.monotonic_s()))
             return
-        self._is_idle = True  # before the last look at the line: who adds notifies if this is set
+        self._is_idle = True  # before `_line` is checked: `add` notifies if this is set
         if not self._line:
             self._news.wait()
         self._is_idle = False
 
     def _complete_what_can_be(self) -> float | None:
-        """Complete futures from the front of the line on; returns the deadline of the first one that is left."""
+        """Complete futures from the front of the queue. Returns the deadline of the first one that must wait on."""
         line = self._line
         while line:
             pending = line[0]
@@ -149,8 +149,8 @@ class PendingPuts:
         return None
 
     def _outcome(self, pending: _Pending) -> PutResult | BaseException | None:
-        """What its future is completed with; None: it waits on."""
-        failure = self._failure  # first: what was durable when a sync failed is acknowledged all the same
+        """What its future is completed with; None if it must wait on."""
+        failure = self._failure  # read first: a record that was durable before the failed sync is acknowledged
         if pending.end <= self._log.flushed:
             return pending.result
         if failure is not None:
@@ -167,7 +167,7 @@ class PendingPuts:
         return error
 
     def _wait_for(self, pending: _Pending) -> Future[PutResult]:
-        """A completed future in place of one that was added while the store closed, which might never be completed."""
+        """A completed future, for a put during `close`: the thread may have ended before it sees a new one."""
         outcome: PutResult | BaseException = pending.result
         try:
             if not self._log.flush(self._timeout_s, pending.end):

@@ -1,8 +1,8 @@
-"""From messages to put results: check, append, and wait for the sync or leave it to others.
+"""The put path: check messages, append them, and wait for the sync (or leave it to a later one).
 
-An ordinary put takes the fast path of the log, in one call (store/native/fast_path_protocol.py); the rest takes the
-slow path: every check, then the append under its lock. What keeps all puts off the fast path is among the log's
-conditions, so an ordinary put asks for nothing that the slow path asks for first.
+An ordinary put takes the fast path of the log, which is one call (store/native/fast_path_protocol.py). All others take
+the slow path: every check, then the append under the append lock. Whatever disables the fast path for all puts (a full
+disk, a stalled dispatch, a pre-put hook) is one of the log's conditions, so the fast path needs no check of its own.
 """
 
 from __future__ import annotations
@@ -49,34 +49,33 @@ from .append_atomically import TopicColumns, records_of
 from .pending_puts import PendingPuts
 
 BATCH_SIZE = 256 << 10
-"""How many bytes of records a put of many appends under one hold of the append lock."""
+"""Bytes of records that `put_many` appends each time it takes the append lock."""
 
 COLUMNS_BATCH_SIZE = 1 << 20
-"""The same for columns, whose bytes take a fraction of the time."""
+"""The same for `append_columns`, which takes a fraction of the time for each byte."""
 
 SLOW_PATH_COUNT = 32
-"""How many messages of a put of many take the slow path where the fast path has come to its limit: a few, and it goes
-on."""
+"""Messages of a `put_many` that take the slow path where the fast path is at a limit, such as the end of a segment.
+Then the fast path is tried again."""
 
 TIMED_EVERY = 16
-"""One put in so many is timed, here and in the fast path."""
+"""One put in so many is timed, on the slow path and on the fast path."""
 
 
 PrePutHook = Callable[[Message], Message]
-"""Called with every message before it is appended; returns the message to append in its place: itself where nothing is
-to be done about it. One that a caller hands to `open` takes the place of DelayHook: a put with a delay raises
-InvalidMessageError then."""
+"""Called with every message before it is appended; returns the message to append in its place, or the same message. A
+hook that a caller passes to `open` replaces DelayHook: a put with a delay then raises InvalidMessageError."""
 
 
 class DelayHook:
-    """What an open store does unless it is told otherwise: messages for later are parked, all others pass as they are.
-    Only what the fast path leaves to the slow path can be for later.
+    """The default pre-put hook: parks delayed messages and returns all others unchanged. The fast path takes no delayed
+    message, so it needs no hook.
 
-        a delay level     schedule/parking.py parks it
-        a timer           `park_timer` does
+        a delay level     parked by schedule/parking.py
+        a timer           parked by `park_timer`
 
-    Both make it a message of another topic, with its own topic and queue in the properties REAL_TOPIC and REAL_QID;
-    `Putter` sees to it that these two are there before it appends.
+    A parked message goes to another topic; its own topic and queue are in the properties REAL_TOPIC and REAL_QID.
+    `Putter` makes sure that this topic and queue exist before it appends.
     """
 
     def __init__(self, settings: StoreSettings, park_timer: PrePutHook) -> None:
@@ -93,8 +92,8 @@ class DelayHook:
 
 
 def _check_replaced(replaced: Message) -> None:
-    """What a caller's hook returned. Raises WrongTypeError for what is no Message, InvalidMessageError for a delay,
-    which only DelayHook could park: the message would be delivered at once."""
+    """Check what a caller's hook returned. Raises WrongTypeError unless it is a Message, and InvalidMessageError if it
+    asks for a delay: only DelayHook parks messages, so it would be delivered at once."""
     if not isinstance(replaced, Message):
         raise WrongTypeError("what pre_put_hook returned", replaced, "the flightlog.Message to append")
     timers = [name for name in props.TIMER_PROPERTIES if name in (replaced.properties or {})]
@@ -107,8 +106,7 @@ def _check_replaced(replaced: Message) -> None:
 
 
 class Putter:
-    """The puts of one open store. MessageStore's calls of the same names lead here; what `put` promises stands in the
-    kernel, which has it."""
+    """The puts of one open store. MessageStore's methods of the same names call these; `put` is documented there."""
 
     def __init__(
         self,
@@ -126,7 +124,7 @@ class Putter:
         self._pre_put_hook, self._service, self._topics = pre_put_hook, service, topics
         self._delay_service = delay_service
         self._parks = isinstance(pre_put_hook, DelayHook)
-        """Whether what the hook replaces waits for its delivery; else it is as good as any other message."""
+        """Whether a replaced message is a parked one. What a caller's hook returns is an ordinary message."""
         self._retention = maintenance.retention
         self._fast_path = commit_log.fast_path
         topics.open_fast_path(commit_log.fast_path)
@@ -137,22 +135,22 @@ class Putter:
         self._sync_timeout_s = settings.sync_flush_timeout_ms / 1000
         self._put_ms = commit_log.put_ms
         self._puts = 0
-        """Calls of `put`, about: two threads may count as one."""
+        """Calls of `put`, approximately: two threads may be counted as one."""
         self.pending = PendingPuts(commit_log, clock, self._sync_timeout_s, maintenance.poison)
         """The futures of `put_async`."""
 
     @property
     def put_fast_path(self) -> FastPathProtocol[Message, PutResult] | None:
-        """What puts a message without further ado; None where every put has to wait."""
+        """The fast path, if a put may return from it; None under sync flush, where every put waits for a sync."""
         return None if self._is_sync else self._fast_path
 
     @property
     def ordinary_append(self) -> Callable[..., PutResult | None]:
-        """The same for the parts of a message, see FastPathProtocol.append."""
+        """The same for the fields of a message, see FastPathProtocol.append."""
         return _nothing_is_ordinary if self._is_sync else self._fast_path.append
 
     def put(self, message: Message) -> PutResult:
-        """The slow path under async flush, where the caller has tried the fast path."""
+        """Append one message. Under async flush this is the slow path: the caller has tried the fast path."""
         if self._is_sync and (ordinary := self._fast_path.put(message)) is not None:
             return self._flushed(ordinary)
         self._puts += 1
@@ -168,28 +166,28 @@ class Putter:
         return self._flushed(result) if waits else result
 
     def _flushed(self, result: PutResult) -> PutResult:
-        """The result once it is durable, or marked as not known to be."""
+        """The result once it is durable, or with FLUSH_DISK_TIMEOUT."""
         if self._log.flush(self._sync_timeout_s, result.physical_offset + result.size):
             return result
         return result._replace(status=PutStatus.FLUSH_DISK_TIMEOUT)
 
     def put_async(self, message: Message) -> Future[PutResult]:
-        """Append one message in this call, and leave the waiting to the future that it returns.
+        """Append one message, and return a future that is completed when the message is durable.
 
-        Errors before the append are raised here, the same as by `put`. Under async flush, and for a message that does
-        not wait (`wait_store_ok=False`), the future is done when it is returned. Under sync flush it is completed by a
-        thread of the store: with PUT_OK once the message is durable and can be read; with FLUSH_DISK_TIMEOUT once
-        `sync_flush_timeout_ms` have passed, even while a sync hangs; with a StorePoisonedError, whose cause is the
-        failure, if syncs have failed: the message was not acknowledged. One sync serves all that wait, here and in
-        `put`. Nothing bounds how many futures wait at a time.
+        Errors before the append are raised by this call, as by `put`. Under async flush, and for a message with
+        `wait_store_ok=False`, the future is already done. Under sync flush a thread of the store completes it: with
+        PUT_OK once the message is durable and can be read; with FLUSH_DISK_TIMEOUT after `sync_flush_timeout_ms`, even
+        while a sync hangs; with StorePoisonedError, whose cause is the failure, if a sync has failed: the message was
+        not acknowledged. One sync serves all puts that wait, also those of `put`. The number of futures that wait at a
+        time is not bounded.
 
-        A future cannot be cancelled: its message is in the log. Callbacks run in the thread that completes futures, one
-        after the other: they may use the store, and close it, but what they wait for holds up the futures behind, so
-        none may wait for another future of the store. `close` completes every future before it returns. In a child made
-        by fork the futures of the parent are never completed.
+        A future cannot be cancelled: its message is in the log. Callbacks run one at a time, in the thread that
+        completes futures. They may use the store, and close it, but while one blocks, later futures are not completed:
+        a callback must not wait for another future of the store. `close` completes every future before it returns. In a
+        child made by fork, futures of the parent are never completed.
         """
         if self._is_sync:
-            self.pending.start()  # before the append: what cannot be completed must not be stored
+            self.pending.start()  # before the append: a message whose future nothing completes must not be stored
         result, waits = self._fast_path.put(message), self._is_sync
         if result is None:
             result, waits = self._append_one(message)
@@ -200,29 +198,30 @@ class Putter:
         return future
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Append messages in order, with one sync for all of them under sync flush, unless none of them waits for it.
+        """Append messages in order. Under sync flush one sync covers all of them; there is none if no message waits for
+        it.
 
-        All are checked before the first one is appended. A DiskFullError in the middle leaves the ones before it
-        stored: their results are its `results`. Otherwise as `put`.
+        All messages are checked before the first one is appended. After a DiskFullError, the messages before it are
+        stored: the error's `results` are their results. Otherwise as `put`.
         """
         offered = checked_messages(messages)
         results: list[PutResult] = []
         waits = self._is_sync
         while (done := len(results)) < len(offered):
             some = self._fast_path.put_many(offered, done)
-            if some is None:  # not all of them are ordinary
+            if some is None:  # not all are ordinary
                 waits = self._append_many(offered, results)
             elif some:
                 results += some
-            else:  # at a limit, which the slow path moves with a few of them
+            else:  # at a limit of the fast path, such as the end of a segment
                 self._append_many(offered[done : done + SLOW_PATH_COUNT], results)
         if waits:
             self._await_sync(results)
         return results
 
     def _append_many(self, messages: Sequence[Message], results: list[PutResult]) -> bool:
-        """The slow path: check all, then append all, and add their results; returns whether one of them waits for a
-        sync."""
+        """The slow path: check all messages, then append all, and add their results. Returns whether one of them waits
+        for a sync."""
         self._check_room()
         records: list[PreparedRecord] = []
         waits = False
@@ -249,14 +248,14 @@ class Putter:
         return waits
 
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Append messages as one inner batch: one record, which is there whole or not at all. All go to one queue of a
-        topic whose queues hold batches: one that is new, or was made with the attribute `queue.type` = `BatchCQ`; such
-        a topic takes nothing else. Readers get the messages one by one.
+        """Append messages as one inner batch: a single record, so all are stored or none is. All go to one queue
+        of a topic with batch queues: a new topic, or one created with the attribute `queue.type` = `BatchCQ`. Such a
+        topic accepts only batches. Readers get the messages one by one.
 
-        Their keys and uniq keys together are properties of the batch, and so must fit into 32,767 bytes; the batch must
-        fit into `max_message_size`. Messages of transactions, delayed and compressed ones cannot be in a batch.
-        The results have the messages' queue offsets, and the record's physical offset, size and message id. Otherwise
-        as `put`.
+        The keys and uniq keys of all messages are stored as properties of the batch, and must together fit into 32,767
+        bytes; the batch must fit into `max_message_size`. Transactional, delayed and compressed messages cannot be in a
+        batch. Each result has the queue offset of its message, and the physical offset, size and message id of the
+        record. Otherwise as `put`.
         """
         made, count = envelope(messages)
         result, waits = self._append_one(made, count)
@@ -265,8 +264,8 @@ class Putter:
         return [result._replace(queue_offset=result.queue_offset + place) for place in range(count)]
 
     def deliver(self, deliveries: Sequence[DueMessage]) -> int:
-        """Put messages that have waited, past the seam that parked them. Returns how many of them, from the first on,
-        are stored, and durable under sync flush however long that takes; raises if not even the first is."""
+        """Append parked messages to their own topics; the pre-put hook is not called again. Returns how many, from the
+        first on, are stored; under sync flush they are durable, without a timeout. Raises if the first one failed."""
         self._check_room()
         records: list[PreparedRecord] = []
         for message, hosts in deliveries:
@@ -282,7 +281,7 @@ class Putter:
         try:
             for batch in _batches(records):
                 self._append(batch, results)
-        except DiskError as e:  # what was appended before it failed must not be delivered again
+        except DiskError as e:  # what was appended before must be counted, or it would be delivered twice
             if not results or isinstance(e, (SyncFailedError, StorePoisonedError)):
                 raise
         finally:
@@ -292,32 +291,33 @@ class Putter:
         return len(results)
 
     def _check_room(self) -> None:
-        """Raise DiskFullError while the disk has no room, as it was last seen and still is."""
+        """Raise DiskFullError if the disk was full at the last check and still is."""
         if self._dispatcher.is_stalled:
             self._dispatcher.catch_up()
         if self._retention.is_disk_full:
             self._retention.refuse_puts()
 
     def append_columns(self, topic: str, columns: Any) -> AppendResult:
-        """Append the rows of an Arrow record batch or table, or of a mapping of names to numpy arrays and sequences, as
-        `put_many` would append their messages, without an object for each; returns where they went, as arrays.
+        """Append the rows of an Arrow record batch or table, or of a mapping of names to numpy arrays or sequences: the
+        same as `put_many` of these messages, without creating a `Message` for each row. Returns their places as arrays.
 
-        The columns, by the names of `read_batch` or of a Message, in any case of letters:
+        The columns have the names of `read_batch` or of a Message's fields; case does not matter:
 
             value, body                       the bodies: bytes; numpy S, V or rows of uint8; Arrow binary or string
             tags, uniqKey                     texts; empty or missing: none
             keys                              one text a row, or a list of them
-            properties                        a mapping a row (Arrow: a map), or a column each (a mapping; a struct)
-            partition, queue_id               whole numbers; missing: the topic's queues take turns; no column: 0
+            properties                        a mapping a row (Arrow: a map), or one column for each property (a mapping
+                                              of columns; a struct)
+            partition, queue_id               whole numbers; missing: round robin over the topic's queues; no column: 0
             bornTimestamp, born_timestamp_ms  ms, or times; missing: the store time
             flag                              whole numbers
 
-        A single number or text stands for a column full of it. All rows are checked before the first one is appended,
-        and the error names the first row at fault. Rows of one hold of the log (about 1 MiB) get one store time. If a
-        property has a meaning to a put (WAIT, delays, light queues), all rows are put as messages.
+        A single number or text applies to every row. All rows are checked before the first one is appended; the error
+        names the first row at fault. About 1 MiB of rows at a time get the same store time. If any row has a property
+        that changes what a put does (WAIT, delays, light queues), all rows are put as messages.
 
-        A DiskFullError in the middle leaves the rows before it stored: its `appended` says which. Otherwise as
-        `put_many`: one sync for all of them under sync flush.
+        After a DiskFullError, the rows before it are stored: the error's `appended` has their places. Otherwise as
+        `put_many`: under sync flush, one sync covers all rows.
         """
         self._check_room()
         parts = all_rows(topic, columns, self._settings, self._log.segment_size)
@@ -341,18 +341,18 @@ class Putter:
         return self._await_rows(topic, records)
 
     def append_atomically(self, parts: Iterable[TopicColumns], before_commit: Commit) -> AtomicRange:
-        """Append the rows of all parts, of any number of topics and of any size: all of them are in the store when this
-        returns, durable in every flush mode, or none is. Readers see them all at once. Other puts wait meanwhile.
+        """Atomic append across topics: all rows become visible together, or none do, even after a crash. They are
+        durable on return, in every flush mode. Other puts wait meanwhile.
 
-        A part is taken when those before it are written, so `parts` may be a generator of more than memory holds; rows
-        are checked as by `append_columns`, those with properties that have a meaning to a put (delays, light queues)
-        are refused. `before_commit` is called when all rows are written and none can be seen yet.
-        Neither may put to this store: they would wait for themselves.
+        Each part is read after the previous one was written, so `parts` may be a generator of more rows than fit into
+        memory. Rows are checked as by `append_columns`; a row with a property that changes what a put does (delays,
+        light queues) is refused. `before_commit` is called when all rows are written and none is visible yet. Neither
+        `parts` nor `before_commit` may put to this store: that put would wait for the append, and the append for it.
 
-        Whatever is raised, also by `parts` and by `before_commit`: close the store then, for puts raise
-        StorePoisonedError if any row was written. The next open removes what was written, or finds all of it where the
-        error came behind the commit point: where the record at the `start` that `before_commit` was told is the
-        `first_record`. A kill or a power cut in the middle is no different.
+        After any error, also one raised by `parts` or `before_commit`, close the store: if any row was written, puts
+        raise StorePoisonedError. The next open removes the rows, unless the error came after the commit point; then it
+        keeps all of them. To find out which, compare the record at the `start` that `before_commit` received with its
+        `first_record`. The same holds after a kill or a power cut.
         """
         if isinstance(parts, (TopicColumns, str, bytes)) or not isinstance(parts, Iterable):
             raise WrongTypeError("parts", parts, "an iterable of flightlog.TopicColumns")
@@ -364,7 +364,7 @@ class Putter:
                 "record. Use append_columns, which appends the rows of one call after the other"
             )
         self._check_room()
-        with self._topics.lock:  # before the lock of the log, as the deletion of a topic takes them
+        with self._topics.lock:  # before the append lock: the lock order of topic deletion
             appended = self._log.append_atomically(
                 records_of(parts, self._topics, settings, self._log.segment_size), before_commit
             )
@@ -380,7 +380,7 @@ class Putter:
             raise
 
     def _await_rows(self, topic: str, records: Sequence[ColumnRecords]) -> AppendResult:
-        """What was appended, once it is as durable as a put's."""
+        """Where the rows are; under sync flush after they are durable, or with FLUSH_DISK_TIMEOUT."""
         result = result_of(records, topic, PutStatus.PUT_OK)
         if self._is_sync and len(result):
             end = int(result.physical_offsets[-1] + result.sizes[-1])
@@ -389,8 +389,8 @@ class Putter:
         return result
 
     def _append_one(self, message: Message, inner_count: int = 0) -> tuple[PutResult, bool]:
-        """Append it, an inner batch where there is a count; returns where it went, and whether it is to wait for a
-        sync."""
+        """Append a message, or an inner batch of `inner_count` messages. Returns its result, and whether the put must
+        wait for a sync."""
         if not inner_count:
             check_message(message)
         self._check_room()
@@ -407,19 +407,19 @@ class Putter:
         return result, waits
 
     def _prepare(self, message: Message, inner_count: int = 0) -> tuple[PreparedRecord, bool]:
-        """The record of a message, or of what the pre-put hook makes of it, and whether that waits for a sync."""
+        """The record of the message that the pre-put hook returns, and whether the put must wait for a sync."""
         replaced = self._pre_put_hook(message)
         if not self._parks:
             _check_replaced(replaced)
         record = prepare(replaced, self._settings, self._log.segment_size, inner_count=inner_count)
-        # Last: a message that is refused for another reason makes no topic.
+        # Last, so that a message refused for another reason creates no topic.
         is_internal = replaced is not message
         if is_internal and self._parks:
             queue_id = self._topics.queue_for(message.topic, message.queue_id, is_internal=False)
             if message.queue_id is None:
                 replaced = self._pre_put_hook(replace(message, queue_id=queue_id))
                 record = prepare(replaced, self._settings, self._log.segment_size)
-            self._delay_service.start()  # before the append: a message that no thread would deliver must not be parked
+            self._delay_service.start()  # before the append: no message may be parked without a thread that delivers it
         else:
             record.queue_id = self._topics.queue_for(
                 record.topic, replaced.queue_id, is_internal=is_internal, is_batch=inner_count > 0
@@ -427,7 +427,7 @@ class Putter:
         return record, replaced.waits_for_sync
 
     def _append(self, records: Sequence[PreparedRecord], results: list[PutResult]) -> None:
-        """Append one batch and add what was appended to `results`, also if the append raises."""
+        """Append one batch. Adds the results of the appended records to `results`, also if the append raises."""
         appended: list[Appended] = []
         try:
             self._log.append(records, appended)
@@ -435,14 +435,14 @@ class Putter:
             results += [_put_result(record, where) for record, where in zip(records, appended, strict=False)]
 
     def _wake(self, waits: bool) -> None:
-        """Something was appended: dispatch it, and sync it if no put waits for that."""
+        """Wake the flush service after an append: to dispatch, and to sync unless a put waits for a sync itself."""
         if self._is_sync and not waits:
             self._service.sync_soon()
         else:
             self._service.wake()
 
     def _await_sync(self, results: list[PutResult]) -> None:
-        """Return once all of them are durable, or mark them as not known to be."""
+        """Return once all are durable, or change their status to FLUSH_DISK_TIMEOUT."""
         if results:
             last = results[-1]
             if not self._log.flush(self._sync_timeout_s, last.physical_offset + last.size):
@@ -450,7 +450,7 @@ class Putter:
 
 
 def _nothing_is_ordinary(*_: object) -> None:
-    """Under sync flush every put has a sync to wait for."""
+    """Takes no message: under sync flush every put waits for a sync, so each goes to `put`."""
 
 
 def _put_result(record: PreparedRecord, where: Appended) -> PutResult:
@@ -468,7 +468,7 @@ def _put_result(record: PreparedRecord, where: Appended) -> PutResult:
 
 
 def _batches(records: list[PreparedRecord]) -> Iterator[list[PreparedRecord]]:
-    """Consecutive records of about BATCH_SIZE bytes together."""
+    """Split records into runs of about BATCH_SIZE bytes."""
     batch: list[PreparedRecord] = []
     size = 0
     for record in records:

@@ -11,8 +11,8 @@ from ...store.results import PutResult
 
 
 class QueueHandle:
-    """For the tightest loop: an append makes no Message, and takes one call into the kernel. Made by
-    `MessageStore.queue`; safe from many threads; keeps its store from being collected."""
+    """Lowest-overhead API: append to one queue without building a `Message`, with one call into the kernel. Created by
+    `MessageStore.queue`. Thread-safe. Keeps a reference to its store."""
 
     __slots__ = ("_append", "_put", "_queue_id", "_topic")
 
@@ -46,8 +46,8 @@ class QueueHandle:
         flag: int = 0,
         born_timestamp_ms: int | None = None,
     ) -> PutResult:
-        """Append one message; the arguments mean what the fields of a Message of these names do. Promises, waits and
-        raises what `MessageStore.put` does."""
+        """Append one message. The arguments are the fields of `Message` with the same names. Durability, waiting and
+        errors are those of `MessageStore.put`."""
         ordinary = self._append(
             self._topic, self._queue_id, body, tags, keys, properties, uniq_key, flag, born_timestamp_ms
         )
