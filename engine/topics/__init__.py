@@ -1,1 +1,1 @@
-"""The topics of a store, and what can be asked of them."""
+"""Topics of an open store: queue counts and permissions, creation and deletion, consumer offsets."""

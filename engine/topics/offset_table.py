@@ -1,17 +1,17 @@
-"""How far each group has come in each queue of a store: `config/consumerOffset.json`, in RocketMQ's shape.
+"""Consumer offsets of each group in each queue: `config/consumerOffset.json`, in RocketMQ's format.
 
     {"dataVersion": {…}, "offsetTable": {"orders@billing": {"0": 12, "1": 7}}}
 
-An offset is that of the next message to read: everything below it was acknowledged.
+A consumer offset is the queue offset of the next message to read: every message below it was acknowledged.
 
 Invariants:
-- What the file says was acknowledged before it was written, and is durable in the log: `save` flushes the log first. So
-  after a kill or a power cut a group goes on at or before its first message without an acknowledgement.
+- Every message below an offset in the file was acknowledged before the file was written, and is durable: `save` flushes
+  the log first. So after a kill or a power cut, a group resumes at or before its first unacknowledged message.
 - An offset beyond the end of its queue, which a broker leaves after a power cut, is lowered to the end when the store
-  is opened; else the messages that come next would be passed over.
-- Whatever else stands in the file is kept as it is.
+  is opened; otherwise the next messages would be skipped.
+- Fields of the file that are unknown here are kept.
 
-RocketMQ: `ConsumerOffsetManager`. Its commits may lower an offset; so may ours: who resets one means it.
+RocketMQ: `ConsumerOffsetManager`. As there, a commit may lower an offset: that is how a group is reset.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ OFFSETS_FILE = "consumerOffset.json"
 SEPARATOR = "@"
 
 Offsets = dict[int, int]
-"""Of the queues of one topic, by queue id."""
+"""Queue id -> consumer offset, of one topic."""
 
 
 class OffsetTable:
-    """The offsets of all groups of one store that is open for writing. Safe from many threads."""
+    """The consumer offsets of all groups of a store that is open for writing. Thread-safe."""
 
     def __init__(self, disk: Disk, root: Path, clock: Clock, flush_log: Callable[[], object]) -> None:
         self._file = ConfigFile(disk, root / CONFIG_FOLDER / OFFSETS_FILE)
         self._clock, self._flush_log = clock, flush_log
         self._lock = threading.Lock()
         self._save_lock = threading.Lock()
-        """Held while the file is written; taken before the other lock."""
+        """Held while the file is written; acquired before `_lock`."""
         self._document: Config = {}
         self._offsets: dict[str, Offsets] = {}
         self._changes = self._saved_changes = 0
 
     def load(self, end_of: Callable[[QueueKey], int]) -> None:
-        """Read the file; `end_of` tells where a queue ends. Raises DiskError, and ConfigFileError for a file that
-        cannot be read, nor its `.bak`."""
+        """Read the file. `end_of` returns the end of a queue. Raises DiskError, and ConfigFileError if neither the file
+        nor its `.bak` can be parsed."""
         self._document = self._file.read() or {}
         self._offsets = offsets_in(self._document, self._file.path)
         for name, offsets in self._offsets.items():
@@ -66,20 +66,20 @@ class OffsetTable:
                     offsets[queue_id] = end
                     self._changes += 1
 
-    # -- what a group knows
+    # -- offsets
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Where the group goes on in this queue; None if it never began there."""
+        """The group's offset in this queue; None if it has none."""
         with self._lock:
             return self._offsets.get(name_of(topic, group), {}).get(queue_id)
 
     def of(self, group: str, topic: str) -> Offsets:
-        """All of the group's offsets in this topic: a copy."""
+        """A copy of the group's offsets in this topic."""
         with self._lock:
             return dict(self._offsets.get(name_of(topic, group), {}))
 
     def of_topic(self, topic: str) -> dict[str, Offsets]:
-        """Group -> its offsets in this topic, of every group that has any: a copy."""
+        """A copy of the offsets in this topic, by group; groups without any are left out."""
         with self._lock:
             return {
                 name.partition(SEPARATOR)[2]: dict(offsets)
@@ -88,7 +88,7 @@ class OffsetTable:
             }
 
     def set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
-        """Have the group go on here. The next `save` writes it."""
+        """Set the group's offset in this queue. The next `save` writes it."""
         name = name_of(topic, group)
         if queue_id < 0 or not 0 <= queue_offset <= INT64_MAX:
             raise UsageError(f"queue {queue_id} at {queue_offset}: expected a queue id and an offset, 0 or more")
@@ -99,7 +99,7 @@ class OffsetTable:
                 self._changes += 1
 
     def forget_topic(self, topic: str) -> None:
-        """No group has ever begun in this topic: it is to be deleted. The next `save` writes it."""
+        """Remove all offsets in a topic, before the topic is deleted. The next `save` writes it."""
         with self._lock:
             gone = [name for name in self._offsets if name.partition(SEPARATOR)[0] == topic]
             for name in gone:
@@ -113,11 +113,10 @@ class OffsetTable:
         return self._changes != self._saved_changes
 
     def save(self) -> None:
-        """Write what has changed; durable when this returns. What it writes was set before this was called, or while it
-        waited for another one.
+        """Write the file if an offset has changed; durable on return. Includes every offset set before this call.
 
-        Raises DiskError, also that of the log, whose flush comes first; StoreClosedError. Then nothing is written, and
-        the next call tries again.
+        Flushes the log first. Raises DiskError, also for that flush, and StoreClosedError. After an error the file is
+        unchanged, and the next call tries again.
         """
         if not self.is_unsaved:
             return
@@ -135,7 +134,7 @@ class OffsetTable:
 
 
 def name_of(topic: str, group: str) -> str:
-    """What RocketMQ files a group's offsets in a topic under."""
+    """The key of a group's offsets in a topic, as in RocketMQ's file."""
     for what, text in (("topic", topic), ("group", group)):
         if not text or SEPARATOR in text:
             raise UsageError(
@@ -146,7 +145,7 @@ def name_of(topic: str, group: str) -> str:
 
 
 def offsets_in(document: Config, path: Path) -> dict[str, Offsets]:
-    """The offsets of what the file says. Raises ConfigFileError."""
+    """The offsets in the file's content. Raises ConfigFileError."""
     table = document.get("offsetTable", {})
     if not isinstance(table, dict):
         raise ConfigFileError(path, f"an offsetTable that is a {type(table).__name__}", "an object")
@@ -163,6 +162,6 @@ def _offsets_of(name: str, found: object, path: Path) -> Offsets:
         if not is_number or not is_offset:
             what = f"{name[:100]!r}: {queue_id[:40]!r}: {str(offset)[:40]}"
             raise ConfigFileError(path, what, "a queue id and its offset")
-        if offset >= 0:  # RocketMQ's word for none
+        if offset >= 0:  # -1 means none in RocketMQ
             offsets[int(queue_id)] = offset
     return offsets

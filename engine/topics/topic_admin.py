@@ -1,16 +1,16 @@
-"""Creating, changing and deleting topics of a store that is open for writing.
+"""Create, change and delete topics of a store that is open for writing.
 
-A topic is deleted in this order, so that it stays deleted:
+The steps of a deletion, in an order that survives a crash:
 
-    1  the note      `flightlog/deleted-topics.json`, durable, under the append lock: no record of the topic is appended
-                     between what the note calls deleted and what belongs to a later topic of that name. This is the
-                     commit point: after a crash the next open does the rest
-    2  queues        forgotten and removed, under the dispatch lock; the next record of that name begins at offset 0
-    3  topics.json   without the topic
-    4  the note      without the mark that the deletion is under way
+    1  note          written durably to `flightlog/deleted-topics.json`, under the append lock: records of the topic
+                     below the noted offset are deleted, those above belong to a later topic of that name. This is the
+                     commit point: after a crash the next open does the remaining steps
+    2  queues        removed from memory and disk, under the dispatch lock; the next record of that name gets offset 0
+    3  topics.json   written without the topic
+    4  note          the mark that the deletion is pending is removed
 
-If the note cannot be written, nothing has happened. If a later step fails, the store is poisoned until it is reopened:
-queues on disk and in memory may differ.
+If the note cannot be written, nothing has happened. If a later step fails, the store is poisoned until it is reopened,
+because queues on disk and in memory may differ.
 
 The records stay in the log, as in RocketMQ, until retention removes them: `message_at` still finds them.
 """
@@ -52,7 +52,7 @@ log = logging.getLogger("flightlog.store")
 
 
 class TopicAdmin:
-    """Makes, changes and deletes topics. What these calls did is durable when they return."""
+    """Creates, changes and deletes topics. Each change is durable when its call returns."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class TopicAdmin:
         delete_queues: Callable[[str, DeletedTopicsFile], None],
         poison: Callable[[BaseException], None],
     ) -> None:
-        """`delete_queues` does steps 1 and 2 above; `poison` refuses puts from then on."""
+        """`delete_queues` does steps 1 and 2 above; `poison` makes every later put fail."""
         self._path, self._default_queue_count, self._topics = path, settings.default_queue_count, topics
         self._offsets, self._deleted, self._deleted_file = offsets, deleted, deleted_file
         self._queue_bounds, self._delete_queues, self._poison = queue_bounds, delete_queues, poison
@@ -82,11 +82,12 @@ class TopicAdmin:
         order: bool = False,
         attributes: Mapping[str, str] | None = None,
     ) -> Topic:
-        """Make a topic. `queue_count` is for reads and writes alike; None: the setting `default_queue_count`. `perm` is
-        a sum of 2 (puts are taken), 4 (consumers may read) and 1 (inherit).
+        """Create a topic. `queue_count` sets the number of read and write queues; None: the setting
+        `default_queue_count`. `perm` is a sum of 2 (write: puts are accepted), 4 (read: consumers may read) and 1
+        (inherit).
 
-        Raises InvalidTopicError for a name that RocketMQ gives no topic, TopicExistsError, UsageError, and DiskError
-        (nothing was made).
+        Raises InvalidTopicError for a name that RocketMQ does not allow, TopicExistsError, UsageError, and DiskError
+        (the topic was not created).
         """
         check_topic_name(name)
         count = self._default_queue_count if queue_count is None else queue_count
@@ -109,13 +110,13 @@ class TopicAdmin:
         attributes: Mapping[str, str] | None = None,
         allow_unread: bool = False,
     ) -> Topic:
-        """Change what is given, and leave the rest as it is. Puts see it at once, read-only views when they look.
+        """Change the given fields of a topic. Puts see the change at once, read-only views when they refresh.
 
-        Fewer queues take no message away: `read` still finds those above the count. Consumer groups do not: so to take
-        queues out of service, lower `write_queue_count` first, and `read_queue_count` when they have been consumed.
-        Where a group has yet to consume messages of queues that `read_queue_count` cuts off, this is an
-        UnreadMessagesError with their numbers; with `allow_unread` it is done, and the numbers are logged as a warning.
-        Messages in such queues are logged, too, where no group has ever read the topic.
+        Lowering a queue count deletes no message: `read` still finds messages in queues above the count, but consumer
+        groups do not. To take queues out of service, first lower `write_queue_count`, and lower `read_queue_count` when
+        the queues have been consumed. If a group has unconsumed messages in queues that `read_queue_count` would cut
+        off, this raises UnreadMessagesError with their numbers; with `allow_unread` the change is made, and the numbers
+        are logged as a warning. Messages in such queues are also logged if no group has ever read the topic.
 
         Raises TopicNotFoundError, UsageError, and DiskError (nothing was changed).
         """
@@ -132,7 +133,7 @@ class TopicAdmin:
         if any(unread.values()) and not allow_unread:
             raise UnreadMessagesError(self._path, name, cut_off, unread)
         topic = self._topics.update(name, changes)
-        self._tell_unread(name, cut_off)  # counted again: puts continued meanwhile
+        self._tell_unread(name, cut_off)  # counted again, because puts went on meanwhile
         return topic
 
     def _tell_unread(self, name: str, cut_off: range) -> None:
@@ -147,21 +148,21 @@ class TopicAdmin:
             log.warning(text, self._path, name, cut_off[0], cut_off[-1], shown, extra=extra | {"unread": unread})
 
     def delete(self, name: str) -> None:
-        """Delete a topic with its messages, for good: no queue, query, view, Spark scan or rebuilding shows them again.
-        A topic of this name that is made later begins at queue offset 0.
+        """Delete a topic and its messages permanently: no queue, query, view, Spark scan or rebuilt queue shows them
+        again. A topic of this name that is created later starts at queue offset 0.
 
-        The bytes stay in the log until retention takes them, and `message_at` still finds them, as in RocketMQ. Puts of
-        all topics wait while the deletion is noted on the disk. A put to this topic that comes at the same time is
-        deleted, or creates the topic again. Durable when this returns; after a crash in the middle either nothing
-        happened, or the next open does the rest.
+        The bytes stay in the log until retention removes them, and `message_at` still finds them, as in RocketMQ. Puts
+        to all topics wait while the deletion is written to disk. A message put to this topic at the same time is either
+        deleted, or creates the topic again. Durable on return. After a crash, either nothing has happened or the next
+        open completes the deletion.
 
-        Raises TopicNotFoundError, InvalidTopicError for RocketMQ's own topics, and DiskFullError or DiskError (nothing
-        has happened), SyncFailedError (the store takes no more puts; open it again to see).
+        Raises TopicNotFoundError; InvalidTopicError for RocketMQ's own topics; DiskFullError or DiskError (nothing has
+        happened); SyncFailedError (the store accepts no more puts: reopen it to see whether the topic is deleted).
         """
         check_text("name", name, "the name of a topic as text")
         if is_system_topic(name):
             raise InvalidTopicError(f"topic {name!r}: one of RocketMQ's own topics; it cannot be deleted")
-        # First: a topic of this name that is made later must not be read from the middle.
+        # First, so that no group starts in the middle of a later topic of this name.
         self._offsets.forget_topic(name)
         self._offsets.save()
         note, deleted = self._deleted_file, self._deleted
@@ -172,13 +173,13 @@ class TopicAdmin:
 
         try:
             self._topics.delete(name, lambda: self._delete_queues(name, note), finish)
-        except DiskError as e:  # with a full disk, what has begun is done by the next open
+        except DiskError as e:  # after a full disk, the next open completes the deletion
             if isinstance(e, SyncFailedError) or (name in deleted.pending and not isinstance(e, DiskFullError)):
                 self._poison(e)
             raise
 
     def _unread(self, name: str, queue_ids: range) -> dict[str, int]:
-        """How many messages of these queues each consumer group of the topic has yet to consume."""
+        """The number of unconsumed messages in these queues, by consumer group."""
         bounds = self._bounds(name, queue_ids)
         return {
             group: sum(end - min(max(offsets.get(i, first), first), end) for i, (first, end) in bounds.items())
@@ -186,8 +187,7 @@ class TopicAdmin:
         }
 
     def _bounds(self, name: str, queue_ids: range) -> dict[int, tuple[int, int]]:
-        """Queue id -> the offset of its first message, one past its last: of those of the topic's queues that have
-        ever had messages."""
+        """Queue id -> (first queue offset, one past the last), of those of these queues that have ever had messages."""
         return {key[1]: found for key, found in self._queue_bounds().items() if key[0] == name and key[1] in queue_ids}
 
 
@@ -199,7 +199,7 @@ def _changes(
     order: bool | None,
     attributes: Mapping[str, str] | None,
 ) -> dict[str, Any]:
-    """The given ones, checked, by the names of Topic's fields."""
+    """The arguments that are not None, checked, by the names of Topic's fields."""
     changes: dict[str, Any] = {}
     if queue_count is not None:
         check_queue_count("queue_count", queue_count)

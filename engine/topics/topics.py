@@ -1,19 +1,18 @@
-"""The topics of a store: how many queues each has, and who may use it. `config/topics.json`, in RocketMQ's shape.
+"""The topics of a store, with queue counts and permissions: `config/topics.json`, in RocketMQ's format.
 
 Invariants:
-- A put reads one dict, without a lock; changes of a topic hold the lock, and change that dict last.
-- What `create`, `update` and `remove` did is durable when they return. A topic that a put made, or gave more queues, is
-  written with the next flush of the queues: it can be told from the queues, so a kill takes nothing. What an opening
-  told from the queues is written before it says that it writes now.
-- A fast path (store/native/fast_path_protocol.py) takes messages to the topics that `register_topic` told it of;
-  a change of a topic unregisters it first, under the same lock.
-- A topic that has queues and is not in the file (a store that no broker served, a kill) is there all the same.
+- A put reads one dict, without a lock. A change of a topic holds the lock, and updates that dict last.
+- `create`, `update` and `delete` are durable on return. A topic that a put created or extended is written with the next
+  flush of the queues: after a kill it is recovered from the queues. Topics that an open recovered from the queues are
+  written before the store is marked as open for writing.
+- The fast path (store/native/fast_path_protocol.py) accepts only topics passed to its `register_topic`. A change of a
+  topic unregisters it first, under the same lock.
+- A topic that has queues but is not in the file (a store without a broker's config, or after a kill) exists.
 - A put adds queues only to a topic that a put created (store/state/auto_topics.py), and only up to
-  `max_auto_queue_count`. Queues that already hold messages are never refused: recovery gives their topic as many queues
-  as it takes.
+  `max_auto_queue_count`. Existing queues are always accepted: recovery gives their topic enough queues.
 
-RocketMQ: `TopicConfigManager`, `SendMessageProcessor`. Its default of `defaultTopicQueueNums` is 8, of which its
-clients ask for 4; so ours is 4.
+RocketMQ: `TopicConfigManager`, `SendMessageProcessor`. There `defaultTopicQueueNums` is 8, but clients ask for 4, hence
+the default of 4 here.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ Integers = NDArray[np.int64]
 
 
 class _Route:
-    """What a put must know of a topic."""
+    """What a put needs to know about a topic. Read without a lock."""
 
     __slots__ = ("holds_batches", "queue_count", "turn", "write_queue_count")
 
@@ -80,7 +79,7 @@ class _Route:
 
 
 class TopicTable:
-    """The topics of a store that is open for writing. Safe from many threads."""
+    """The topics of a store that is open for writing. Thread-safe."""
 
     def __init__(self, disk: Disk, root: Path, settings: StoreSettings, clock: Clock) -> None:
         self._root, self._settings, self._clock = root, settings, clock
@@ -89,7 +88,7 @@ class TopicTable:
         self._auto_created: set[str] = set()
         """The topics that a put created and that `update` has not changed since."""
         self.lock = threading.RLock()
-        """Held while a topic is changed. Taken before the append lock."""
+        """Held while a topic is changed. Acquired before the append lock."""
         self._document: Config = {}
         self._topics: dict[str, Topic] = {}
         self._routes: dict[str, _Route] = {}
@@ -97,8 +96,8 @@ class TopicTable:
         self._registered: set[str] = set()
         self._is_unsaved = self._save_failed = False
         self._finish_deletion: Callable[[], None] | None = None
-        """What a deletion has yet to do once the file is without its topic: until then, the next open would take a
-        topic of that name for deleted, also one that was made since."""
+        """The last step of a pending deletion, to run when the file has been written without the topic. Until it has
+        run, the next open deletes any topic of that name, even one created since."""
 
     def load(
         self,
@@ -108,9 +107,9 @@ class TopicTable:
         batch_topics: Set[str] = frozenset(),
         grows: bool,
     ) -> None:
-        """Read the file, and add the topics that have queues, those of `batch_topics` batch queues; take those out
-        whose deletion is `pending`. `grows`: the last writer may have died before it wrote what puts had made. Raises
-        DiskError, and ConfigFileError for a file that cannot be read, nor its `.bak`."""
+        """Read the file, add topics that only have queues (batch queues for `batch_topics`), and remove those whose
+        deletion is `pending`. `grows`: the last writer may have died before it wrote topics and queues that puts had
+        created. Raises DiskError, and ConfigFileError if neither the file nor its `.bak` can be parsed."""
         self._document = self._file.read() or {}
         self._topics = topics_in(self._document, self._file.path)
         self._auto_created = self._auto_file.read() & self._topics.keys()
@@ -119,24 +118,25 @@ class TopicTable:
             self._save(self._topics)
         before = dict(self._topics)
         add_found(self._topics, queue_keys, self._settings, grows=grows)
-        if grows:  # `create` is durable when it returns, so what is not in the file was created by a put
+        if grows:  # `create` is durable on return, so a topic missing in the file was created by a put
             self._auto_created |= self._topics.keys() - before.keys()
-        self._is_unsaved = grows and self._topics != before  # else a clean close would lose what the kill did not
-        for name in batch_topics & self._topics.keys():  # what lies there decides, as in RocketMQ
+        # Otherwise a clean close would lose the topics that were only in the queues.
+        self._is_unsaved = grows and self._topics != before
+        for name in batch_topics & self._topics.keys():  # the queues on disk decide, as in RocketMQ
             self._topics[name] = of_batches(self._topics[name])
-        # A broker's file names its own topics too; no put goes there for that.
+        # A broker's file lists its system topics too; applications still cannot put to them.
         self._routes = {
             name: _Route(topic) for name, topic in self._topics.items() if name not in NO_TOPIC_OF_APPLICATIONS
         }
 
-    # -- what puts ask
+    # -- for puts
 
     def queue_for(self, name: str, queue_id: int | None, *, is_internal: bool, is_batch: bool = False) -> int:
-        """The queue id of a message to this topic, or of an inner batch; None: the next one in turn. A topic or a queue
-        that is not there is made if the settings want that.
+        """The queue id for a message, or an inner batch, to this topic. `queue_id` None: round robin. Creates a missing
+        topic or queue if the settings allow it.
 
-        Raises TopicNotFoundError, QueueNotFoundError, and TopicPermissionError, also for RocketMQ's own topics unless
-        it `is_internal`; InvalidMessageError where a topic is for the other kind.
+        Raises TopicNotFoundError, QueueNotFoundError; TopicPermissionError, also for RocketMQ's own topics unless
+        `is_internal`; InvalidMessageError for a batch to a topic without batch queues, or the reverse.
         """
         route = self._routes.get(name)
         if route is not None and route.holds_batches is not is_batch:
@@ -155,7 +155,7 @@ class TopicTable:
         return self._make_queue(name, queue_id, is_internal, is_batch)
 
     def next_queues(self, name: str, count: int) -> Integers:
-        """The queue ids of so many messages to this topic, one at least, that take turns. Raises as `queue_for`."""
+        """Round-robin queue ids for `count` messages (at least one) to this topic. Raises as `queue_for`."""
         with self.lock:  # no change or deletion in between
             first = self.queue_for(name, None, is_internal=False)
             route = self._routes[name]
@@ -163,10 +163,10 @@ class TopicTable:
         return np.concatenate([np.array([first], np.int64), turns % route.write_queue_count])
 
     def queue_for_delivery(self, name: str, queue_id: int) -> int:
-        """This queue, for a message that was taken when it was parked: topic and queue are made where they are gone,
-        and permissions do not matter any more. A queue that is gone and has an id of `max_auto_queue_count` or more is
-        not made: the message goes to another queue of the topic. Raises InvalidMessageError for a topic that holds
-        batches now."""
+        """The queue id for a parked message, which was accepted when it was put: a deleted topic or queue is created
+        again, and permissions are not checked. A deleted queue with an id of `max_auto_queue_count` or above is not
+        created; the message goes to another queue of the topic. Raises InvalidMessageError if the topic now has batch
+        queues."""
         route = self._routes.get(name)
         if route is not None and queue_id < route.queue_count and not route.holds_batches:
             return queue_id
@@ -192,15 +192,15 @@ class TopicTable:
         return queue_id
 
     def _may_have(self, queue_id: int) -> bool:
-        """Whether a topic created by a put may get a queue with this id by a put."""
+        """Whether a put may add a queue with this id to a topic that a put created."""
         return self._settings.put_adds_queues or queue_id < self._settings.max_auto_queue_count
 
     def open_fast_path(self, fast_path: FastPathProtocol[Any, Any]) -> None:
-        """Have `register_topic` tell this fast path of topics."""
+        """Register topics with this fast path from now on."""
         self._fast_path = fast_path
 
     def register_topic(self, name: str, raw: bytes) -> None:
-        """Let the fast path take messages to this topic, `raw` in UTF-8; nothing changes if they are not for it."""
+        """Register a topic (`raw` is its name in UTF-8) with the fast path, unless it is one for the slow path."""
         if self._fast_path is None or name in self._registered:
             return
         with self.lock:
@@ -264,7 +264,7 @@ class TopicTable:
             + "; the setting put_adds_queues=True lets puts add any queue"
         )
 
-    # -- what applications ask
+    # -- for applications
 
     def all(self) -> dict[str, Topic]:
         with self.lock:
@@ -292,8 +292,8 @@ class TopicTable:
             return topic
 
     def delete(self, name: str, delete_queues: Callable[[], None], finish: Callable[[], None]) -> None:
-        """Delete a topic: first its queues, then here, then `finish`; if one of the last two fails, the next save does
-        them. Raises TopicNotFoundError, DiskError."""
+        """Delete a topic: call `delete_queues`, remove it from the file, then call `finish`. If one of the last two
+        fails, the next `save` repeats both. Raises TopicNotFoundError, DiskError."""
         with self.lock:
             if name not in self._topics:
                 raise TopicNotFoundError(self._root, name, "it cannot be deleted")
@@ -317,20 +317,22 @@ class TopicTable:
     # -- the file
 
     def save(self) -> None:
-        """Write what puts have made. Raises nothing: it can be told from the queues, and is tried again."""
+        """Write topics and queues that puts created. Raises nothing: the next call tries again, and after a crash the
+        topics are recovered from the queues."""
         if not self._is_unsaved:
             return
         try:
             with self.lock:
                 self._save(self._topics)
         except DiskError as e:
-            if not self._save_failed:  # once, however often it is tried again
+            if not self._save_failed:  # logged once, not on every retry
                 log.warning("%s: not written yet: %s", self._file.path, e, extra={"path": str(self._file.path)})
             self._save_failed = True
 
     def _save(self, topics: Mapping[str, Topic], *, by_hand: str | None = None) -> None:
         auto_created = self._auto_created - {by_hand}
-        self._auto_file.write(auto_created)  # first: what is in the other file alone was made by hand
+        # First: a topic that is only in topics.json counts as created by the application.
+        self._auto_file.write(auto_created)
         self._auto_created = auto_created
         version = next_data_version(self._document, self._clock.now_ms())
         table = {name: topic.to_json() for name, topic in topics.items()}
@@ -348,14 +350,14 @@ def topics_path(root: Path) -> Path:
 
 
 def read_topics(disk: Disk, root: Path) -> dict[str, Topic] | None:
-    """The topics in the file as it is now; None without a file. Raises ConfigFileError."""
+    """The topics in the file; None if there is no file. Raises ConfigFileError."""
     file = ConfigFile(disk, topics_path(root))
     document = file.read()
     return None if document is None else topics_in(document, file.path)
 
 
 def topics_in(document: Config, path: Path) -> dict[str, Topic]:
-    """The topics of what the file says. Raises ConfigFileError."""
+    """The topics in the file's content. Raises ConfigFileError."""
     table = document.get("topicConfigTable", {})
     if not isinstance(table, dict):
         raise ConfigFileError(path, f"a topicConfigTable that is a {type(table).__name__}", "an object")
@@ -363,18 +365,18 @@ def topics_in(document: Config, path: Path) -> dict[str, Topic]:
 
 
 def new_topic(name: str, settings: StoreSettings) -> Topic:
-    """As a put makes it. Retry and dead-letter topics have one queue, as in RocketMQ."""
+    """The topic that a put creates. Retry and dead-letter topics have one queue, as in RocketMQ."""
     count = 1 if name.startswith((RETRY_TOPIC_PREFIX, DEAD_LETTER_PREFIX)) else settings.default_queue_count
     return Topic(name, count, count)
 
 
 def of_batches(topic: Topic) -> Topic:
-    """The topic with queues of inner batches."""
+    """The topic with batch queues."""
     return replace(topic, attributes={**topic.attributes, QUEUE_TYPE: BATCH_QUEUE_TYPE})
 
 
 def with_queue(topic: Topic, queue_id: int) -> Topic:
-    """The topic with queues enough for this id."""
+    """The topic with enough queues for this id."""
     count = min(queue_id + 1, INT32_MAX)
     return replace(topic, read_queue_count=count, write_queue_count=count)
 
@@ -382,7 +384,7 @@ def with_queue(topic: Topic, queue_id: int) -> Topic:
 def add_found(
     topics: dict[str, Topic], queue_keys: Iterable[QueueKey], settings: StoreSettings, *, grows: bool
 ) -> None:
-    """Add the topics that have queues and are not there; `grows`: and queues to those that are."""
+    """Add missing topics for existing queues; with `grows`, also missing queues of known topics."""
     highest: dict[str, int] = {}
     for name, queue_id in queue_keys:
         if queue_id > highest.get(name, -1):
