@@ -1,1 +1,1 @@
-"""Queues and keys from the log: over a range, and live behind the appends."""
+"""Dispatch: build consume queues and the key index from the log, live behind the appends or over a range."""

@@ -1,11 +1,11 @@
-"""Live dispatch: from what the log has made visible into the queues and the key index, on demand and by the flush
-service.
+"""Live dispatch: visible records of the log into the consume queues and the key index, on demand of a reader and by the
+flush service.
 
 Invariants:
-- `position` moves after the entries of everything below it are in their queues, `index_position` after its keys are in
-  the index. Where the index cannot be written, queues go on without it.
+- `position` advances after the entries of all records below it are in their queues, `index_position` after their keys
+  are in the index. If the index cannot be written, dispatch into queues continues without it.
 - Only the holder of the dispatch lock writes queues and the index.
-- A range may be dispatched again, after a failure or an interrupt: neither queues nor index take anything twice.
+- Dispatch is idempotent: after a failure or an interrupt a range is dispatched again, without duplicate entries.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from .key_scan import keys_between
 log = logging.getLogger("flightlog.dispatch")
 
 LOOK_AGAIN_S = 0.0002
-"""Between two looks whether another thread's dispatch has come far enough."""
+"""Pause between two checks whether another thread's dispatch has reached the target."""
 
 
 class SyncedQueues(NamedTuple):
-    """What a sync of all queues reached."""
+    """The state of all queues at a sync."""
 
     position: int
-    """Physical offset below which every entry is now durable; the log itself need not be."""
+    """Physical offset below which every entry is durable. The log itself may not be."""
     queue_count: int
     ends: int
     """The sum of the queues' ends."""
@@ -57,7 +57,7 @@ class SyncedQueues(NamedTuple):
 
 
 class Dispatcher:
-    """Brings the queues of an open store up to its log."""
+    """Dispatches the log of an open store into its queues and key index."""
 
     def __init__(
         self,
@@ -76,11 +76,11 @@ class Dispatcher:
         self.position = position
         """Physical offset below which every record is in its queue."""
         self.index_position = position
-        """Physical offset below which every key is in the index, if there is one."""
+        """Physical offset below which every key is in the index, if the store has one."""
         self.unsynced_entries = 0
-        """Entries put since queues were last synced."""
+        """Queue entries written since the last sync of the queues."""
         self._index_failure: DiskError | None = None
-        """What ended the index for this session: a sync that failed is not tried again."""
+        """Why the index is no longer written in this session; a failed sync is never retried."""
         self._is_closed = False
 
     @property
@@ -93,30 +93,31 @@ class Dispatcher:
 
     @property
     def deleted(self) -> DeletedTopics:
-        """Whose records are left out."""
+        """The deleted topics, whose records are skipped."""
         return self._rules.deleted
 
     def add_listener(self, listener: Callable[[Mapping[QueueKey, int]], object]) -> None:
-        """Have each dispatch call it with the first queue offset of each queue that got entries, before `position`
-        moves."""
+        """Call `listener` on each dispatch, before `position` advances, with the first new queue offset of each queue
+        that got entries."""
         self._listeners.append(listener)
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the disk had no room for queue entries or keys. Puts are refused then: they could not be found."""
+        """Whether the disk had no room for queue entries or keys. Then puts are refused: no reader would find them."""
         return self._log.conditions.dispatch_stalled is not None
 
     def catch_up(self) -> None:
-        """Dispatch everything visible. A put that returned is in its queue afterwards, and its keys are in the index.
+        """Dispatch all visible records. Afterwards every put that has returned is in its queue, and its keys are in the
+        index.
 
-        Raises DiskFullError; the next call goes on from the same place. Raises DiskError and SyncFailedError, which
-        poison the log: no more puts. What is visible is then dispatched in memory, before they are raised: so reads of
-        queues find it, and only what reads keys raises again. If `position` is behind even so, the log itself cannot be
-        read.
+        Raises DiskFullError; the next call continues from the same position. Raises DiskError and SyncFailedError,
+        which poison the log: later puts fail. Before these are raised, visible records are dispatched into queues in
+        memory, so reads of queues still find them; only queries by key raise again. If `position` is still behind
+        afterwards, the log itself cannot be read.
         """
         target = self._log.visible
         while not self._is_dispatched(target) and self._lock.locked():
-            # Not in the lock's own queue: each of many readers would in turn hold it, and wait for the interpreter.
+            # Poll instead of waiting for the lock: many readers would acquire it in turn, each waiting for the GIL.
             time.sleep(LOOK_AGAIN_S)
         if self._is_dispatched(target):
             return
@@ -128,7 +129,7 @@ class Dispatcher:
             try:
                 self._dispatch_and_heal(self._log.visible)
             except (DiskFullError, TooManyFilesError) as e:
-                if not self.is_stalled:  # once, however often it is tried again
+                if not self.is_stalled:  # logged once, not on every retry
                     text = "%s: messages wait in the log for room for their queue entries or keys: %s"
                     log.warning(text, self._root, e, extra=self._facts())
                 self._log.conditions.dispatch_stalled = e.path
@@ -143,8 +144,8 @@ class Dispatcher:
             self._log.conditions.dispatch_stalled = None
 
     def _continue_in_memory(self, why: DiskError) -> None:
-        """Leave the queues on disk as they are, and dispatch what is visible into memory: the next open for writing
-        does it on disk. Raises DiskError where the log cannot be read."""
+        """Stop writing queue files, and dispatch visible records into memory. The next open for writing dispatches them
+        to disk. Raises DiskError if the log cannot be read."""
         text = "%s: queues are kept in memory from now on, because they cannot be written: %s"
         log.warning(text, self._root, why, extra=self._facts())
         self._table.continue_in_memory()
@@ -167,7 +168,7 @@ class Dispatcher:
         return self._log.reader.folder.parent
 
     def _facts(self) -> dict[str, object]:
-        """For the log."""
+        """Structured fields for log messages."""
         lag = self._log.visible - min(self.position, self.index_position)
         return {"path": str(self._root), "physical_offset": self.position, "lag": lag}
 
@@ -219,26 +220,27 @@ class Dispatcher:
             raise failure
 
     def restart_index(self, index: KeyIndex) -> None:
-        """Rebuild the index from the log if files of it were deleted. Raises as `catch_up`."""
+        """Rebuild the index from the log if its files were deleted. Raises as `catch_up`."""
         with self._lock:
             try:
-                index.check_files()  # another thread may have been here
+                index.check_files()  # another thread may have rebuilt it already
             except IndexFileGoneError as e:
                 self._forget_index(index, e)
         self.catch_up()
 
     def _forget_index(self, index: KeyIndex, why: IndexFileGoneError) -> None:
         log.warning("%s: the key index is rebuilt from the log: %s", self._root, why, extra=self._facts())
-        self.index_position = self._log.reader.min_offset  # from here on, queries by key wait in `catch_up`
+        self.index_position = self._log.reader.min_offset  # queries by key now wait in `catch_up`
         index.clear()
-        index.load()  # the program that deleted files may have left one of its own
+        index.load()  # the program that deleted the files may have written a new one
         index.clear()
 
     def delete_topic(self, topic: str, note: DeletedTopicsFile) -> None:
-        """Steps 1 and 2 of engine/topics/topic_admin.py. Not beside `sync_queues`, which may be at a file that goes.
+        """Steps 1 and 2 of the deletion in engine/topics/topic_admin.py. Must not run concurrently with `sync_queues`,
+        which may be syncing a file that is removed here.
 
-        Raises DiskFullError and DiskError (nothing has happened), SyncFailedError and whatever comes after the note
-        (the store is poisoned).
+        Raises DiskFullError and DiskError (nothing has happened); SyncFailedError, and any error after the note was
+        written (the store is poisoned).
         """
         deleted, is_begun = self._rules.deleted, False
 
@@ -263,8 +265,7 @@ class Dispatcher:
                 raise
 
     def close(self) -> None:
-        """Write no queue and no key from now on; the dispatch that is under way is waited for. Calling it twice is
-        fine."""
+        """Wait for a running dispatch, then close queues and index. Idempotent."""
         with self._lock:
             self._is_closed = True
             self._table.close()
@@ -272,27 +273,27 @@ class Dispatcher:
             self._index.close()
 
     def prepare_index_flush(self, index: KeyIndex) -> tuple[FlushRound, int, int]:
-        """What is to be written so that the index is durable, the physical offset below which it then has every key,
-        and the number of its files."""
+        """The writes that make the index durable, the physical offset below which it then has every key, and the number
+        of its files."""
         with self._lock:
             return index.prepare_flush(), self.index_position, len(index.files)
 
     def index_full_timestamp_ms(self, index: KeyIndex) -> int:
-        """The checkpoint's word about the index; asked beside puts, which change what it is taken from."""
+        """The index timestamp for the checkpoint, read under the dispatch lock because puts change it."""
         with self._lock:
             return index.full_timestamp_ms
 
     def advance_queues(self, min_physical_offset: int) -> int:
-        """Move the start of every queue behind the entries of removed messages; returns the sum of their starts."""
+        """Move the start of every queue past the entries of removed messages. Returns the sum of the starts."""
         starts = 0
         for _, queue in self._table.on_disk():
-            with self._lock:  # one by one: there may be very many, and puts go on
+            with self._lock:  # the lock is taken for each queue: there may be many, and puts continue
                 queue.set_min_offset(min_physical_offset)
                 starts += queue.min_index
         return starts
 
     def expire_queues(self) -> list[Path]:
-        """Remove queue files behind which every queue begins. Raises DiskError."""
+        """Remove queue files whose entries all lie before the start of their queue. Raises DiskError."""
         removed: list[Path] = []
         for _, queue in self._table.on_disk():
             with self._lock:
@@ -300,17 +301,17 @@ class Dispatcher:
         return removed
 
     def index_count_from(self, index: KeyIndex, min_physical_offset: int) -> int:
-        """How many index files `expire_index` would leave."""
+        """The number of index files that `expire_index` would keep."""
         with self._lock:
             return len(index.files) - index.count_expired(min_physical_offset)
 
     def expire_index(self, index: KeyIndex, min_physical_offset: int) -> list[Path]:
-        """Remove index files of removed records. Raises DiskError."""
+        """Remove index files that only have keys of removed records. Raises DiskError."""
         with self._lock:
             return index.expire(min_physical_offset)
 
     def sync_queues(self) -> SyncedQueues:
-        """Sync every queue file written so far. Raises SyncFailedError, and TooManyFilesError: then call it again."""
+        """Sync every queue file written so far. Raises SyncFailedError, and TooManyFilesError, which may be retried."""
         with self._lock:
             position = self.position
             self.unsynced_entries = 0

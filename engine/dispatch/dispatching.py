@@ -1,4 +1,4 @@
-"""Bringing queues up to the log: over a range of it, and once more from further back where a queue turns out to lag."""
+"""Dispatch a range of the log into queues, truncate stale entries, and find where to restart for a queue that lags."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ...store.stored_message import StoredMessage
 
 
 def dispatch_rules(settings: StoreSettings, deleted: DeletedTopics | None = None) -> DispatchRules:
-    """The rules that these settings make; `deleted` tells whose records are left out."""
+    """The dispatch rules for these settings. Records of `deleted` topics are skipped."""
     levels = DelayLevelTable.parse(settings.delay_levels)
     return DispatchRules(SCHEDULE_TOPIC, levels.delivery_time_ms, DeletedTopics() if deleted is None else deleted)
 
@@ -36,8 +36,8 @@ def dispatch_range(
     mapped: bool = False,
     put_keys: Callable[[KeyEntries], None] | None = None,
 ) -> None:
-    """Put the entries of every record in physical [start, stop), a range without structural damage; and hand its keys
-    to `put_keys`."""
+    """Dispatch every record in physical [start, stop), a range without structural damage, into its queue. Its keys are
+    passed to `put_keys`."""
     for segment, first, last in reader.segments_between(start, stop):
         for piece, rows in reader.scan(segment, first, last, check_crc=False, mapped=mapped):
             keys = dispatch(piece, rows, rules, table, count)
@@ -46,20 +46,21 @@ def dispatch_range(
 
 
 def forget_beyond(table: QueueTable, start: int, count: DispatchCount) -> None:
-    """Drop entries from `start` on that no record stands for: stale ones, those of a tail that was cut, and garbage
-    behind a queue's end, which would make the next look for it go wrong."""
+    """Truncate queues: drop entries for physical offsets from `start` on that have no record. These are stale entries,
+    entries of a truncated tail, and garbage past the end of a queue, which would mislead the next search for its
+    end."""
     for key, queue in table.items():
         known_end = count.ends.get(key)
         if known_end is None:
-            last = last_entry(queue)  # None: the queue is empty, or retention has just removed the file of that entry
+            last = last_entry(queue)  # None if the queue is empty, or if retention has just removed the file
             is_before = last is None or (last.is_valid and last.physical_offset < start)
             known_end = queue.end if is_before else _end_before(queue, start)
         queue.truncate(known_end)
 
 
 def _end_before(queue: Queue, start: int) -> int:
-    """One past the last entry of a record before physical `start`. Entries that retention of another process removes
-    meanwhile are of such records."""
+    """One past the last entry of a record before physical `start`. Another process's retention may remove such entries
+    meanwhile."""
     while True:
         end = queue.first_at_or_after(start)
         queue.skip_removed()
@@ -68,7 +69,7 @@ def _end_before(queue: Queue, start: int) -> int:
 
 
 def is_entry_of(message: StoredMessage, key: QueueKey, queue_offset: int) -> bool:
-    """Whether this is the message that entry `queue_offset` of a queue stands for."""
+    """Whether entry `queue_offset` of a queue refers to this message."""
     if (message.topic, message.queue_id, message.queue_offset) == (*key, queue_offset):
         return True
     if message.sys_flag & INNER_BATCH and (message.topic, message.queue_id) == key:
@@ -77,7 +78,7 @@ def is_entry_of(message: StoredMessage, key: QueueKey, queue_offset: int) -> boo
 
 
 def lagging_from(table: QueueTable, reader: LogReader, count: DispatchCount) -> int:
-    """Physical offset of a segment from which no queue with a gap can have missed a record."""
+    """Physical offset of the segment from which to dispatch again, so that every queue with a gap is filled."""
     lowest = reader.files_end
     for key, end in count.gaps.items():
         queue = table.get(key)

@@ -1,4 +1,4 @@
-"""The keys of a range of the log, in its order, and where the first of them is."""
+"""Scan a range of the log for index keys, in log order."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from ...store.scan.salvage import next_intact
 from ...store.segments.segment import Segment
 
 MOST_KEPT = 4_000_000
-"""Keys, of 20 bytes each."""
+"""Keys kept in memory, 20 bytes each."""
 
 
 class KeptKeys:
-    """The keys of the log's end as they came by when it was read for its queues, so that it need not be read for them
-    again; or nothing, if they are too many."""
+    """Cache of the keys in the log's tail, filled while recovery reads it for the queues, so that the tail is not read
+    again for the index. Keeps nothing if there are too many keys."""
 
     def __init__(self) -> None:
         self.begin(0)
 
     def begin(self, start: int) -> None:
-        """The keys of all records from physical offset `start` on come next; those that came before are forgotten."""
+        """Clear the cache. The next keys are those of records from physical offset `start` on."""
         self._start, self._count = start, 0
         self._parts: list[KeyEntries] = []
 
     def keep(self, keys: KeyEntries) -> None:
-        """These follow."""
+        """Add the next keys in log order."""
         self._count += len(keys)
         if self._count > MOST_KEPT:
             self._parts = []
@@ -38,7 +38,7 @@ class KeptKeys:
             self._parts.append(keys.copy())
 
     def between(self, reader: LogReader, start: int, stop: int) -> Iterator[KeyEntries]:
-        """As `keys_between`; `stop` is where the records end that were looked at."""
+        """As `keys_between`, from the cache where possible. `stop` must be the end of the records that were kept."""
         if self._count > MOST_KEPT:
             yield from keys_between(reader, start, stop)
             return
@@ -50,9 +50,9 @@ class KeptKeys:
 
 
 def keys_between(reader: LogReader, start: int, stop: int) -> Iterator[KeyEntries]:
-    """The keys of the records that begin in physical [start, stop), a piece of the log at a time.
+    """The keys of the records that begin in physical [start, stop), one piece of the log at a time.
 
-    `start` is where a record begins, or a segment. Damage is gone past: what cannot be read has no keys.
+    `start` must be the start of a record or of a segment. Damaged ranges are skipped.
     """
     for segment, first, last in reader.segments_between(start, stop):
         yield from _keys_in(reader, segment, first, last)
@@ -72,7 +72,7 @@ def _keys_in(reader: LogReader, segment: Segment, first: int, last: int) -> Iter
 
 
 def first_keyed(reader: LogReader, start: int, stop: int, *, after: int = -1) -> int | None:
-    """Physical offset of the first record with a key in [start, stop) that begins after `after`; None if none does."""
+    """Physical offset of the first record with a key in [start, stop) that begins after `after`; None without one."""
     for keys in keys_between(reader, start, stop):
         offsets = keys.physical_offset[keys.physical_offset > after]
         if len(offsets):
