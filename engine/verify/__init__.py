@@ -1,1 +1,1 @@
-"""Checking a whole store against itself."""
+"""Verify: check log, seals, queues and key index of a whole store, and report damage and lag."""

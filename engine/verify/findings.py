@@ -1,7 +1,7 @@
-"""The result of a verify: damage and lag, each with its place and what would mend it, and how much was checked.
+"""The result of a verify: damage and lag, each with its place and its repair, and how much was checked.
 
-Damage (`findings`) and lag (`lag`) are two things. A writer that was killed leaves records that are in no queue yet:
-readers find them by reading the log, and the next open for writing adds their entries. That is lag, not damage.
+Damage (`findings`) and lag (`lag`) are distinct. A killed writer leaves records that are not in a queue yet: readers
+find them by reading the log, and the next open for writing adds their entries. That is lag, not damage.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ IN_ROCKSDB = (
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is not as it should be."""
+    """One problem: where it is, what it means, and how to repair it."""
 
     path: Path
     offset: int
@@ -33,17 +33,17 @@ class Finding:
 
 @dataclass
 class VerifyReport:
-    """What a verify looked at and found."""
+    """What a verify checked and found."""
 
     path: Path
     last_writer: LastWriter
     findings: list[Finding] = field(default_factory=list)
     """Damage, and everything else that needs repair."""
     lag: list[Finding] = field(default_factory=list)
-    """Messages that a killed writer stored and did not dispatch: none is lost, the next open for writing adds their
-    queue entries. A store that was closed cleanly has none: there, a missing entry is a finding."""
+    """Messages that a killed writer stored but did not dispatch. None is lost: the next open for writing adds their
+    queue entries. A store that was closed cleanly has no lag; there a missing entry is a finding."""
     oddities: list[str] = field(default_factory=list)
-    """What looks wrong and is not: RocketMQ's own ways, in words."""
+    """Harmless peculiarities, such as those of RocketMQ, as text."""
     records: int = 0
     segments: int = 0
     sealed_segments: int = 0
@@ -54,5 +54,5 @@ class VerifyReport:
 
     @property
     def is_clean(self) -> bool:
-        """Whether there is no finding; a store whose queues lag is clean."""
+        """Whether there are no findings. Lag does not count."""
         return not self.findings

@@ -1,7 +1,7 @@
-"""Checking a whole store against itself: log, seals, queues and key index against the log, checkpoint, progress page.
+"""Verify a whole store: the log, its seals, queues and key index against the log, checkpoint, and progress page.
 
-Everything is read by read calls, so a bad sector is a finding and not a signal. Nothing is changed. Beside a live
-writer only what it has made visible and dispatched is judged.
+All files are read with read calls instead of mmap, so a bad sector is a finding and not a SIGBUS. Nothing is written.
+While a writer is alive, only records that it has made visible and dispatched are checked.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ REBUILD = "open the store for writing once: queues are rebuilt from the log"
 REMAKE = (
     f"remove the folder {CONSUME_QUEUE_FOLDER} and open the store for writing once: queues are rebuilt from the log"
 )
-"""For damage that an open does not look for: it trusts the middle of a queue whose ends are sound."""
+"""For damage that opening the store does not detect: it checks only both ends of a queue."""
 RESTORE_SEGMENTS = "restore the missing segments from a copy, or name the folders that hold them (commit_log_folders)"
 
 
@@ -65,13 +65,13 @@ def verify_store(
     rules: DispatchRules,
     known: TailScan,
 ) -> VerifyReport:
-    """Check everything up to where the view ends (`known.end`)."""
+    """Verify everything up to the end of the view (`known.end`)."""
     report = VerifyReport(root, shutdown_state.last_writer)
     add = report.findings.append
     restore = "restore the file from a copy"
     for note in shutdown_state.files.notes + table.unreadable:
         path, _, text = note.partition(": ")
-        meaning, _, mend = text.partition(". ")  # as these errors are worded: what was found, then what to do
+        meaning, _, mend = text.partition(". ")  # the format of these errors: what was found, then what to do
         add(Finding(Path(path), 0, meaning, mend or restore))
     if (lost := missing_start(disk, root, reader)) is not None:
         if shutdown_state.is_ours:
@@ -79,7 +79,7 @@ def verify_store(
             add(Finding(lost.path, lost.physical_offset, lost.found, accept))
         else:
             report.oddities.append(start_text(lost, shutdown_state))
-    # Before any is read: a writer that is alive seals segments meanwhile.
+    # Before any seal is read, because a live writer seals segments meanwhile.
     were_sealed = {segment.base for segment in reader.segments if disk.exists(seal_path(root, segment.base))}
     seals = {segment.base: read_seal(disk, root, segment) for segment in reader.segments}
     blocks: defaultdict[int, BlockCrcs] = defaultdict(BlockCrcs)
@@ -95,7 +95,7 @@ def verify_store(
             blocks[segment.base].feed(int(first["physical_offset"] - first["position"]) - segment.base, piece)
         check.compare(piece, rows)
 
-    # One pass over a sound log at rest: every byte is read once, and used for all that is to be known of it.
+    # An intact log without a writer takes one pass: every byte is read once for all checks.
     check, extent = begin(reader.min_offset, known.end), (reader.min_offset, known.end)
     is_one_pass = not known.is_bounded and check.dispatched == known.end and extent[0] < extent[1]
     check.keys.begin_extent(extent[0])
@@ -125,11 +125,11 @@ def verify_store(
                 add(Finding(seal_path(root, segment.base), 0, "a seal that is damaged or another segment's", mend))
             continue
         if not shutdown_state.is_ours and not seal_fits(reader, segment, seal):
-            continue  # another program has cut and filled this segment since; opening for writing removes the seal
+            continue  # another program has truncated and refilled this segment; opening for writing removes the seal
         report.sealed_segments += 1
         for position in blocks[segment.base].broken_blocks(segment, seal):
             add(Finding(segment.path, segment.base + position, "a block that differs from its seal", restore))
-    # a writer that had put nothing yet
+    # is_new: a writer that has not put anything yet.
     is_new = shutdown_state.last_writer is LastWriter.NOBODY and not shutdown_state.is_clean
     is_live = known.is_bounded or is_new or shutdown_state.is_stale(disk)
     if table.is_in_rocksdb:
@@ -146,7 +146,7 @@ def verify_store(
 
 
 def _tell_bad_sectors(disk: BadSectors, reader: LogReader, report: VerifyReport) -> None:
-    """What could not be read. It was taken for zeros, and so other findings may speak of the same bytes."""
+    """Report unreadable ranges. They were read as zeros, so other findings may be about the same bytes."""
     bases = {segment.path: segment.base for segment in reader.segments}
     for path, start, stop in disk.found():
         text = f"bytes {start} to {stop - 1} of the file cannot be read: {stop - start} bytes, a bad sector of the disk"
@@ -157,7 +157,7 @@ def _tell_bad_sectors(disk: BadSectors, reader: LogReader, report: VerifyReport)
 def _check_open_segment(
     disk: Disk, root: Path, segment: Segment, shutdown_state: ShutdownState, report: VerifyReport
 ) -> None:
-    """What of it was sealed as it grew. A writer that is alive only goes on: what was read of the seal stays right."""
+    """Check the sealed blocks of a segment that is not full. A live writer only appends, so these seals stay valid."""
     slots = read_slots(disk, root, segment) if shutdown_state.is_ours else {}
     broken = list(broken_blocks(segment, slots))
     if broken and not shutdown_state.is_stale(disk):
@@ -170,7 +170,7 @@ def _check_open_segment(
 
 
 class _QueueCheck:
-    """Queues and key index on disk against the log: it is shown the log, and then tells what it found."""
+    """Compares queues and key index on disk with the log: pass it the records of the log, then call `tell`."""
 
     def __init__(
         self,
@@ -187,16 +187,16 @@ class _QueueCheck:
         self._reader, self._rules, self._report, self._batches, self.keys = reader, rules, report, batches, keys
         self._apart_topic, self._folder = rules.schedule_topic.encode(), root / CONSUME_QUEUE_FOLDER
         self.dispatched = end
-        """Physical offset up to which the queues should be."""
+        """Physical offset up to which the queues should have entries."""
         progress = shutdown_state.progress
         if shutdown_state.is_served and progress is not None:
-            self.dispatched = min(end, progress.dispatched)  # the writer is alive, and may be a little behind
+            self.dispatched = min(end, progress.dispatched)  # dispatch of a live writer may lag behind its log
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._ends: dict[QueueKey, int] = {}
         self._may_lag_from = shutdown_state.dispatched_below(end)
-        """Physical offset from which on the last writer may not have dispatched."""
+        """Physical offset from which on the last writer may not have dispatched records."""
         self._wrong: dict[QueueKey, tuple[int, int, int]] = {}
-        """First wrong queue offset, how many are wrong, and the lowest physical offset of the messages."""
+        """First wrong queue offset, number of wrong entries, and the lowest physical offset of their messages."""
         extension = extension_maker(disk, root)
         for key, folder in list_queue_folders(disk, root):
             sizes = {entry.size for entry in disk.list(folder) if entry.size}
@@ -204,11 +204,11 @@ class _QueueCheck:
             try:
                 queue.load(thorough=True)
             except SegmentLengthError:
-                continue  # already a finding: the table could not read it either
+                continue  # already reported: the table could not read it either
             self._queues[key] = queue
 
     def walk(self, whole: TailScan) -> None:
-        """Walk the log once more, what of it is not damaged."""
+        """Compare with the undamaged parts of the log, in a second pass."""
         for start, stop in whole.extents:
             self.keys.begin_extent(start)
             listed_stop = max(start, min(stop, self.dispatched))
@@ -223,7 +223,7 @@ class _QueueCheck:
             yield from self._reader.scan(segment, first, last, check_crc=False, mapped=False)
 
     def compare(self, piece: bytes | memoryview, rows: Rows) -> None:
-        """These records are the next ones of the log; `keys` looks at what each of them says of keys."""
+        """Compare the next records of the log with the queues, and their keys with the index."""
         built = build_entries(piece, rows, self._apart_topic)
         for key, entries in queue_entries(piece, rows, self._rules, built).items():
             if self._batches.is_batch_queue(key) or self._has_run(key, entries):
@@ -232,7 +232,7 @@ class _QueueCheck:
         self.keys.compare(built.keys)
 
     def tell(self, whole: TailScan, *, is_live: bool) -> None:
-        """Report what was found."""
+        """Add the findings to the report."""
         self._batches.run(whole, self.dispatched, is_live=is_live)
         if self.dispatched < whole.end:
             size = whole.end - self.dispatched
@@ -246,18 +246,18 @@ class _QueueCheck:
             lags = is_missing and physical_offset >= self._may_lag_from
             self._add(key, first, meaning, REBUILD if is_missing else REMAKE, lags=lags)
         for key, queue in self._queues.items():
-            if is_live:  # what the writer has added since the view was opened is not judged
+            if is_live:  # entries added since the view was opened are not checked
                 queue.end = queue.first_at_or_after(whole.end)
             self._check_end(key, queue, whole)
         self.keys.tell(is_live=is_live)
 
     def skip_queues(self) -> None:
-        """Report nothing of queues: there are none that could be read."""
+        """Report nothing about queues: they are in RocksDB, which is not read."""
         self._wrong.clear()
         self._report.queue_entries = 0
 
     def _has_run(self, key: QueueKey, entries: QueueEntries) -> bool:
-        """Whether these follow one another, and stand in the queue: a first look, which most pass."""
+        """Whether these entries are consecutive and equal those in the queue: the quick check that most pass."""
         queue, first, units = self._queues.get(key), entries.run_start, entries.units
         if queue is None or first is None or first < 0 or (first == 0 and key in self._ends):
             return False
@@ -271,7 +271,7 @@ class _QueueCheck:
     def _same(self, key: QueueKey, queue: ConsumeQueue, there: Units, units: Units) -> NDArray[np.bool_]:
         same = same_entries(queue, there, units)
         if key[0] == self._rules.schedule_topic and not same.all():
-            # Whose time of delivery is another one was parked under other delay levels than these settings have.
+            # Delivery times may differ: the message was parked under other delay levels than those of these settings.
             there = queue.resolved(there)
             is_place = (there["physical_offset"] == units["physical_offset"]) & (there["size"] == units["size"])
             same |= is_place & (there["tags_code"] > INT32_MAX) & (units["tags_code"] > INT32_MAX)
@@ -280,7 +280,7 @@ class _QueueCheck:
     def _compare(self, key: QueueKey, indexes: NDArray[np.int64], units: Units) -> None:
         first_again = int(np.flatnonzero(indexes == 0)[-1]) if (indexes == 0).any() else 0
         if first_again or (indexes[0] == 0 and key in self._ends):
-            # Its topic was deleted and created again, by RocketMQ, which leaves no note: no queue has earlier messages.
+            # RocketMQ deleted the topic and created it again, without a note: earlier messages are in no queue.
             indexes, units = indexes[first_again:], units[first_again:]
             self._wrong.pop(key, None)
         self._ends[key] = int(indexes[-1]) + 1
@@ -309,7 +309,7 @@ class _QueueCheck:
         if queue.end > queue.min_index:
             units = queue.units(queue.min_index, queue.end - queue.min_index)
             is_real = valid_mask(units)
-            # A power cut may have taken entries of messages that retention then removed: that is no damage.
+            # A power cut may have lost entries of messages that retention then removed. That is not damage.
             listed = np.flatnonzero(is_real & (units["physical_offset"] >= self._reader.min_offset))
             holes = listed[0] + np.flatnonzero(~is_real[listed[0] :]) if len(listed) else listed
             if len(holes):
@@ -337,7 +337,7 @@ def _check_small_files(
     if shutdown_state.last_writer is not LastWriter.NOBODY and shutdown_state.is_clean:
         if checkpoint is None:
             add(Finding(root / CHECKPOINT_FILE, 0, "missing or truncated, expected 4096 bytes", mend))
-        elif not any(checkpoint.words) and known.end > 0 and has_queues:  # RocksDB keeps its own account
+        elif not any(checkpoint.words) and known.end > 0 and has_queues:  # with RocksDB the checkpoint may be empty
             add(Finding(root / CHECKPOINT_FILE, 0, "all zero after a clean close", mend))
     if progress is not None and shutdown_state.is_ours and progress.flushed > known.end and not known.damage:
         meaning = f"says that {progress.flushed} bytes were durable, the log ends at {known.end}"
@@ -352,7 +352,7 @@ def _check_topics(disk: Disk, root: Path, report: VerifyReport) -> None:
         mend = "restore it from a copy, or delete it: topics are then told from the queues, and deleted ones forgotten"
         report.findings.append(Finding(e.path, 0, e.found, mend))
     except TooManyFilesError:
-        raise  # says nothing about the file
+        raise  # not a property of the file
     except DiskError as e:
         path, _, meaning = str(e).partition(": ")
         report.findings.append(Finding(Path(path), 0, meaning, "look after the disk, and restore it from a copy"))

@@ -1,4 +1,4 @@
-"""Checking batch queues against the log, and the log's inner batches against what they say of themselves."""
+"""Verify batch queues against the inner batches in the log."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REMAKE = f"remove the folder {BATCH_QUEUE_FOLDER} and open the store for writing
 
 
 class BatchCheck:
-    """Batch queues on disk against the log."""
+    """Compares batch queues on disk with the log."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class BatchCheck:
         self._reader, self._rules, self._report = reader, rules, report
         self._folder = root / BATCH_QUEUE_FOLDER
         self._may_lag_from = may_lag_from
-        """Physical offset from which on the last writer may not have dispatched."""
+        """Physical offset from which on the last writer may not have dispatched records."""
         self._queues: dict[QueueKey, BatchQueue] = {}
         self._is_batch_queue = {key: isinstance(queue, BatchQueue) for key, queue in table.items()}
         for key, folder in list_queue_folders(disk, root, BATCH_QUEUE_FOLDER):
@@ -49,11 +49,11 @@ class BatchCheck:
             try:
                 queue.load()
             except SegmentLengthError:
-                continue  # already a finding: the table could not read it either
+                continue  # already reported: the table could not read it either
             self._queues[key] = queue
 
     def is_batch_queue(self, key: QueueKey) -> bool:
-        """Whether records that are no inner batches have no entries in this queue."""
+        """Whether this is a batch queue, which has no entries for records that are not inner batches."""
         return self._is_batch_queue.get(key, False)
 
     def run(self, whole: TailScan, dispatched: int, *, is_live: bool) -> None:
@@ -73,7 +73,7 @@ class BatchCheck:
         queue = self._queues.get(key)
         there = queue.batches if queue is not None else np.empty(0, BATCH_UNIT_DTYPE)
         there = there[there["physical_offset"] >= self._reader.min_offset]
-        if end is not None:  # what a writer has added since the view was opened is not judged
+        if end is not None:  # entries added since the view was opened are not checked
             there = there[there["physical_offset"] < end]
         self._report.queue_entries += len(units)
         common = min(len(there), len(units))

@@ -1,7 +1,7 @@
-"""Check the key index: each file against itself, and all of them against the keys of the log.
+"""Verify the key index: each file for consistency, and all of them against the keys in the log.
 
-Harmless differences of RocketMQ are reported as oddities, not as findings: a record at the border of two of its
-sessions is indexed twice, and keys that no file has yet are read from the log.
+Harmless differences that RocketMQ leaves are reported as oddities, not as findings: a record at the
+border of two of its sessions is indexed twice, and keys missing from all files are read from the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TAKE_BACK = "open the store for writing once: what the index knows of a tail tha
 
 
 MOST_KEYS_A_RECORD = 16
-"""With more of them, keys of one record that are the same are looked for by sorting."""
+"""With more keys in a record, duplicates are found by sorting."""
 
 
 class _Keys(NamedTuple):
@@ -39,52 +39,52 @@ NO_KEYS = _Keys(np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 class KeyCheck:
-    """One look at the index of a store that a verify walks: it is shown the log's keys, extent by extent of the tail
-    scan in their order, and then tells what it found."""
+    """Compares the key index with the log: pass it the log's keys, one extent of the tail scan after the other; then
+    call `tell`."""
 
     def __init__(self, disk: Disk, shutdown_state: ShutdownState, report: VerifyReport, whole: TailScan) -> None:
         self._shutdown_state, self._report, self._whole = shutdown_state, report, whole
         index = self._index = open_index_to_read(disk, shutdown_state.root)
         self._judged = self._judged_below(whole)
         self._feed = _Feed(index.entries(whole.start)) if index.files and not index.unreadable else None
-        """None where there is nothing to compare with."""
+        """None if there is no readable index."""
         self._below = 0
-        """Physical offset below which all records of this extent were compared."""
+        """Physical offset below which all records of this extent have been compared."""
         self._missing = self._stale = 0
         self._first_missing = self._first_stale = -1
         self._repeated = 0
-        """Entries that say again what their record says again itself."""
+        """Duplicate entries of records that have the same key more than once."""
 
     def begin_extent(self, start: int) -> None:
-        """The keys of records from physical offset `start` on come next."""
+        """Begin an extent: the next keys are those of records from physical offset `start` on."""
         if self._feed is not None:
-            self._feed.take_below(start)  # of damaged or removed records: unknown
+            self._feed.take_below(start)  # entries of damaged or removed records cannot be compared
         self._below = start
 
     def compare(self, keys: KeyEntries) -> None:
-        """These are the next ones of the log."""
+        """Compare the next keys of the log with the index."""
         if self._feed is not None and len(keys):
             self._below = int(keys.physical_offset[-1]) + 1
             self._match(_Keys(keys.physical_offset, keys.key_hash), self._feed.take_below(self._below))
 
     def end_extent(self, stop: int) -> None:
-        """No further keys come before physical offset `stop`."""
+        """End an extent: there are no further keys before physical offset `stop`."""
         if self._feed is not None and self._below < stop:
             self._match(NO_KEYS, self._feed.take_below(stop))
 
     def tell(self, *, is_live: bool) -> None:
-        """Report what was found, and check each file against itself."""
+        """Check each file for consistency, and add all findings to the report."""
         index, report, whole = self._index, self._report, self._whole
         for unreadable in index.unreadable:
             report.findings.append(Finding(unreadable.path, 0, unreadable.problem, REMAKE))
         at_rest = self._shutdown_state.is_clean and not is_live
         duplicates = 0
-        # A writer that is alive may have flushed keys of records that this view does not reach.
+        # A live writer may have flushed keys of records past the end of this view.
         for check in check_index(index, None if is_live else whole.end, at_rest=at_rest):
             report.index_entries += check.header.next_entry - 1
             duplicates += check.duplicates
             report.findings += [Finding(check.path, 0, problem, REMAKE) for problem in check.problems]
-            # There is no recovery after a clean close: entries behind its end would stay unnoticed.
+            # After a clean close there is no recovery, which would remove entries past the end of the log.
             mend = REMAKE if self._shutdown_state.is_clean else TAKE_BACK
             report.findings += [Finding(check.path, 0, problem, mend) for problem in check.behind]
         if index.unreadable:
@@ -122,11 +122,11 @@ class KeyCheck:
             )
 
     def _judged_below(self, whole: TailScan) -> int:
-        """Physical offset below which every key should be in a file."""
+        """Physical offset below which every key should be in an index file."""
         shutdown_state, progress = self._shutdown_state, self._shutdown_state.progress
         if shutdown_state.is_ours and progress is not None:
             return min(progress.index_flushed, whole.end)
-        # it may be alive, or died before it came to the rest
+        # it may be alive, or may have died before it indexed the rest
         if shutdown_state.last_writer is LastWriter.ROCKETMQ_KILLED:
             last = self._index.last_physical_offset
             return 0 if last is None else min(last, whole.end)
@@ -155,29 +155,29 @@ class KeyCheck:
 
 
 def _say_the_same(expected: _Keys, there: _Keys) -> bool:
-    """Whether the index has these very keys in this order, and no record has one twice: the usual case, told without
-    sorting."""
+    """Whether the index has the same keys in the same order, without duplicates in a record: the usual case, found
+    without sorting."""
     offsets, hashes = expected
     if not np.array_equal(offsets, there.physical_offset) or not np.array_equal(hashes, there.key_hash):
         return False
     for apart in range(1, MOST_KEYS_A_RECORD):
         is_one_record = offsets[apart:] == offsets[:-apart]
         if not is_one_record.any():
-            return True  # a record's keys stand together
+            return True  # keys of a record are adjacent
         if (is_one_record & (hashes[apart:] == hashes[:-apart])).any():
             return False
     return False
 
 
 class _Feed:
-    """The entries of an index, taken by ascending physical offset."""
+    """Reads the entries of an index in order of their physical offsets."""
 
     def __init__(self, pieces: Iterator[Entries]) -> None:
         self._pieces = pieces
         self._rest = NO_KEYS
 
     def take_below(self, physical_offset: int) -> _Keys:
-        """What has not been taken yet of records before `physical_offset`."""
+        """The remaining entries of records before `physical_offset`."""
         taken = [self._split(physical_offset)]
         while not len(self._rest.physical_offset):
             piece = next(self._pieces, None)
@@ -188,7 +188,7 @@ class _Feed:
         return _Keys(*(np.concatenate(columns) for columns in zip(*taken, strict=True)))
 
     def _split(self, physical_offset: int) -> _Keys:
-        # The first entry that is not below ends it: a damaged file need not be in order.
+        # Stop at the first entry that is not below: a damaged file may be out of order.
         not_below = np.flatnonzero(self._rest.physical_offset >= physical_offset)
         at = int(not_below[0]) if len(not_below) else len(self._rest.physical_offset)
         before = _Keys(self._rest.physical_offset[:at], self._rest.key_hash[:at])
