@@ -1,10 +1,10 @@
-"""How much one `get` may answer.
+"""Limits of one `get`: number of messages and bytes.
 
-RocketMQ gives a consumer less at a time where it has fallen far behind: what lies further from the log's end than a
-part of the machine's memory is taken to be on disk and no longer in the page cache. No limit holds back the first
-message, so one that is larger than all of them can be read.
+The limits are lower for a consumer that lags far behind: records further from the log's end than a fraction of the
+machine's memory count as on disk, no longer in the page cache. The first message is always returned, even if it is
+larger than every limit.
 
-(RocketMQ's `DefaultMessageStore#isTheBatchFull` and `#estimateInMemByCommitOffset`.)
+RocketMQ: `DefaultMessageStore#isTheBatchFull`, `#estimateInMemByCommitOffset`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from ...store.settings import StoreSettings
 
 DEFAULT_MAX_COUNT = 32
 MAX_ANSWER_SIZE = 128 << 20
-"""Bytes of records that no answer exceeds, but with a single record."""
+"""Upper limit of an answer in bytes of records; a single larger record is still returned."""
 LEAST_MAX_SIZE = 100
-"""A smaller `max_size` counts as this."""
+"""A smaller `max_size` is raised to this."""
 
 
 @cache
 def physical_memory_size() -> int:
-    """Bytes of memory that this machine has."""
+    """The machine's physical memory in bytes."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
 class GetLimits:
-    """The limits that settings make; sizes in bytes of records."""
+    """The limits from a store's settings; sizes in bytes of records."""
 
     memory_max_size: int
     memory_max_count: int
     disk_max_size: int
     disk_max_count: int
     memory_window_size: int
-    """Records that start at most this many bytes before the log's end count as in memory."""
+    """Records that start at most this many bytes before the end of the log count as in memory."""
     scan_size: int
 
     @classmethod
@@ -53,17 +53,17 @@ class GetLimits:
         )
 
     def scan_entries(self, max_count: int) -> int:
-        """How many entries a get looks at, matching or not, before it answers what it has."""
+        """The number of queue entries that a get reads, matching its filter or not, before it returns what it has."""
         return -(-max(self.scan_size, max_count * UNIT_SIZE) // UNIT_SIZE)
 
     def is_full(self, count: int, size: int, next_size: int, distance: int) -> bool:
-        """Whether `count` messages of `size` bytes leave no room for one of `next_size`, `distance` bytes before the
-        log's end."""
+        """Whether an answer with `count` messages of `size` bytes has no room for another of `next_size` bytes that is
+        `distance` bytes before the end of the log."""
         if distance <= self.memory_window_size:
             return size + next_size > self.memory_max_size or count >= self.memory_max_count
         return size + next_size > self.disk_max_size or count >= self.disk_max_count
 
 
 def clamp_max_size(max_size: int | None) -> int:
-    """The bytes of records that an answer may have when `max_size` is asked for."""
+    """The limit in bytes of records for a requested `max_size`."""
     return MAX_ANSWER_SIZE if max_size is None else min(max(max_size, LEAST_MAX_SIZE), MAX_ANSWER_SIZE)

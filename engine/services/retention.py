@@ -1,22 +1,24 @@
-"""One round of retention: old segments go, then what queues, key index and seals hold of them.
+"""Retention: delete old segments, then the queue files, index files and seals that refer to them.
 
-The order, and what a cut in between leaves:
+The order of one round, and why a crash after any step is safe:
 
-    0  queue entries of what is to go become durable: without its records nothing else tells how far a queue had come,
-                     and its next message would get an offset that it has given before
-    1  segments      oldest first, the folder synced after each, so that no gap can come up: the log begins further on
-    2  queues        begin behind the entries of what is gone, in memory. An entry that points before the log's start
-                     is harmless: every open corrects the start of its queue
-    3  progress page says so, synced: else recovery would miss what goes next, and read all of the log for it
-    4  queue files   that hold only such entries, but never a queue's last one, whose name is all that tells its offset
-    5  index files   that hold only keys of such records, but never the newest
-    6  seals         of segments that are gone
+    0  queue entries of the records to be deleted are synced. Without the records, only these entries tell the end of a
+                     queue; if they were lost, its next message would get an offset that was used before
+    1  segments      are deleted, oldest first; the folder is synced after each, so that the log never has a gap
+    2  queues        start after the entries of deleted records, in memory. An entry that points before the start of
+                     the log is harmless: every open corrects the start of its queue
+    3  progress page records the new starts and is synced; otherwise recovery would miss the files that are deleted
+                     next, and read the whole log to rebuild them
+    4  queue files   with only such entries are deleted, but never the last file of a queue: its name holds the queue's
+                     offset
+    5  index files   with only keys of deleted records are deleted, but never the newest
+    6  seals         of deleted segments are deleted
 
-Whatever is left over is taken up by the next round, also of a later session: 2 to 6 look at all that lies before the
-log's start, whoever removed it.
+The next round, also of a later session, completes an interrupted one: steps 2 to 6 look at everything before the start
+of the log, no matter which program deleted it.
 
-(RocketMQ's `CleanCommitLogService`, `MappedFileQueue#deleteExpiredFileByTime`, `CleanConsumeQueueService`,
-`ConsumeQueue#correctMinOffset`, `IndexService#deleteExpiredFile`.)
+RocketMQ: `CleanCommitLogService`, `MappedFileQueue#deleteExpiredFileByTime`, `CleanConsumeQueueService`,
+`ConsumeQueue#correctMinOffset`, `IndexService#deleteExpiredFile`.
 """
 
 from __future__ import annotations
@@ -46,41 +48,40 @@ HOUR_MS = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """What a look at clock and disk says is to go."""
+    """Which segments to delete, by the clock and the disk usage."""
 
     by_age: bool
-    """Segments that are old enough."""
+    """Delete segments older than the retention time."""
     at_once: bool
-    """The oldest ones, whatever their age."""
+    """Delete the oldest segments regardless of their age."""
 
 
 class RetentionRule:
-    """When segments go, by RocketMQ's rule (`DefaultMessageStore.CleanCommitLogService`):
+    """When segments are deleted, by RocketMQ's rule (`DefaultMessageStore.CleanCommitLogService`):
 
         per cent of the disk in use          puts                segments
-        above disk_warning_percent           refused from now on the oldest go, whatever their age
-        above disk_clean_forcibly_percent    unchanged           the same
-        above disk_max_used_percent          accepted again      those that are old enough go
-        below                                the same            those that are old enough go, in the hours of
-                                                                 delete_when
+        above disk_warning_percent           refused             the oldest are deleted, regardless of age
+        above disk_clean_forcibly_percent    as before           the oldest are deleted, regardless of age
+        above disk_max_used_percent          accepted            old ones are deleted
+        below                                accepted            old ones are deleted, in the hours of `delete_when`
 
-    A segment is old enough if its file was last written to `retention_hours` ago or longer. If several disks hold the
-    log, the emptiest one decides, unless the disk of the queues is fuller. With `clean_forcibly=False` the first two
-    rows remove what the third does. Without `retention_hours` none of this applies.
+    A segment is old if its file was last modified at least `retention_hours` ago. If several disks hold the log, the
+    one with the lowest usage counts, unless usage is higher on the disk of the queues. With `clean_forcibly=False`, the
+    first two rows delete only old segments. Without `retention_hours` nothing is deleted by this rule.
 
-    The caller passes the time and the space. The rule remembers whether the disk was full.
+    The caller passes the time and the disk space. The rule remembers whether the disk was full.
     """
 
     def __init__(self, settings: StoreSettings) -> None:
         self._settings = settings
         self._hours = {int(hour) for hour in settings.delete_when.split(";") if hour}
         self.is_disk_full = False
-        """Whether puts are refused: from above the warning ratio until the disk is at the forcible one again."""
+        """Whether puts are refused: from above `disk_warning_percent` until at most `disk_clean_forcibly_percent`."""
         self.used_ratio = 0
-        """Per cent of the disk in use at the last look."""
+        """Per cent of the disk in use at the last check."""
 
     def look(self, log_spaces: Iterable[DiskSpace], queue_space: DiskSpace) -> None:
-        """Take note of how full the disks are."""
+        """Update the disk usage."""
         self.used_ratio = max(min(space.used_ratio for space in log_spaces), queue_space.used_ratio)
         if self.used_ratio > self._settings.disk_warning_percent:
             self.is_disk_full = True
@@ -88,7 +89,7 @@ class RetentionRule:
             self.is_disk_full = False
 
     def due(self, now_ms: int) -> Due:
-        """What is to go now, by the last look."""
+        """Which segments to delete now, by the last known disk usage."""
         settings = self._settings
         must_make_room = self.used_ratio > min(settings.disk_clean_forcibly_percent, settings.disk_warning_percent)
         is_time = time.localtime(now_ms / 1000).tm_hour in self._hours
@@ -108,15 +109,15 @@ class CleanUpReport:
     index_files: list[Path] = field(default_factory=list)
     seals: list[Path] = field(default_factory=list)
     held: Path | None = None
-    """The oldest segment that was to go and stays, because a reader of this process holds it."""
+    """The oldest segment that was due and was kept, because a reader of this process has pinned it."""
     min_physical_offset: int = 0
-    """Where the log begins now."""
+    """Where the log starts now."""
     used_ratio: int | None = None
     """Per cent of the disk in use when the round began; None without `retention_hours`."""
 
 
 class Retention:
-    """The rounds of one open store. One thread at a time."""
+    """Runs the retention rounds of an open store. Not thread-safe: one thread at a time."""
 
     def __init__(
         self,
@@ -141,15 +142,15 @@ class Retention:
 
     @property
     def is_disk_full(self) -> bool:
-        """Whether puts are to be refused for the sake of the disk."""
+        """Whether puts are refused because the disk is full."""
         return self._rule.is_disk_full
 
     def stop(self) -> None:
-        """No round will follow."""
+        """End retention: there are no further rounds."""
         self._pins.due_below = 0
 
     def look(self) -> None:
-        """See how full the disks are. Raises DiskError."""
+        """Check the disk usage. Raises DiskError."""
         reader = self._log.reader
         folders = {segment.path.parent for segment in reader.segments} or {self._path}
         queues = self._path / CONSUME_QUEUE_FOLDER
@@ -163,7 +164,7 @@ class Retention:
             self._log.conditions.disk_is_full = None
 
     def refuse_puts(self) -> None:
-        """Raise DiskFullError unless there is room again."""
+        """Check the disk usage, and raise DiskFullError if the disk is still full."""
         self.look()
         if self._rule.is_disk_full:
             settings = self._settings
@@ -174,8 +175,8 @@ class Retention:
             raise DiskFullError(self._log.reader.folder, 0, detail)
 
     def round(self, hours: int | None, *, is_asked_for: bool) -> CleanUpReport:
-        """Remove what is to go. One that is asked for takes what is old enough at any hour. Raises DiskError, with
-        what was removed before gone; the next round goes on."""
+        """Run one round. With `is_asked_for`, old segments are deleted at any hour, not only in those of `delete_when`.
+        Raises DiskError; what was deleted before it stays deleted, and the next round continues."""
         report = CleanUpReport()
         at_once = False
         if self._settings.retention_hours is not None:
@@ -199,7 +200,7 @@ class Retention:
 
     def _remove_segments(self, hours: int, at_once: bool, report: CleanUpReport) -> None:
         lowest, now_ms = self._pins.lowest(), self._clock.now_ms()
-        # What is not flushed, or in queues and index, is none of retention's.
+        # Segments that are not flushed and dispatched, to queues and index, are not deleted.
         done = min(self._log.flushed, self._dispatcher.position)
         if self._index is not None:
             done = min(done, self._dispatcher.index_position)
@@ -224,7 +225,8 @@ class Retention:
                 log.warning(text, segment.path, e, extra=extra)
                 return
             if report.segments and report.segments[-1].parent != segment.path.parent:
-                self._disk.sync_folder(report.segments[-1].parent)  # nobody may find a younger one gone, and this not
+                # After a crash, no older segment may be back while a younger one is gone.
+                self._disk.sync_folder(report.segments[-1].parent)
             self._log.remove_oldest(segment)
             report.segments.append(segment.path)
 
@@ -232,7 +234,7 @@ class Retention:
         try:
             return self._disk.modified_ms(segment.path) + hours * HOUR_MS <= now_ms
         except FileNotFoundError:
-            return True  # somebody was faster
+            return True  # another program has deleted it
 
     def _trim(self, report: CleanUpReport) -> None:
         start = self._log.reader.min_offset
@@ -241,7 +243,7 @@ class Retention:
         starts = self._dispatcher.advance_queues(start)
         index = self._index
         if index is not None and (kept := self._dispatcher.index_count_from(index, start)) < len(index.files):
-            self._flush_index(index)  # else the newest file, which stays, may not be one yet
+            self._flush_index(index)  # otherwise the newest file, which is kept, may not exist on disk yet
             self._progress.publish(INDEX_COUNT, kept)
         self._progress.publish(QUEUE_STARTS, starts)
         self._progress.sync()
