@@ -90,8 +90,7 @@ class Message(native.MessageFields):
         if self.keys:
             keys = (self.keys,) if isinstance(self.keys, str) else self.keys
             for key in keys:
-                if not key or props.KEY_SEPARATOR in key:
-                    raise InvalidMessageError(f"key {key!r}: a key is not empty and has no space, which separates keys")
+                check_key(key)
             found[props.KEYS] = props.KEY_SEPARATOR.join(keys)
         if self.tags:
             found[props.TAGS] = self.tags
@@ -102,6 +101,12 @@ class Message(native.MessageFields):
         if self.delay_level:
             found[props.DELAY] = str(self.delay_level)
         return found
+
+
+def check_key(key: str) -> None:
+    """Raise InvalidMessageError for a key that readers of the KEYS property could not tell apart from others."""
+    if not key or props.KEY_SEPARATOR in key:
+        raise InvalidMessageError(f"key {key!r}: a key is not empty and has no space, which separates keys")
 
 
 def tags_code(tags: str | None) -> int:

@@ -18,17 +18,17 @@ from ...store.errors import InvalidMessageError, PropertiesTooLargeError
 from ...store.format import property_names as props
 from ...store.format.properties import encode_properties
 from ...store.format.record import PROPERTIES_MAX_SIZE
+from ...store.message import check_key
 from .column_buffers import Fields, Integers, Lists, Pairs, Ranges, each_alone, merge
 
 NAME_END = ord(props.NAME_END)
 VALUE_END = ord(props.VALUE_END)
-NO_KEY = "a key is not empty and has no space, which separates keys"
 DECODED_SIZE = 1 << 20
 """Bytes of texts that are decoded at a time, to see whether they are UTF-8."""
 
 
 def key_texts(keys: Lists | Ranges) -> Ranges:
-    """The keys of each row as one text. Raises InvalidMessageError for keys that could not be told apart."""
+    """The KEYS property of each row. Raises InvalidMessageError as `check_key` does."""
     if isinstance(keys, Ranges):
         if not _contains(keys, ord(props.KEY_SEPARATOR)):
             return keys.filled()
@@ -38,21 +38,25 @@ def key_texts(keys: Lists | Ranges) -> Ranges:
     count = int(row_ends[-1]) if len(row_ends) else 0
     items = np.repeat(keys.starts - (row_ends - keys.counts), keys.counts) + np.arange(count)
     values = values.take(items)
-    if not values.present().all() or not values.sizes.all():
-        row = _row_of(row_ends, int((values.present() & (values.sizes > 0)).argmin()))
-        raise InvalidMessageError(NO_KEY, row=row, column="keys")
     source = np.append(values.data, np.uint8(ord(props.KEY_SEPARATOR)))
     starts, sizes = np.full((count, 2), len(source) - 1), np.ones((count, 2), np.int64)
     starts[:, 0], sizes[:, 0] = values.starts, values.sizes
     text = gathered(source, starts.reshape(-1), sizes.reshape(-1))
+    if not values.sizes.all() or np.count_nonzero(text == ord(props.KEY_SEPARATOR)) != count:
+        _check_keys(values, row_ends)
     ends = np.concatenate([[0], np.cumsum(values.sizes + 1)])[np.concatenate([[0], row_ends])]
-    if np.count_nonzero(text == ord(props.KEY_SEPARATOR)) != count:
-        spaces = np.flatnonzero(text == ord(props.KEY_SEPARATOR))
-        found = np.diff(np.searchsorted(spaces, ends))
-        row = int((found == keys.counts).argmin())
-        raise InvalidMessageError(NO_KEY, row=row, column="keys")
     sizes = np.diff(ends) - 1
     return Ranges(text, ends[:-1], np.maximum(sizes, 0), sizes > 0)
+
+
+def _check_keys(values: Ranges, row_ends: Integers) -> None:
+    """Raise InvalidMessageError for the first key that a put would refuse."""
+    for item, (start, size) in enumerate(zip(values.starts.tolist(), values.sizes.tolist(), strict=True)):
+        try:
+            check_key(values.data[start : start + size].tobytes().decode(errors="replace"))
+        except InvalidMessageError as e:
+            row = int(np.searchsorted(row_ends, item, side="right"))
+            raise InvalidMessageError(e.reason, row=row, column="keys") from None
 
 
 def _contains(values: Ranges, byte: int) -> bool:
@@ -136,10 +140,6 @@ def gathered(source: NDArray[np.uint8], starts: Integers, sizes: Integers) -> ND
     out = np.empty(int(sizes.sum()), np.uint8)
     native.gather(source, starts, sizes, out)
     return out
-
-
-def _row_of(row_ends: Integers, item: int) -> int:
-    return int(np.searchsorted(row_ends, item, side="right"))
 
 
 def _as_in_a_mapping(pairs: Pairs) -> Pairs:
