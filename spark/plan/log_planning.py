@@ -19,12 +19,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...engine.open.tail_scan import Damage
-from ...engine.read_only import ReadOnlyStore, open_read_only
+from ...engine.read_only import ReadOnlyStore
 from ...index.queue.batch_queue import BatchQueue
 from ...index.queue.queue_table import Queue
 from ...index.queue.queue_unit import QueueUnit, search_offset
 from ...store import native
-from ...store.disk.disk import Disk
 from ...store.errors import FileGoneError
 from ...store.format.frame import FRAME_DTYPE
 from ...store.format.light_queues import is_light
@@ -72,12 +71,6 @@ class LogRange:
 def task_size(total: int, options: ReadOptions) -> int:
     """How many bytes one task reads of `total` bytes of the log."""
     return max(min(options.split_bytes, -(-total // options.min_partitions)), 1)
-
-
-def plan(path: Path, split_bytes: int, disk: Disk | None = None) -> list[tuple[LogRange, ...]]:
-    """The ranges of each task over the whole of one local store. Raises as `plan_log`, and StoreNotFoundError."""
-    with open_read_only(path, disk=disk) as view:
-        return list(packed(plan_log(view, StoreLocation.local(path), split_bytes), split_bytes))
 
 
 def plan_log(

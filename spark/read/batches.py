@@ -48,22 +48,22 @@ class Corruption:
         self._fails = on_corrupt == "fail"
         self.shows = on_corrupt == "rows"
         """Whether a damaged place is a row."""
-        self.places = 0
-        """The number of damaged records and stretches of bytes."""
-        self._logged = 0
+        self._count = 0
+        """Damaged records and stretches of bytes since the last `log_skipped`."""
         self._first: DamageError | None = None
+        """The first of them."""
 
     def meet(self, damage: DamageError) -> None:
         """Count it, or raise it if it is to fail the query."""
         if self._fails:
             raise damage
-        self.places += 1
+        self._count += 1
         self._first = self._first or damage
 
     def log_skipped(self, path: Path, stretch: str) -> None:
         """Log what was skipped in this stretch of a file since the last call."""
-        first, count = self._first, self.places - self._logged
-        self._first, self._logged = None, self.places
+        first, count = self._first, self._count
+        self._first, self._count = None, 0
         if first is None or self.shows:
             return
         log.warning(

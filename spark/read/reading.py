@@ -72,11 +72,6 @@ class RangeReader:
         self._maker, self._disk = BatchMaker(schema, options), disk
         self._rows: Rows = np.empty(ROWS_A_BATCH, FRAME_DTYPE)
 
-    @property
-    def damaged_places(self) -> int:
-        """The number of damaged records and stretches that did not fail the query."""
-        return self._maker.corruption.places
-
     def read(self, piece_range: LogRange) -> Iterator[Any]:
         """The messages of one range as RecordBatches of the schema, in the order of the log.
 

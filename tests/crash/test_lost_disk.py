@@ -22,13 +22,12 @@ from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine import read_only
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.engine.open.tail_scan import LOST_SECTOR
-from flightlog.spark.plan import log_planning
 from flightlog.store.disk import lock
 from flightlog.store.disk.disk import RealDisk
 from flightlog.store.disk.lock import StoreLock, is_held, is_served
 from flightlog.store.errors import CorruptLogError, DiskError
 from flightlog.store.state.progress import FLUSHED, progress_path, read_progress
-from flightlog.tests.support import cut_fate, inside, mounts
+from flightlog.tests.support import cut_fate, inside, mounts, planning
 from flightlog.tools.inspecting import inspect
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def bodies(store: flightlog.ReadOnlyStore | flightlog.Store) -> list[int]:
 
 
 def planned_end(path: Path) -> int:
-    return max(part.base + part.stop for parts in log_planning.plan(path, 1 << 20) for part in parts)
+    return max(part.base + part.stop for parts in planning.plan(path, 1 << 20) for part in parts)
 
 
 def finds_everything(path: Path, assert_clean: AssertClean) -> None:

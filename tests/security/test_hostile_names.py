@@ -222,9 +222,9 @@ def test_spark_reads_no_name_of_a_store(
 ) -> None:
     """A scan opens segments by the names that the driver listed; topics in records are data to it."""
     from flightlog.spark.options.read_options import ReadOptions
-    from flightlog.spark.plan.log_planning import plan
     from flightlog.spark.read.reading import RangeReader
     from flightlog.spark.schema import arrow_schema, spark_schema
+    from flightlog.tests.support.planning import plan
 
     topics = [named(root, name) for name in (*CLIMBING, *ODD)]
     for topic in topics:

@@ -20,13 +20,13 @@ from flightlog import Message, StoreSettings
 from flightlog.spark.options.data_loss import Losses
 from flightlog.spark.options.read_options import ReadOptions, parse_options
 from flightlog.spark.options.stores import StoreLocation
-from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.plan.queue_planning import CarriedUnits, QueueRange, plan_queues
 from flightlog.spark.plan.selection import selected_spans
 from flightlog.spark.read.queue_reading import QueueRangeReader
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.disk.disk import Disk
+from flightlog.tests.support.planning import plan
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ import pytest
 import flightlog
 from flightlog import CompressionType, Message, StoreSettings
 from flightlog.spark.options.read_options import ReadOptions
-from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import COLUMNS, HEADERS, arrow_schema, spark_schema
 from flightlog.store.errors import CorruptRecordError, MissingExtraError
 from flightlog.store.format.compression import compress
 from flightlog.store.format.inner_batch import encode_inner
 from flightlog.store.format.sys_flag import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
+from flightlog.tests.support.planning import plan
 
 SCHEMA = arrow_schema(spark_schema((), COLUMNS), COLUMNS)
 SYS_FLAG_AT = 36

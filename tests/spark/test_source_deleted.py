@@ -11,9 +11,9 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.read_options import ReadOptions
-from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
+from flightlog.tests.support.planning import plan
 
 SETTINGS = StoreSettings.small(segment_size=16 << 10)
 

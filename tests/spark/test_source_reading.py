@@ -17,7 +17,7 @@ import pytest
 import flightlog
 from flightlog import Message, StoreSettings
 from flightlog.spark.options.read_options import ReadOptions
-from flightlog.spark.plan.log_planning import LogRange, plan
+from flightlog.spark.plan.log_planning import LogRange
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 from flightlog.store.disk.disk import RealDisk
@@ -26,6 +26,7 @@ from flightlog.store.format.record import encode_blank
 from flightlog.store.seal.seal import BLOCK_SIZE, Seal, read_seal, write_seal
 from flightlog.store.segments.segment import Segment
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support.planning import plan
 from flightlog.tools.counting_disk import CountingDisk
 
 if TYPE_CHECKING:
@@ -281,7 +282,7 @@ MEASURE = """
 import resource, sys
 from pathlib import Path
 from flightlog.spark.options.read_options import ReadOptions
-from flightlog.spark.plan.log_planning import plan
+from flightlog.tests.support.planning import plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import arrow_schema, spark_schema
 ranges = [piece for pack in plan(Path(sys.argv[1]), 1 << 20) for piece in pack]

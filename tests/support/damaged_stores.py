@@ -29,7 +29,6 @@ import flightlog
 from flightlog import FlightlogError, Message, PutResult, ReadOnlyStore, Store, StoredMessage, StoreSettings
 from flightlog.engine.columns.schema import batch_schema
 from flightlog.spark.options.read_options import ON_CORRUPT, ReadOptions
-from flightlog.spark.plan.log_planning import plan
 from flightlog.spark.read.reading import RangeReader
 from flightlog.spark.schema import ARROW_TYPES, CORRUPT
 from flightlog.store import native
@@ -38,6 +37,7 @@ from flightlog.store.format.frame import FRAME_DTYPE, MAGIC_V1, MAGIC_V2
 from flightlog.store.format.inner_batch import unwrapped
 from flightlog.tests.support import store_damage
 from flightlog.tests.support.limited_disk import LimitedDisk
+from flightlog.tests.support.planning import plan
 from flightlog.tests.support.sound_records import stored_message
 
 MORE_MEMORY = 512 << 20

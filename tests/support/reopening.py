@@ -13,11 +13,10 @@ from typing import Any
 
 import flightlog
 from flightlog import Message
-from flightlog.spark.plan import log_planning
 from flightlog.testing import kill
 from flightlog.testing.faulty_disk import FaultyDisk
 from flightlog.testing.power_disk import Inode
-from flightlog.tests.support import inside
+from flightlog.tests.support import inside, planning
 from flightlog.tests.support.account import Found, Mark
 from flightlog.tests.support.histories import History
 from flightlog.tests.support.memory_disk import MemoryDisk, Tree
@@ -75,7 +74,7 @@ class Reopening:
                 return found
             end = view.end_physical_offset
             assert view.verify().bytes_checked == end - view.min_physical_offset
-        planned = [part for parts in log_planning.plan(self._history.root, SPLIT_BYTES, disk) for part in parts]
+        planned = [part for parts in planning.plan(self._history.root, SPLIT_BYTES, disk) for part in parts]
         assert max((part.base + part.stop for part in planned if not part.lost), default=end) == end
         return found
 
