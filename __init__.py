@@ -34,6 +34,8 @@ from .engine.read_only import ReadOnlyStore, open_read_only
 from .engine.statistics import StoreStatistics
 from .engine.write.append_atomically import TopicColumns
 from .engine.write.queue_handle import QueueHandle
+from .index.filter.invalid_filter import InvalidFilterError
+from .index.filter.sql_filter import SqlFilter, sql
 from .produce.producer import Producer, SendResult
 from .store.errors import (
     BodyTooLargeError,
@@ -153,6 +155,7 @@ __all__ = [
     "IndexFileGoneError",
     "InvalidAllocationError",
     "InvalidArgumentError",
+    "InvalidFilterError",
     "InvalidMessageError",
     "InvalidSettingsError",
     "InvalidTimerError",
@@ -181,6 +184,7 @@ __all__ = [
     "SegmentLengthError",
     "SegmentRemovedError",
     "SendResult",
+    "SqlFilter",
     "StartFrom",
     "Store",
     "StoreChangingError",
@@ -219,6 +223,7 @@ __all__ = [
     "open",
     "open_read_only",
     "spark",
+    "sql",
 ]
 
 

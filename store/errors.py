@@ -3,7 +3,8 @@
     FlightlogError
     ├── UsageError                     the call was wrong; nothing was written
     │   ├── InvalidArgumentError       an argument has a value that means nothing there; a ValueError, too
-    │   │   └── WrongTypeError         an argument is of another type than expected; a TypeError, too
+    │   │   ├── WrongTypeError         an argument is of another type than expected; a TypeError, too
+    │   │   └── InvalidFilterError     index/: an expression is no SQL92 filter
     │   ├── InvalidSettingsError
     │   │   └── UnkeptPromiseError     a broker.conf promises safety that flightlog does not give
     │   ├── InvalidAllocationError     an allocation strategy shared out what is not there, or the same twice

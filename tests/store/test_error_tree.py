@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 import flightlog
+from flightlog.index.filter import invalid_filter
 from flightlog.spark.options import data_loss
 from flightlog.store import errors, timer_errors
 
@@ -27,7 +28,7 @@ def drawn() -> dict[str, str]:
 
 def below(cls: type[Exception]) -> Iterator[type[Exception]]:
     for one in cls.__subclasses__():
-        if one.__module__ in (errors.__name__, timer_errors.__name__, data_loss.__name__):
+        if one.__module__ in (errors.__name__, invalid_filter.__name__, timer_errors.__name__, data_loss.__name__):
             yield one
             yield from below(one)
 
