@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 
+from ..index.filter.sql_filter import SqlFilter
+from ..index.filter.wanted import Wanted
 from ..store.arguments import check_flag, check_seconds, check_type, check_whole, checked_folder
 from ..store.errors import UsageError
 from ..store.message_queue import MessageQueue
@@ -43,9 +45,9 @@ class Consumer:
     `"RECONSUME_LATER"` or raises, they come again after `back_off`, and the thread goes on; any other result is a
     failed attempt, too, and logged as a ListenerResultError (the table is in `flightlog.consume.deliver.delivery`).
 
-    `topics`, `tags`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and `must_exist` say
-    which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be several, as
-    `Stores`.
+    `topics`, `tags`, `filter`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and
+    `must_exist` say which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be
+    several, as `Stores`.
 
     `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
     queue: after a second (`back_off`) it comes again, before all that lie behind it.
@@ -57,13 +59,14 @@ class Consumer:
     def __init__(
         self,
         store: Store | Stores,
-        topics: str | Mapping[str, str],
+        topics: str | Mapping[str, Wanted],
         group: str | int,
         listener: Listener,
         *,
         threads: int = THREADS,
         batch_size: int = 1,
         tags: str = "*",
+        filter: SqlFilter | None = None,
         start: StartFrom | int | datetime = StartFrom.FIRST,
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
@@ -77,7 +80,7 @@ class Consumer:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
             check_whole(name, value, 1)
         check_type("store", store, (Store, Stores), "a Store that is open for writing, or Stores")
-        topics, group = checked_subscription(topics, group, tags, member, strategy, limits, on_change)
+        topics, group = checked_subscription(topics, group, tags, filter, member, strategy, limits, on_change)
         check_listener(listener)
         start = check_start(start)
         check_flag("ordered", ordered)

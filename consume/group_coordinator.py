@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..engine.topics.offset_table import name_of
-from ..index.filter.tag_filter import tag_filter
+from ..index.filter.sql_filter import SqlFilter
+from ..index.filter.wanted import Wanted, message_filter, tags_or_filter
 from ..store.arguments import (
     check_callable,
     check_flag,
@@ -105,20 +106,25 @@ class _Consumers(NamedTuple):
 
 
 def checked_subscription(
-    topics: Any, group: Any, tags: Any, member: Any, strategy: Any, limits: Any, on_change: Any
-) -> tuple[dict[str, str], str]:
-    """The tags of each topic, and the group; raises InvalidArgumentError for what a subscription does not take."""
+    topics: Any, group: Any, tags: Any, filter: Any, member: Any, strategy: Any, limits: Any, on_change: Any
+) -> tuple[dict[str, Wanted], str]:
+    """The tags or the filter of each topic, and the group; raises InvalidArgumentError for what no subscription
+    takes."""
     group = check_group(group)
+    both = tags_or_filter(tags, filter)
     if isinstance(topics, str):
-        topics = {topics: tags}
+        topics = {topics: both}
     elif not isinstance(topics, Mapping):
         raise WrongTypeError("topics", topics, "a topic as text, or a mapping of topics to tags, as in {'orders': '*'}")
+    elif filter is not None:
+        expected = "None beside several topics: each has its own, as in {'orders': flightlog.sql(...), 'bills': '*'}"
+        raise InvalidArgumentError("filter", filter, expected)
     if not topics:
         raise InvalidArgumentError("topics", topics, "at least one topic")
     for topic, wanted in topics.items():
         check_text("topics", topic, "topics as text")
-        tag_filter(wanted)
-    tag_filter(tags)
+        message_filter(wanted)
+    message_filter(both)
     if member is not None:
         check_text("member", member)
     if strategy is not None and not callable(getattr(strategy, "allocate", None)):
@@ -214,10 +220,11 @@ class GroupCoordinator:
 
     def subscribe(
         self,
-        topics: str | Mapping[str, str],
+        topics: str | Mapping[str, Wanted],
         group: str | int,
         *,
         tags: str = "*",
+        filter: SqlFilter | None = None,
         start: StartFrom | int | datetime = StartFrom.FIRST,
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
@@ -235,9 +242,10 @@ class GroupCoordinator:
                 message.ack()
 
         The members of a group share the queues of a topic (or of several: `{"orders": "paid || sent", "bills": "*"}`,
-        with the tags of each); every group has all messages. `start` says where a group begins in a queue it has never
-        been in: StartFrom.FIRST, LAST, or a store time (ms, or a datetime with a time zone). `strategy` shares the
-        queues (Averagely), `limits` say how much may be handed out without an acknowledgement. The iterator waits for
+        with the tags of each); every group has all messages. `filter` takes the place of tags: `flightlog.sql(...)`,
+        also beside a topic of several. `start` says where a group begins in a queue it has never been in:
+        StartFrom.FIRST, LAST, or a store time (ms, or a datetime with a time zone). `strategy` shares the queues
+        (Averagely), `limits` say how much may be handed out without an acknowledgement. The iterator waits for
         messages; after `idle_s` seconds without one it ends (None: when it or the store is closed).
 
         A message that is not acknowledged comes again: to another member once this one is closed, or after the next
@@ -260,13 +268,13 @@ class GroupCoordinator:
         A member that is no longer referenced leaves the group, and so does one whose thread (that which received last,
         and that which acknowledged last) has ended; the latter comes back when it is asked for a message.
 
-        Raises InconsistentGroupError if the group has members with other topics, tags or another strategy, or one of
-        this name, or is balanced elsewhere (by one store alone, or by others together); TopicNotFoundError, UsageError,
-        InvalidArgumentError, StoreClosedError, ForkedStoreError; TooManyQueuesError for a topic with more than 65,536
-        queues to read in one store. A group whose settings (`update_group`) forbid broadcasting is a UsageError, too;
-        one that is not enabled is joined with a warning, and receives nothing until it is.
+        Raises InconsistentGroupError if the group has members with other topics, tags, filters or another strategy, or
+        one of this name, or is balanced elsewhere (by one store alone, or by others together); TopicNotFoundError,
+        UsageError, InvalidArgumentError, StoreClosedError, ForkedStoreError; TooManyQueuesError for a topic with more
+        than 65,536 queues to read in one store. A group whose settings (`update_group`) forbid broadcasting is a
+        UsageError, too; one that is not enabled is joined with a warning, and receives nothing until it is.
         """
-        wanted, group = checked_subscription(topics, group, tags, member, strategy, limits, on_change)
+        wanted, group = checked_subscription(topics, group, tags, filter, member, strategy, limits, on_change)
         start = check_start(start)
         for name, flag in (("ordered", ordered), ("must_exist", must_exist)):
             check_flag(name, flag)

@@ -27,6 +27,8 @@ from ..engine.verify.findings import VerifyReport
 from ..engine.write.append_atomically import TopicColumns
 from ..engine.write.putting import PrePutHook
 from ..engine.write.queue_handle import QueueHandle
+from ..index.filter.sql_filter import SqlFilter
+from ..index.filter.wanted import Wanted, tags_or_filter
 from ..store import native
 from ..store.arguments import check_group, check_topic
 from ..store.disk.clock import Clock
@@ -151,9 +153,12 @@ class Store(native.OrdinaryPut):
         max_count: int = DEFAULT_MAX_COUNT,
         *,
         tags: str | None = None,
+        filter: SqlFilter | None = None,
         max_size: int | None = None,
     ) -> GetResult:
-        return self._store.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+        return self._store.get(
+            topic, queue_id, queue_offset, max_count, tags=tags_or_filter(tags, filter), max_size=max_size
+        )
 
     @documented_by(MessageStore.read)
     def read(
@@ -163,6 +168,7 @@ class Store(native.OrdinaryPut):
         queue_offset: int | None = None,
         *,
         tags: str | None = None,
+        filter: SqlFilter | None = None,
         decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
         must_exist: bool = False,
@@ -171,7 +177,7 @@ class Store(native.OrdinaryPut):
             topic,
             queue_id,
             queue_offset,
-            tags=tags,
+            tags=tags_or_filter(tags, filter),
             decompress=decompress,
             on_corrupt=on_corrupt,
             must_exist=must_exist,
@@ -262,10 +268,19 @@ class Store(native.OrdinaryPut):
         max_count: int = DEFAULT_MAX_COUNT,
         *,
         tags: str | None = None,
+        filter: SqlFilter | None = None,
         max_size: int | None = None,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[GetResult]:
-        return self._store.pull(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size, wait_s=wait_s)
+        return self._store.pull(
+            topic,
+            queue_id,
+            queue_offset,
+            max_count,
+            tags=tags_or_filter(tags, filter),
+            max_size=max_size,
+            wait_s=wait_s,
+        )
 
     # -- topics
 
@@ -334,10 +349,11 @@ class Store(native.OrdinaryPut):
     @documented_by(GroupCoordinator.subscribe)
     def subscribe(
         self,
-        topics: str | Mapping[str, str],
+        topics: str | Mapping[str, Wanted],
         group: str | int,
         *,
         tags: str = "*",
+        filter: SqlFilter | None = None,
         start: StartFrom | int | datetime = StartFrom.FIRST,
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
@@ -351,6 +367,7 @@ class Store(native.OrdinaryPut):
         return self._groups().subscribe(
             *(topics, group),
             tags=tags,
+            filter=filter,
             start=start,
             member=member,
             strategy=strategy,

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from ..engine.documented import documented_by
+from ..index.filter.sql_filter import SqlFilter
+from ..index.filter.wanted import Wanted
 from ..store.arguments import check_group, check_text, check_topic, check_type
 from ..store.disk.clock import Clock
 from ..store.errors import WrongTypeError
@@ -49,10 +51,11 @@ class Stores:
     @documented_by(GroupCoordinator.subscribe)
     def subscribe(
         self,
-        topics: str | Mapping[str, str],
+        topics: str | Mapping[str, Wanted],
         group: str | int,
         *,
         tags: str = "*",
+        filter: SqlFilter | None = None,
         start: StartFrom | int | datetime = StartFrom.FIRST,
         member: str | None = None,
         strategy: AllocationStrategy | None = None,
@@ -66,6 +69,7 @@ class Stores:
         return self._coordinator.subscribe(
             *(topics, group),
             tags=tags,
+            filter=filter,
             start=start,
             member=member,
             strategy=strategy,

@@ -22,6 +22,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from ..index.filter.wanted import Wanted
 from ..store import native
 from ..store.arguments import (
     check_queue,
@@ -275,7 +276,7 @@ class MessageStore(native.OrdinaryPut):
         queue_offset: int,
         max_count: int = DEFAULT_MAX_COUNT,
         *,
-        tags: str | None = None,
+        tags: Wanted = None,
         max_size: int | None = None,
     ) -> GetResult:
         if self._closed or self._forked:
@@ -289,7 +290,7 @@ class MessageStore(native.OrdinaryPut):
         queue_id: int = 0,
         queue_offset: int | None = None,
         *,
-        tags: str | None = None,
+        tags: Wanted = None,
         decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
         must_exist: bool = False,
@@ -410,7 +411,7 @@ class MessageStore(native.OrdinaryPut):
         queue_offset: int,
         max_count: int = DEFAULT_MAX_COUNT,
         *,
-        tags: str | None = None,
+        tags: Wanted = None,
         max_size: int | None = None,
         wait_s: float = DEFAULT_WAIT_S,
     ) -> Future[GetResult]:

@@ -20,6 +20,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..index.dispatch.dispatch_rules import DispatchCount
+from ..index.filter.sql_filter import SqlFilter
+from ..index.filter.wanted import tags_or_filter
 from ..index.queue.queue_table import QueueTable, find_file_entries, last_entry
 from ..store.arguments import check_settings, checked_folder, checked_path
 from ..store.disk.bad_sectors import BadSectors, is_bad_sector
@@ -318,10 +320,13 @@ class ReadOnlyStore:
         max_count: int = DEFAULT_MAX_COUNT,
         *,
         tags: str | None = None,
+        filter: SqlFilter | None = None,
         max_size: int | None = None,
     ) -> GetResult:
         self._check_usable()
-        return self._reader.get(topic, queue_id, queue_offset, max_count, tags=tags, max_size=max_size)
+        return self._reader.get(
+            topic, queue_id, queue_offset, max_count, tags=tags_or_filter(tags, filter), max_size=max_size
+        )
 
     @documented_by(Reader.read)
     def read(
@@ -331,6 +336,7 @@ class ReadOnlyStore:
         queue_offset: int | None = None,
         *,
         tags: str | None = None,
+        filter: SqlFilter | None = None,
         decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
         must_exist: bool = False,
@@ -338,7 +344,7 @@ class ReadOnlyStore:
         self._check_usable()
         return self._reader.read(
             *(topic, queue_id, queue_offset),
-            tags=tags,
+            tags=tags_or_filter(tags, filter),
             decompress=decompress,
             on_corrupt=on_corrupt,
             must_exist=must_exist,

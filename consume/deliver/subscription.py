@@ -15,6 +15,7 @@ from datetime import datetime
 
 from ...engine.message_store import MessageStore
 from ...engine.services.wake_up import WakeUp
+from ...index.filter.wanted import Wanted
 from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError, UsageError
@@ -53,7 +54,7 @@ class Subscription(AsyncSubscription):
         progress: ConsumeProgress,
         group: str,
         name: str,
-        topics: dict[str, str],
+        topics: dict[str, Wanted],
         *,
         strategy: AllocationStrategy,
         start: StartFrom | int,

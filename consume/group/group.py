@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ...index.filter.wanted import Wanted
 from ...store.errors import InconsistentGroupError, InvalidAllocationError, UsageError
 from ...store.message_queue import MessageQueue
 from ...store.topic import check_routable
@@ -26,8 +27,8 @@ from ..allocate.allocate import AllocationStrategy, Sharing
 
 log = logging.getLogger("flightlog.consume")
 
-Subscription = Mapping[str, str]
-"""Topic -> tags, `*` for all."""
+Subscription = Mapping[str, Wanted]
+"""Topic -> tags (`*` for all), or a filter."""
 
 
 class QueueSource(Protocol):
@@ -122,7 +123,7 @@ class Group:
             return sorted(self._members)
 
     @property
-    def subscription(self) -> dict[str, str]:
+    def subscription(self) -> dict[str, Wanted]:
         with self._lock:
             return dict(self._subscription)
 

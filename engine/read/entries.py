@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ...index.filter.tag_filter import TagFilter
+from ...index.filter.wanted import MessageFilter
 from ...index.queue.batch_queue import BatchQueue
 from ...index.queue.queue_table import CONSUME_QUEUE_FOLDER, Queue
 from ...index.queue.queue_unit import QueueUnit, Units, valid_mask
@@ -29,7 +29,7 @@ from ..dispatch.dispatching import is_entry_of
 
 
 def entries(
-    queue: Queue, index: int, stop: int, page: int, wanted: TagFilter | None
+    queue: Queue, index: int, stop: int, page: int, wanted: MessageFilter | None
 ) -> Iterator[tuple[int, QueueUnit, bool]]:
     """(index, entry, whether it may match) in [index, stop), up to a missing file; read `page` entries at a time."""
     while index < stop:
@@ -42,7 +42,7 @@ def entries(
             index += 1
 
 
-def may_match_mask(queue: Queue, units: Units, wanted: TagFilter | None) -> NDArray[np.bool_]:
+def may_match_mask(queue: Queue, units: Units, wanted: MessageFilter | None) -> NDArray[np.bool_]:
     """Which entries to look up in the log, including those that point at no record: that is damage, and the
     tags of their messages are unknown."""
     if wanted is None:

@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+from ...index.filter.wanted import Wanted
 from ...index.queue.queue_table import QueueTable
 from ...store.arguments import (
     INT64_MAX,
@@ -127,7 +128,7 @@ class Reader:
         queue_offset: int,
         max_count: int = DEFAULT_MAX_COUNT,
         *,
-        tags: str | None = None,
+        tags: Wanted = None,
         max_size: int | None = None,
     ) -> GetResult:
         """Messages of a queue from `queue_offset` on, with RocketMQ's status and the offset to continue from.
@@ -136,6 +137,7 @@ class Reader:
         but always one message, however large. The settings `get_*` limit an answer further, and it ends at the end of a
         queue file. `tags` such as "A || B" skips messages with another tag ("*" or None: no filter). In
         `SCHEDULE_TOPIC_XXXX`, whose entries hold times, tags match nothing here, as in RocketMQ; `read` finds them.
+        `filter`, in place of tags, skips messages that a SQL92 filter (`flightlog.sql`) does not match.
 
         Raises CorruptRecordError or CorruptQueueError if the message at `queue_offset` is damaged (a later damaged
         message ends the answer before it), UsageError for a `max_count` below 1 and for `tags` without a tag.
@@ -160,17 +162,17 @@ class Reader:
         queue_id: int = 0,
         queue_offset: int | None = None,
         *,
-        tags: str | None = None,
+        tags: Wanted = None,
         decompress: bool = False,
         on_corrupt: OnCorrupt = "raise",
         must_exist: bool = False,
         check: Callable[[], None],
     ) -> Iterator[StoredMessage]:
         """Iterate over a queue from `queue_offset` (None: the first message) to its end at the time when the iterator
-        gets there; in a read-only view, to the end as of its last refresh. `tags` as in `get`. `decompress` returns
-        compressed bodies decompressed, see `StoredMessage.decompressed`. A topic that does not exist has no messages;
-        the first read of it logs a warning. With `must_exist` it raises TopicNotFoundError, and QueueNotFoundError for
-        a queue that its topic does not have.
+        gets there; in a read-only view, to the end as of its last refresh. `tags` and `filter` as in `get`.
+        `decompress` returns compressed bodies decompressed, see `StoredMessage.decompressed`. A topic that does not
+        exist has no messages; the first read of it logs a warning. With `must_exist` it raises TopicNotFoundError, and
+        QueueNotFoundError for a queue that its topic does not have.
 
         Raises CorruptRecordError or CorruptQueueError at a damaged message, CorruptBodyError at one that cannot be
         decompressed; `on_corrupt="skip"` skips it and counts it in `corrupt_skipped`. Raises StoreClosedError if the

@@ -28,7 +28,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ...index.filter.tag_filter import TagFilter, tag_filter
+from ...index.filter.wanted import MessageFilter, Wanted, message_filter
 from ...index.queue.batch_queue import BatchQueue
 from ...index.queue.memory_queue import MemoryQueue
 from ...index.queue.queue_table import Queue, QueueTable
@@ -50,6 +50,8 @@ FIRST_PAGE_ENTRIES = 32
 """Entries that an iterator fetches first: many readers need only a few messages."""
 PAGE_ENTRIES = 2048
 """Entries that it fetches at a time later."""
+MATCHING_COUNT = 32
+"""Messages that a get with a filter fetches at a time: it may need no more of them."""
 
 BATCH_LIMITS = ((1 << 31) - 1, 1 << 30)
 """The highest count, and bytes of records, of a record batch: positions in its columns are of 32 bits."""
@@ -85,7 +87,7 @@ class QueueReader:
         queue_offset: int,
         max_count: int = DEFAULT_MAX_COUNT,
         *,
-        tags: str | None = None,
+        tags: Wanted = None,
         max_size: int | None = None,
     ) -> GetResult:
         """Messages from `queue_offset` on, by the table in the module docstring.
@@ -95,7 +97,7 @@ class QueueReader:
         """
         if max_count < 1:
             raise UsageError(f"max_count={max_count}: expected at least 1")
-        wanted = tag_filter(tags)
+        wanted = message_filter(tags)
         queue = self._table.get((topic, queue_id))
         if queue is None:
             return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
@@ -114,8 +116,11 @@ class QueueReader:
             room = (max_count, clamp_max_size(max_size))
             if wanted is None:
                 messages = self._many((topic, queue_id), queue, queue_offset, min(stop, queue_offset + max_count), room)
-            status, examined = GetStatus.FOUND, len(messages)
-            if not messages:
+                status, examined = GetStatus.FOUND, len(messages)
+            else:
+                messages, examined = self._many_matching((topic, queue_id), queue, queue_offset, stop, wanted, room)
+                status = GetStatus.FOUND if messages else GetStatus.NO_MATCHED_MESSAGE
+            if not examined:
                 page = max_count if wanted is None else stop - queue_offset
                 candidates = entries(queue, queue_offset, stop, page, wanted)
                 status, examined = self._collect((topic, queue_id), queue_offset, candidates, wanted, room, messages)
@@ -142,6 +147,37 @@ class QueueReader:
             messages += found
         return messages
 
+    def _many_matching(
+        self, key: QueueKey, queue: Queue, queue_offset: int, stop: int, wanted: MessageFilter, room: tuple[int, int]
+    ) -> tuple[list[StoredMessage], int]:
+        """The whole answer to a get with a filter, and how many entries were examined, if no entry rules its message
+        out and nothing is unusual about any message; else no messages, and 0."""
+        log_end, fetcher = self._readable_end(), Fetcher(self._reader, key, queue)
+        units = queue.units(queue_offset, stop - queue_offset)
+        if not may_match_mask(queue, units, wanted).all():
+            return [], 0
+        offsets = np.arange(queue_offset, queue_offset + len(units), dtype=np.int64)
+        max_count, max_size = room
+        messages: list[StoredMessage] = []
+        size = examined = 0
+        while examined < len(units):
+            found = fetcher.some(units, offsets, examined, MATCHING_COUNT)
+            if not found:
+                return [], 0
+            for message in found:
+                distance = log_end - message.physical_offset
+                if messages and (
+                    size + message.size > max_size or self._limits.is_full(len(messages), size, message.size, distance)
+                ):
+                    return messages, examined
+                examined += 1
+                if wanted.matches(message):
+                    messages.append(message)
+                    size += message.size
+                    if len(messages) == max_count:
+                        return messages, examined
+        return messages, examined
+
     def _fitting(self, units: Units, max_size: int, log_end: int) -> int:
         """How many entries an answer has room for, at least one."""
         size = 0
@@ -158,7 +194,7 @@ class QueueReader:
         key: QueueKey,
         queue_offset: int,
         candidates: Iterator[tuple[int, QueueUnit, bool]],
-        wanted: TagFilter | None,
+        wanted: MessageFilter | None,
         room: tuple[int, int],
         messages: list[StoredMessage],
     ) -> tuple[GetStatus, int]:
@@ -232,7 +268,7 @@ class QueueReader:
         topic: str,
         queue_id: int,
         queue_offset: int | None,
-        tags: str | None,
+        tags: Wanted,
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None = None,
@@ -247,7 +283,7 @@ class QueueReader:
         have grown.
         """
         # Here and not at the first step: a wrong filter raises at the call.
-        wanted = tag_filter(tags, by_code=topic != SCHEDULE_TOPIC)
+        wanted = message_filter(tags, by_code=topic != SCHEDULE_TOPIC)
         pages = self._held_pages((topic, queue_id), queue_offset, wanted, on_corrupt, check, catch_up)
         return self._decompressed(pages, topic, on_corrupt) if decompress else chain.from_iterable(pages)
 
@@ -255,7 +291,7 @@ class QueueReader:
         self,
         key: QueueKey,
         queue_offset: int | None,
-        wanted: TagFilter | None,
+        wanted: MessageFilter | None,
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None,
@@ -293,7 +329,7 @@ class QueueReader:
         key: QueueKey,
         queue: Queue,
         queue_offset: int | None,
-        wanted: TagFilter | None,
+        wanted: MessageFilter | None,
         on_corrupt: OnCorrupt,
         check: Callable[[], None],
         catch_up: Callable[[], None] | None,

@@ -28,6 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+from ...index.filter.wanted import Wanted
 from ...store.arguments import INT64_MAX, check_queue, check_seconds, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError
@@ -52,7 +53,7 @@ class PullRequest(NamedTuple):
     key: QueueKey
     queue_offset: int
     max_count: int
-    tags: str | None
+    tags: Wanted
     max_size: int | None
 
 
@@ -103,7 +104,7 @@ class LongPolls:
         queue_id: int,
         queue_offset: int,
         max_count: int,
-        tags: str | None,
+        tags: Wanted,
         max_size: int | None,
         wait_s: float,
     ) -> Future[GetResult]:

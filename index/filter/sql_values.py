@@ -59,6 +59,8 @@ def long(text: str) -> int:
 
 
 def _whole(text: str, low: int, high: int) -> int:
+    if len(text) < 10 and text.isascii() and text.isdecimal():  # nearly always, and within any bounds
+        return int(text)
     match = _WHOLE.fullmatch(text)
     if match is None or max(text) > _LAST_OF_16_BITS:
         raise NotComparableError

@@ -75,6 +75,6 @@ def tag_filter(tags: str | None, *, by_code: bool = True) -> TagFilter | None:
         )
     if any(" " in name and SQL.search(name) for name in names):
         raise InvalidArgumentError(
-            "tags", tags, "tags such as 'A || B': there are no SQL filters, compare the properties of what is read"
+            "tags", tags, "tags such as 'A || B': hand a SQL filter over as filter=flightlog.sql(...)"
         )
     return TagFilter(names, by_code=by_code)

@@ -97,7 +97,6 @@ FEATURES: Table = {
     "rejectPullConsumerEnable": (ON, "any code of the process may read"),
     "flushConsumerOffsetInterval": (_is_not("5000"), "offsets of groups are written every 5000 ms"),
     "defaultMessageRequestMode": (_is("POP"), "consumers pull"),
-    "enablePropertyFilter": (ON, "messages are filtered by tags alone"),
     "coldDataFlowControlEnable": (ON, "reads of cold data are not slowed down"),
     # what operators see
     "traceTopicEnable": (ON, "messages are not traced"),
@@ -130,7 +129,8 @@ _NAMES = (
     "enableCleanExpiredOffset enableCompaction enableCreateSysGroup enableDetailStat "
     "enableFastChannelEventProcess enableLmq enableLmqStats enableMixedMessageType enableNetWorkFlowControl "
     "enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck "
-    "enablePopBufferMerge enablePopLog enablePopMessageThreshold enableRegisterProducer enableRetryTopicV2 "
+    "enablePopBufferMerge enablePopLog enablePopMessageThreshold enablePropertyFilter enableRegisterProducer "
+    "enableRetryTopicV2 "
     "enableRocksDBLog enableScheduleAsyncDeliver enableScheduleMessageStats enableSingleTopicRegister "
     "enableSkipLongAwaitingAck enableSplitRegistration endTransactionPoolQueueCapacity "
     "endTransactionThreadPoolNums estimateAccumulation expectConsumerNumUseFilter fastFailIfNoBufferInStorePool "
