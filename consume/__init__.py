@@ -3,7 +3,7 @@
 The files of the folder itself are the classes that users hold, and the coordinator of their groups. Which room inside
 imports from which:
 
-    deliver  -> group, allocate
+    deliver  -> group, allocate, retry
     group    -> allocate
     allocate -> nothing
     retry    -> nothing

@@ -17,12 +17,13 @@ from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy
 from .deliver.back_off import SUSPENSION, BackOff
 from .deliver.delivery import ConsumerStatistics, Delivery, Listener, check_listener
+from .deliver.failures import OnDeadLetter
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .deliver.workers import Workers
 from .group.group import Change
 from .group.initial_offset import StartFrom, check_start
-from .group_coordinator import checked_subscription
+from .group_coordinator import check_attempts, checked_subscription
 from .store import Store
 from .stores import Stores
 
@@ -30,6 +31,8 @@ log = logging.getLogger("flightlog.consume")
 
 THREADS = 4
 CLOSE_TIMEOUT_S = 30.0
+CONSUME_TIMEOUT_S = 15 * 60.0
+"""RocketMQ's `consumeTimeout`."""
 
 
 class Consumer:
@@ -42,15 +45,23 @@ class Consumer:
 
     `listener` is called by `threads` threads with one message, or with a list of up to `batch_size` of one queue if
     that is more than 1. When it returns None or `"CONSUME_SUCCESS"` they are acknowledged. When it returns
-    `"RECONSUME_LATER"` or raises, they come again after `back_off`, and the thread goes on; any other result is a
-    failed attempt, too, and logged as a ListenerResultError (the table is in `flightlog.consume.deliver.delivery`).
+    `"RECONSUME_LATER"` or raises, they are sent back, and the thread goes on; any other result is a failed attempt,
+    too, and logged as a ListenerResultError (the table is in `flightlog.consume.deliver.delivery`).
+
+    A message that is sent back is stored in the group's retry topic and delivered again after 10 s, 30 s, 1 min and so
+    on, until `max_attempts` deliveries have failed (None: as the group's settings say, 17 without any). Then it is
+    stored among the group's dead letters (`store.dead_letters`), and `on_dead_letter` is called with it; by default
+    that is logged. The same happens to a message that the listener has had for longer than `consume_timeout_s` (15
+    minutes; None: no limit). With `back_off` failed messages stay with this member instead, for less time, and their
+    attempts end with it.
 
     `topics`, `tags`, `filter`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and
     `must_exist` say which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be
     several, as `Stores`.
 
     `ordered`: one thread a queue at a time, and one message after the other, or one batch. One that fails blocks its
-    queue: after a second (`back_off`) it comes again, before all that lie behind it.
+    queue: after a second (`back_off`) it comes again, before all that lie behind it; without end, unless `max_attempts`
+    says otherwise. There is no consume timeout. A group that broadcasts has neither attempts that end nor dead letters.
 
     RocketMQ: `DefaultMQPushConsumer`, which has 20 threads; here they share one interpreter lock, so more of them help
     only where the listener waits for something.
@@ -76,6 +87,9 @@ class Consumer:
         broadcast_folder: str | os.PathLike[str] | None = None,
         on_change: Callable[[Change], None] | None = None,
         must_exist: bool = False,
+        max_attempts: int | None = None,
+        on_dead_letter: OnDeadLetter | None = None,
+        consume_timeout_s: float | None = CONSUME_TIMEOUT_S,
     ) -> None:
         for name, value in (("threads", threads), ("batch_size", batch_size)):
             check_whole(name, value, 1)
@@ -89,9 +103,14 @@ class Consumer:
             checked_folder("broadcast_folder", broadcast_folder)
         if back_off is not None:
             check_type("back_off", back_off, BackOff, "BackOff, or None")
+        check_attempts(max_attempts, on_dead_letter, is_broadcasting=broadcast_folder is not None)
+        if consume_timeout_s is not None:
+            check_seconds("consume_timeout_s", consume_timeout_s)
         self.group = group
         self._listener, self._thread_count, self._batch_size = listener, threads, batch_size
-        self._back_off = back_off or (SUSPENSION if ordered else BackOff())
+        self._back_off = back_off
+        if back_off is None and (ordered or broadcast_folder is not None):
+            self._back_off = SUSPENSION if ordered else BackOff()
         self._subscribe = partial(
             store.subscribe,
             *(topics, group),
@@ -104,6 +123,9 @@ class Consumer:
             broadcast_folder=broadcast_folder,
             on_change=on_change,
             must_exist=must_exist,
+            max_attempts=max_attempts,
+            on_dead_letter=on_dead_letter,
+            consume_timeout_s=consume_timeout_s,
         )
         self._life = threading.Lock()
         self._parts: tuple[Subscription, Delivery, Workers] | None = None

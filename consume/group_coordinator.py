@@ -32,6 +32,7 @@ from ..store.arguments import (
     check_seconds,
     check_text,
     check_type,
+    check_whole,
     checked_folder,
 )
 from ..store.disk.clock import Clock, SystemClock
@@ -49,6 +50,7 @@ from ..store.errors import (
 )
 from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy, Averagely
+from .deliver.failures import Failures, OnDeadLetter
 from .deliver.ordered_subscription import OrderedSubscription
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
@@ -63,6 +65,8 @@ log = logging.getLogger("flightlog.consume")
 
 SAVE_INTERVAL_S = 5.0
 """RocketMQ's `flushConsumerOffsetInterval`."""
+LATE_INTERVAL_S = 5.0
+"""How often members are asked for messages beyond their consume timeout."""
 
 
 class _MemberSlot:
@@ -136,6 +140,19 @@ def checked_subscription(
     return dict(topics), group
 
 
+def check_attempts(max_attempts: Any, on_dead_letter: Any, *, is_broadcasting: bool) -> None:
+    """Raises InvalidArgumentError; UsageError where a group broadcasts, which has neither retries nor dead letters."""
+    if max_attempts is not None:
+        check_whole("max_attempts", max_attempts, 1)
+    if on_dead_letter is not None:
+        check_callable("on_dead_letter", on_dead_letter, "a function that takes a ReceivedMessage, or None")
+    if is_broadcasting and (max_attempts is not None or on_dead_letter is not None):
+        raise UsageError(
+            "broadcast_folder: expected neither max_attempts nor on_dead_letter, a group that broadcasts "
+            "has no dead letters"
+        )
+
+
 class GroupCoordinator:
     """Safe from many threads. Its thread runs while there are members: who lets go of them needs no `close`."""
 
@@ -144,6 +161,7 @@ class GroupCoordinator:
         self._service = RebalanceService(self._clock)
         self._service.also_every(SAVE_INTERVAL_S, self._look_after)
         self._service.also_every(RENEW_INTERVAL_S, self._renew_locks)
+        self._service.also_every(LATE_INTERVAL_S, self._fail_late)
         self._locks = QueueLocks(self._clock)
         self._lock = threading.RLock()
         self._stores: dict[str, ConsumedStore] = {}
@@ -234,6 +252,9 @@ class GroupCoordinator:
         broadcast_folder: str | os.PathLike[str] | None = None,
         on_change: Callable[[Change], None] | None = None,
         must_exist: bool = False,
+        max_attempts: int | None = None,
+        on_dead_letter: OnDeadLetter | None = None,
+        consume_timeout_s: float | None = None,
     ) -> Subscription:
         """Join a consumer group as a new member: an iterator over the messages of its queues, each to be acknowledged.
 
@@ -251,8 +272,16 @@ class GroupCoordinator:
         A message that is not acknowledged comes again: to another member once this one is closed, or after the next
         open. Acknowledgements are written to the disk every five seconds and at close, never ahead of the messages.
 
+        A message whose processing failed is sent back (`message.send_back()`): it is stored in the group's retry topic
+        and delivered again after 10 s, 30 s, 1 min and so on, `max_attempts` times in all (None: as the settings of the
+        group say, 17 without any; 1: never again). After the last attempt it is stored among the group's dead letters
+        (`store.dead_letters`), and `on_dead_letter` is called with it; by default that is logged. A message that was
+        not acknowledged `consume_timeout_s` seconds after it was handed out is sent back, too (None: never; not for
+        `ordered`).
+
         `ordered`: a queue's next message comes once the one before was acknowledged (or given back, then it comes again
-        first), also after a seek, and also if another member has the queue by then.
+        first), also after a seek, and also if another member has the queue by then. A message that fails is redelivered
+        without end, unless `max_attempts` says otherwise.
 
         `broadcast_folder`: every member has all queues, and keeps how far it is on its own side, in
         `BROADCAST_FOLDER/GROUP/offsets.json`; the folder is that member's alone. All members of a group broadcast, or
@@ -278,10 +307,20 @@ class GroupCoordinator:
         start = check_start(start)
         for name, flag in (("ordered", ordered), ("must_exist", must_exist)):
             check_flag(name, flag)
-        if idle_s is not None:
-            check_seconds("idle_s", idle_s)
+        for name, seconds in (("idle_s", idle_s), ("consume_timeout_s", consume_timeout_s)):
+            if seconds is not None:
+                check_seconds(name, seconds)
+        check_attempts(max_attempts, on_dead_letter, is_broadcasting=broadcast_folder is not None)
+        failures = None
         if broadcast_folder is not None:
             broadcast_folder = checked_folder("broadcast_folder", broadcast_folder)
+        else:
+            failures = Failures(
+                *(lambda: self._stores, group),
+                is_ordered=ordered,
+                max_attempts=max_attempts,
+                on_dead_letter=on_dead_letter,
+            )
         for topic in wanted:
             name_of(topic, group)  # whether both are names that offsets can be kept under
             for store in self._stores.values():
@@ -307,6 +346,8 @@ class GroupCoordinator:
             leave=self._leave,
             come_back=self._join,
             before_wait=self._before_wait,
+            failures=failures,
+            consume_timeout_s=None if ordered or failures is None else consume_timeout_s,
         )
         found.on_change = on_change
         self._join(found)
@@ -347,7 +388,7 @@ class GroupCoordinator:
         with self._lock:
             self._check_open()
             self._service.start()
-            name, topics = subscription.group, subscription.topics
+            name, topics = subscription.group, subscription.read_topics
             for store in self._stores.values():
                 self._claim(store, name)
             for others, slot in self._slots():
@@ -449,6 +490,12 @@ class GroupCoordinator:
             for subscription in self._subscriptions():
                 if isinstance(subscription, OrderedSubscription) and subscription.is_alive:
                     subscription.renew_locks()
+
+    def _fail_late(self) -> None:
+        with self._lock:
+            subscriptions = self._subscriptions()
+        for subscription in subscriptions:  # a put may wait: not under the lock
+            subscription.fail_late()
 
     def _look_after(self) -> None:
         with self._lock:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 from weakref import WeakKeyDictionary
 
@@ -42,6 +43,7 @@ from ..store.settings import StoreSettings
 from ..store.stored_message import StoredMessage
 from ..store.topic import READ_WRITE, Topic
 from .allocate.allocate import AllocationStrategy
+from .deliver.failures import OnDeadLetter
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore, Owner
@@ -51,6 +53,7 @@ from .group.group_table import GroupTable
 from .group.initial_offset import StartFrom
 from .group.retry_policy import RetryPolicy
 from .group_coordinator import GroupCoordinator
+from .retry.send_back import dead_letter_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -363,6 +366,9 @@ class Store(native.OrdinaryPut):
         broadcast_folder: str | os.PathLike[str] | None = None,
         on_change: Callable[[Change], None] | None = None,
         must_exist: bool = False,
+        max_attempts: int | None = None,
+        on_dead_letter: OnDeadLetter | None = None,
+        consume_timeout_s: float | None = None,
     ) -> Subscription:
         return self._groups().subscribe(
             *(topics, group),
@@ -377,6 +383,9 @@ class Store(native.OrdinaryPut):
             broadcast_folder=broadcast_folder,
             on_change=on_change,
             must_exist=must_exist,
+            max_attempts=max_attempts,
+            on_dead_letter=on_dead_letter,
+            consume_timeout_s=consume_timeout_s,
         )
 
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
@@ -419,6 +428,18 @@ class Store(native.OrdinaryPut):
         for coordinator in tuple(self._readers):
             coordinator.wake(settings.name)
         return settings
+
+    def dead_letters(self, group: str | int) -> Iterator[StoredMessage]:
+        """The messages that the group could not process, the oldest first, as they are now. The topic that a message
+        was first put to is its property RETRY_TOPIC, how often it was delivered its `reconsume_times`.
+
+        Raises InvalidArgumentError, StoreClosedError, ForkedStoreError; and as `read` while it is iterated.
+        """
+        self._store.check_usable()
+        topic = dead_letter_topic(check_group(group))
+        found = self._store.topic(topic)
+        queue_ids = range(found.queue_count if found is not None else 0)
+        return chain.from_iterable(self._store.read(topic, queue_id) for queue_id in queue_ids)
 
     def _groups(self) -> GroupCoordinator:
         with self._subscribing:

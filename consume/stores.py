@@ -14,6 +14,7 @@ from ..store.disk.clock import Clock
 from ..store.errors import WrongTypeError
 from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy
+from .deliver.failures import OnDeadLetter
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .group.group import Change
@@ -65,6 +66,9 @@ class Stores:
         broadcast_folder: str | os.PathLike[str] | None = None,
         on_change: Callable[[Change], None] | None = None,
         must_exist: bool = False,
+        max_attempts: int | None = None,
+        on_dead_letter: OnDeadLetter | None = None,
+        consume_timeout_s: float | None = None,
     ) -> Subscription:
         return self._coordinator.subscribe(
             *(topics, group),
@@ -79,6 +83,9 @@ class Stores:
             broadcast_folder=broadcast_folder,
             on_change=on_change,
             must_exist=must_exist,
+            max_attempts=max_attempts,
+            on_dead_letter=on_dead_letter,
+            consume_timeout_s=consume_timeout_s,
         )
 
     def add_store(self, name: str, store: Store) -> None:

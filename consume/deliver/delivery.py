@@ -1,4 +1,4 @@
-"""Hands messages to a listener: acknowledged when it succeeds, given back when it fails.
+"""Hands messages to a listener: acknowledged when it succeeds, sent back when it fails.
 
 What a listener returns says which of the two it is, in RocketMQ's words (`ConsumeConcurrentlyStatus`,
 `ConsumeOrderlyStatus`), as a string or as a member of any enum with that name:
@@ -77,7 +77,10 @@ def check_listener(listener: Listener) -> None:
 class Delivery:
     """Safe from many threads."""
 
-    def __init__(self, subscription: Subscription, listener: Listener, *, in_batches: bool, back_off: BackOff) -> None:
+    def __init__(
+        self, subscription: Subscription, listener: Listener, *, in_batches: bool, back_off: BackOff | None
+    ) -> None:
+        """`back_off`: None where failed messages are stored for their next attempt."""
         self._subscription, self._listener = subscription, listener
         self._in_batches, self._back_off = in_batches, back_off
         self._results = ORDERED_RESULTS if subscription.is_ordered else RESULTS
@@ -102,12 +105,13 @@ class Delivery:
                 self._subscription.acknowledge(batch[0].queue, has, [message.queue_offset for message in part])
             self._end(batch, consumed=len(batch))
             return
-        self._subscription.give_back(batch, self._back_off.delay_s(batch[0].attempt))
+        back_off = self._back_off
+        self._subscription.fail(batch, None if back_off is None else back_off.delay_s(max(batch[0].attempt, 1)))
         self._end(batch, failed=len(batch))
         if isinstance(failure, str):  # no error: the listener asked for it
             self._count(failure)
         else:
-            self.tell("the listener failed, its messages come again", failure)
+            self.tell("the listener failed, its messages are redelivered", failure)
 
     def _failure(self, returned: object) -> str | ListenerResultError | None:
         """None: the listener succeeded. A status: it failed and says so. An error: it returned no status."""

@@ -18,17 +18,15 @@ from typing import Any
 
 from ...store.message_queue import MessageQueue
 from ..group.queue_locks import QueueLocks
+from .back_off import SUSPENSION
 from .process_queue import ProcessQueue
 from .received import ReceivedMessage
-from .subscription import Subscription
+from .subscription import Place, Subscription
 
 LOCK_RETRY_S = 1.0
 """How long a queue rests whose lock another member has."""
 LEAVING_S = 2.0
 """How long a queue that is to go to another member rests after its batch: the round that moves it comes at once."""
-
-Place = tuple[ProcessQueue, int]
-"""A message: how its queue was held when it was handed out, and its queue offset."""
 
 
 class OrderedSubscription(Subscription):
@@ -103,6 +101,18 @@ class OrderedSubscription(Subscription):
         counts = super().acknowledge(queue, has, queue_offsets)
         self._end(queue, [(has, queue_offset) for queue_offset in queue_offsets])
         return counts
+
+    def _is_kept(self, message: ReceivedMessage, delay_s: float | None) -> bool:
+        return super()._is_kept(message, self._kept_for_s(delay_s))  # its next attempt comes before all behind it
+
+    def _kept_for_s(self, delay_s: float | None) -> float:
+        return SUSPENSION.first_s if delay_s is None else delay_s
+
+    def _send_back(self, message: ReceivedMessage) -> bool:
+        is_sent = super()._send_back(message)
+        if is_sent:
+            self._end(message.queue, [message.place])
+        return is_sent
 
     def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int:
         """As Subscription.give_back; nothing else of their queues is handed out before."""

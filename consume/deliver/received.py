@@ -18,6 +18,8 @@ class Giver(Protocol):
 
     def give_back(self, messages: Sequence[ReceivedMessage], delay_s: float) -> int: ...
 
+    def fail(self, messages: Sequence[ReceivedMessage], delay_s: float | None = None) -> int: ...
+
 
 class ReceivedMessage:
     """A message to process and acknowledge. Until then its queue's offset stays at or below it."""
@@ -26,11 +28,12 @@ class ReceivedMessage:
 
     def __init__(self, message: StoredMessage, queue: MessageQueue, has: ProcessQueue) -> None:
         self.message = message
-        """As the store read it."""
+        """As the store read it. One that the group receives again has the topic that it was first put to."""
         self.queue = queue
         """Where it comes from; its broker name is that of the store."""
-        self.attempt = 0
-        """How many times this member has handed it out."""
+        self.attempt = message.reconsume_times
+        """How many times it was delivered to the group: 1 at the first delivery. Deliveries after `retry_later`, and of
+        ordered consumption, are counted by this member alone."""
         self.is_handed_out = False
         self._has = has
         self._subscription: Giver
@@ -41,8 +44,18 @@ class ReceivedMessage:
         member, which gets it again. Written to the disk within seconds, and at close."""
         return self._subscription.acknowledge(self.queue, self._has, (self.message.queue_offset,)) == 1
 
+    def send_back(self) -> bool:
+        """Its processing failed: store it for another attempt, and acknowledge it here. False as `ack`.
+
+        The group receives it again after 10 s, 30 s, 1 min and so on, also in another process; after `max_attempts`
+        deliveries it is a dead letter. An ordered member redelivers it first in its queue instead, after a second. If
+        the store refuses it (a full disk), this member redelivers it after 5 s.
+        """
+        return self._subscription.fail([self]) == 1
+
     def retry_later(self, delay_s: float) -> bool:
-        """It could not be worked off: hand it out again, `delay_s` from now at the earliest. False as `ack`."""
+        """Not now: this member hands it out again, `delay_s` from now at the earliest. False as `ack`. The attempt is
+        counted by this member alone, see `send_back`."""
         check_seconds("delay_s", delay_s)
         return self._subscription.give_back([self], delay_s) == 1
 

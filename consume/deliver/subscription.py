@@ -8,9 +8,11 @@ Invariants:
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from ...engine.message_store import MessageStore
@@ -19,17 +21,22 @@ from ...index.filter.wanted import Wanted
 from ...store.arguments import INT64_MAX, check_seconds, check_time_ms, check_type, check_whole
 from ...store.disk.clock import Clock
 from ...store.errors import StoreClosedError, UsageError
+from ...store.format import property_names as props
 from ...store.get_result import GetResult, GetStatus
 from ...store.message_queue import MessageQueue
 from ..allocate.allocate import AllocationStrategy
 from ..group.consumed_store import ConsumeProgress, StoresNow
 from ..group.group import Change
 from ..group.initial_offset import StartFrom, start_offset
+from ..retry.send_back import retry_topic
 from .async_subscription import AsyncSubscription
+from .failures import REFUSED_BACK_OFF_S, Failures
 from .process_queue import FlowLimits, ProcessQueue
 from .received import ReceivedMessage
 from .redelivery_queue import RedeliveryQueue
 from .waiters import Waiters
+
+log = logging.getLogger("flightlog.consume")
 
 PULL_COUNT = 32
 """Messages that are read at a time."""
@@ -38,6 +45,9 @@ WAIT_S = 15.0
 PULL_RETRY_S = 1.0
 """A queue that could not be read is left alone for so long; the others go on."""
 NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
+
+Place = tuple[ProcessQueue, int]
+"""A message: how its queue was held when it was read, and its queue offset."""
 
 
 class Subscription(AsyncSubscription):
@@ -64,8 +74,13 @@ class Subscription(AsyncSubscription):
         leave: Callable[[Subscription], None],
         come_back: Callable[[Subscription], None],
         before_wait: Callable[[str], bool],
+        failures: Failures | None,
+        consume_timeout_s: float | None,
     ) -> None:
+        """`failures`: None where the group broadcasts. Then there are no retries that others could see."""
         self.group, self.name, self.strategy, self.topics = group, name, strategy, topics
+        self._retry_topic = None if failures is None or retry_topic(group) in topics else retry_topic(group)
+        self._failures, self._consume_timeout_s = failures, consume_timeout_s
         self._stores, self.progress = stores, progress
         self._start, self._limits, self._idle_s, self._clock = start, limits, idle_s, clock
         self._leave, self._come_back, self._before_wait = leave, come_back, before_wait
@@ -78,6 +93,8 @@ class Subscription(AsyncSubscription):
         """Queues that nothing is read from until then."""
         self._ready: deque[ReceivedMessage] = deque()
         self._redelivery = RedeliveryQueue()
+        self._in_hand: dict[Place, tuple[float, ReceivedMessage]] = {}
+        """What was handed out, and when; the oldest first. Nothing where there is no consume timeout."""
         self._is_stopped = False
         self._waiters = Waiters(stores, self._has)
         self._receiver: threading.Thread | None = None
@@ -91,12 +108,19 @@ class Subscription(AsyncSubscription):
 
     # -- a member of its group
 
+    @property
+    def read_topics(self) -> dict[str, Wanted]:
+        """What the group reads: the topics that were asked for, and its retry topic."""
+        return self.topics if self._retry_topic is None else {**self.topics, self._retry_topic: "*"}
+
     def assign(self, queue: MessageQueue) -> None:
         """The queue is this member's from now on: it goes on where the group is, or begins where it was told to."""
         offset = self.progress.get(queue)
         if offset is None:
             store = self._stores()[queue.broker_name]
-            offset = start_offset(store.store, queue.topic, queue.queue_id, self._start, store.bounds(queue))
+            # What waits in the retry topic is the group's, whenever it was put.
+            start = StartFrom.FIRST if queue.topic == self._retry_topic else self._start
+            offset = start_offset(store.store, queue.topic, queue.queue_id, start, store.bounds(queue))
             # Told at once: else a restart before the first acknowledgement would begin at what is then the last.
             self.progress.set(queue, offset)
         with self._lock:
@@ -121,16 +145,24 @@ class Subscription(AsyncSubscription):
             if self._ready:
                 self._ready = deque(message for message in self._ready if message.queue != queue)
             self._redelivery.forget(queue)
+            self._in_hand = {place: each for place, each in self._in_hand.items() if place[0] is not has}
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
         """See ReceivedMessage.ack. Returns how many of them count."""
         self._acknowledger = threading.current_thread()
+        return self._settle(queue, has, queue_offsets)
+
+    def _settle(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
+        """These are done here. Returns how many of them were not."""
         with self._lock:
             was_full = not has.room(self._limits)
             counts = sum(map(has.ack, queue_offsets))
             if counts:
                 self.progress.set(queue, has.commit_offset)
             has_room_again = was_full and has.room(self._limits) > 0
+            if self._in_hand:
+                for queue_offset in queue_offsets:
+                    self._in_hand.pop((has, queue_offset), None)
         if has_room_again:
             self._waiters.notify()
         return counts
@@ -143,6 +175,7 @@ class Subscription(AsyncSubscription):
             again = [message for message in messages if message.is_at_work and message.is_handed_out]
             for message in again:
                 message.is_handed_out = False
+                self._in_hand.pop(message.place, None)
                 self._redelivery.add(due_s, message)
         if again:
             self._waiters.notify()  # who waits has to wake for them
@@ -151,6 +184,53 @@ class Subscription(AsyncSubscription):
     def wake(self) -> None:
         """The group's settings have changed: have those who wait look again."""
         self._waiters.notify()
+
+    def fail(self, messages: Sequence[ReceivedMessage], delay_s: float | None = None) -> int:
+        """The processing of these failed: see ReceivedMessage.send_back. With a `delay_s` they stay with this member
+        for their next attempt, until they have had their last. Returns how many that is, as `give_back`."""
+        with self._lock:
+            failed = [message for message in messages if message.is_at_work and message.is_handed_out]
+            for message in failed:
+                message.is_handed_out = False  # else it might be sent back by two threads
+                self._in_hand.pop(message.place, None)
+        kept = [message for message in failed if self._is_kept(message, delay_s) or not self._send_back(message)]
+        for message in kept:
+            message.is_handed_out = True
+        return len(failed) - len(kept) + self.give_back(kept, self._kept_for_s(delay_s))
+
+    def _is_kept(self, message: ReceivedMessage, delay_s: float | None) -> bool:
+        """Whether its next attempt is made here."""
+        if self._failures is None:
+            return True
+        return delay_s is not None and not self._failures.is_last(message)
+
+    def _kept_for_s(self, delay_s: float | None) -> float:
+        return REFUSED_BACK_OFF_S if delay_s is None else delay_s
+
+    def _send_back(self, message: ReceivedMessage) -> bool:
+        """False: the store refused it."""
+        assert self._failures is not None
+        is_sent = self._failures.send_back(message)
+        if is_sent:
+            self._settle(message.queue, message.place[0], (message.queue_offset,))
+        return is_sent
+
+    def fail_late(self) -> None:
+        """Send back what has been with a listener for longer than the consume timeout."""
+        if self._consume_timeout_s is None:
+            return
+        since_s = self._clock.monotonic_s() - self._consume_timeout_s
+        late: list[ReceivedMessage] = []
+        with self._lock:
+            for handed_out_s, message in self._in_hand.values():
+                if handed_out_s > since_s:
+                    break
+                late.append(message)
+        if late:
+            text = "group %s: %d messages of %s were not acknowledged within %.1f s: they go to the retry topic"
+            values = (self.group, len(late), self.name, self._consume_timeout_s)
+            log.warning(text, *values, extra={"group": self.group, "member": self.name})
+            self.fail(late)
 
     def forget(self, store: str, topic: str) -> None:
         """The topic was deleted: a new topic of this name starts at offset 0."""
@@ -261,6 +341,9 @@ class Subscription(AsyncSubscription):
             if message.is_at_work:  # not acknowledged since it was given back
                 message.hand_out(self)
                 batch.append(message)
+        if self._consume_timeout_s is not None:
+            now_s = self._clock.monotonic_s()
+            self._in_hand.update((message.place, (now_s, message)) for message in batch)
         return batch
 
     def _pull(self) -> None:
@@ -316,6 +399,8 @@ class Subscription(AsyncSubscription):
     def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult) -> None:
         for message in found.messages:
             has.deliver(message.queue_offset, len(message.body))
+            if queue.topic == self._retry_topic:
+                message = replace(message, topic=message.properties.get(props.RETRY_TOPIC, message.topic))
             self._ready.append(ReceivedMessage(message, queue, has))
         self._pass(queue, has, found.next_queue_offset)
 

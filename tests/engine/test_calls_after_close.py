@@ -83,6 +83,7 @@ CONSUMING_STORE: dict[str, Call] = {
     "group_offsets": lambda o: o.on.group_offsets("g", "t"),
     "group_settings": lambda o: o.on.group_settings("g"),
     "update_group": lambda o: o.on.update_group("g", is_ordered=True),
+    "dead_letters": lambda o: o.on.dead_letters("g"),
     "be_read_by": lambda o: Stores({"a": o.on}),
     "a consumer's start": lambda o: Consumer(o.on, "t", "g", print).start(),
 }
@@ -108,9 +109,11 @@ SUBSCRIPTION: Answers = {
     "its messages": (lambda o: list(o.on), []),
     "ack": (lambda o: o.received.ack(), False),
     "retry_later": (lambda o: o.received.retry_later(0), False),
+    "send_back": (lambda o: o.received.send_back(), False),
 }
 OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "revoke", "on_change"}
 OF_THE_GROUP |= {"leave_group", "assign", "wake"}
+OF_THE_GROUP |= {"leave_group", "assign", "read_topics", "fail", "fail_late"}
 """What a member's group calls."""
 
 CONSUMER: Answers = {
