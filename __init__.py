@@ -36,7 +36,9 @@ from .engine.write.append_atomically import TopicColumns
 from .engine.write.queue_handle import QueueHandle
 from .index.filter.invalid_filter import InvalidFilterError
 from .index.filter.sql_filter import SqlFilter, sql
-from .produce.producer import Producer, SendResult
+from .produce.producer import Producer
+from .produce.send_errors import MessageTypeError, SendTimeoutError
+from .produce.send_result import SendResult
 from .store.errors import (
     BodyTooLargeError,
     ClockBehindError,
@@ -163,6 +165,7 @@ __all__ = [
     "ListenerResultError",
     "Message",
     "MessageQueue",
+    "MessageTypeError",
     "MissingExtraError",
     "MissingJavaError",
     "MissingSegmentsError",
@@ -184,6 +187,7 @@ __all__ = [
     "SegmentLengthError",
     "SegmentRemovedError",
     "SendResult",
+    "SendTimeoutError",
     "SqlFilter",
     "StartFrom",
     "Store",

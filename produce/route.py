@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
@@ -14,7 +15,7 @@ from ..store.message import Message
 from ..store.message_queue import MessageQueue
 from ..store.results import PutResult
 from ..store.settings import StoreSettings
-from ..store.topic import Topic, TopicPermission, check_routable
+from ..store.topic import NORMAL, Topic, TopicPermission, check_routable
 
 KNOWN_FOR_S = 1.0
 """How long a route is believed: after that, topics that were changed meanwhile are seen."""
@@ -28,6 +29,10 @@ class SendStore(Protocol):
     settings: StoreSettings
 
     def put(self, message: Message) -> PutResult: ...
+
+    def put_async(self, message: Message) -> Future[PutResult]: ...
+
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]: ...
 
     def topic(self, name: str) -> Topic | None: ...
 
@@ -43,6 +48,8 @@ class Route:
     closed since keeps its queues, until it is taken out: the others' would be counted differently without them."""
     unknown: tuple[str, ...]
     """Stores that were closed before anybody asked them."""
+    message_types: frozenset[str]
+    """The topic's type in each store that is open and has it, or makes it."""
     believed_until_s: float
 
 
@@ -71,14 +78,19 @@ class Routes:
             return route
         queues: list[MessageQueue] = []
         unknown: list[str] = []
+        types: set[str] = set()
         for name in sorted(stores):
             try:
-                count = self._counts[name, topic] = _write_queue_count(stores[name], topic)
+                found = stores[name].topic(topic)
             except StoreClosedError:
                 if (name, topic) not in self._counts:
                     unknown.append(name)
                     continue
                 count = self._counts[name, topic]
+            else:
+                count = self._counts[name, topic] = _write_queue_count(stores[name], topic, found)
+                if count:
+                    types.add(NORMAL if found is None else found.message_type)
             queues += (MessageQueue(topic, name, queue_id) for queue_id in range(count))
         if not queues:
             raise NoRouteError(
@@ -86,14 +98,13 @@ class Routes:
                 "of it: it is not there and not made by a put (auto_create_topics), has no queue to write to, or is "
                 f"not open for puts (perm)" + (f"; closed: {', '.join(unknown)}" if unknown else "")
             )
-        route = Route(tuple(queues), tuple(unknown), now_s + KNOWN_FOR_S)
+        route = Route(tuple(queues), tuple(unknown), frozenset(types), now_s + KNOWN_FOR_S)
         with self._lock:
             self._routes[topic] = route
         return route
 
 
-def _write_queue_count(store: SendStore, name: str) -> int:
-    topic = store.topic(name)
+def _write_queue_count(store: SendStore, name: str, topic: Topic | None) -> int:
     if topic is None:
         return store.settings.default_queue_count if store.settings.auto_create_topics else 0
     count = topic.write_queue_count if TopicPermission.WRITE in topic.perm else 0

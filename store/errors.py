@@ -15,6 +15,7 @@
     │   │   │   └── TopicTooLongError
     │   │   ├── TopicNotFoundError     the topic is not there, and is not made by a put
     │   │   ├── TopicPermissionError   the topic does not take puts
+    │   │   ├── MessageTypeError       the topic is for messages of another type (a producer checks on request)
     │   │   ├── QueueNotFoundError     the topic has no such queue
     │   │   ├── BodyTooLargeError
     │   │   ├── PropertiesTooLargeError
@@ -41,6 +42,7 @@
     ├── ThreadStartError               the system has no thread to give; a RuntimeError, too
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
+    ├── SendTimeoutError               a producer's send was not over in time; a TimeoutError, too
     ├── StoreChangingError             each look at a store was overtaken by its writer: try again
     ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
     ├── CheckpointAheadError           spark/: a stream has come further than its store reaches

@@ -52,6 +52,10 @@ QUEUE_TYPE = "queue.type"
 """The attribute that says what a topic's queues hold (RocketMQ's `TopicAttributes.QUEUE_TYPE_ATTRIBUTE`)."""
 BATCH_QUEUE_TYPE = "BatchCQ"
 
+MESSAGE_TYPE = "message.type"
+"""The attribute that says which messages a topic is for (RocketMQ's `TopicMessageType`)."""
+NORMAL = "NORMAL"
+
 
 @dataclass(frozen=True, slots=True)
 class Topic:
@@ -81,6 +85,12 @@ class Topic:
     def holds_batches(self) -> bool:
         """Whether its queues are batch consume queues: only inner batches are put to it."""
         return self.attributes.get(QUEUE_TYPE) == BATCH_QUEUE_TYPE
+
+    @property
+    def message_type(self) -> str:
+        """Which messages it is for: NORMAL (unless set), FIFO, DELAY, TRANSACTION or MIXED, the attribute
+        `message.type`. Producers enforce it on request; a put does not look at it."""
+        return self.attributes.get(MESSAGE_TYPE, NORMAL)
 
     @property
     def is_system(self) -> bool:

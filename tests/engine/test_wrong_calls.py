@@ -5,6 +5,7 @@ nothing is written."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ import numpy as np
 import pytest
 
 import flightlog
-from flightlog import Consumer, Message, MessageQueue, Producer, Stores, StoreSettings, TopicColumns
+from flightlog import Consumer, Message, MessageQueue, MessageTypeError, Producer, Stores, StoreSettings, TopicColumns
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.produce.faults import FaultRules
@@ -344,6 +345,19 @@ MESSAGING: list[Row] = [
     *each("T", "message", "flightlog.Message", *(lambda o, m=m: o.producer.send(m) for m in (b"x", None, "x"))),
     *each("T", "group=5", "text", lambda o: o.producer.send(Message("t", b""), group=5)),
     *each("T", "selector", "a function", lambda o: o.producer.send(Message("t", b""), selector=5)),
+    *each("T", "message", "flightlog.Message", *(lambda o, m=m: o.producer.send_async(m) for m in (b"x", None, "x"))),
+    *each("T", "message", "flightlog.Message", lambda o: asyncio.run(o.producer.send_coroutine(b"x"))),
+    *each("V", "group=''", "not empty", lambda o: o.producer.send_async(Message("t", b""), group="")),
+    *each("T", "timeout_s='3'", "seconds", lambda o: o.producer.send(Message("t", b""), timeout_s="3")),
+    *each("V", "timeout_s=-1", "0 or more", lambda o: o.producer.send_async(Message("t", b""), timeout_s=-1)),
+    *each("T", "timeout_s", "seconds", *(lambda o, v=v: Producer(o.store, timeout_s=v) for v in ("3", True, [3]))),
+    *each("T", "check_message_type", "True or False", lambda o: Producer(o.store, check_message_type="FIFO")),
+    (
+        lambda o: Producer(o.store, check_message_type=True).send(Message("t", b""), group="g"),
+        MessageTypeError,
+        "topic 't'",
+        "found a FIFO message, expected NORMAL",
+    ),
     *each("T", "topic", "expected the name", lambda o: o.producer.queues(5)),
     *each("T", "store", "open for writing", lambda o: o.producer.add_store("b", "path")),
     *each("T", "name", "text", lambda o: o.producer.remove_store(5)),

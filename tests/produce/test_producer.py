@@ -18,8 +18,9 @@ import flightlog
 from flightlog import FlushMode, Message, PutStatus, StoreSettings
 from flightlog.produce.faults import FaultRules
 from flightlog.produce.hot_spots import WINDOW
-from flightlog.produce.producer import Producer, SendResult, by_key
+from flightlog.produce.producer import Producer, by_key
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash, by_sip_hash
+from flightlog.produce.send_result import SendResult
 from flightlog.store.errors import (
     DiskError,
     DiskFullError,

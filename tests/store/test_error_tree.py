@@ -9,8 +9,11 @@ import pytest
 
 import flightlog
 from flightlog.index.filter import invalid_filter
+from flightlog.produce import send_errors
 from flightlog.spark.options import data_loss
 from flightlog.store import errors, timer_errors
+
+MODULES = {module.__name__ for module in (errors, invalid_filter, timer_errors, send_errors, data_loss)}
 
 
 def drawn() -> dict[str, str]:
@@ -28,7 +31,7 @@ def drawn() -> dict[str, str]:
 
 def below(cls: type[Exception]) -> Iterator[type[Exception]]:
     for one in cls.__subclasses__():
-        if one.__module__ in (errors.__name__, invalid_filter.__name__, timer_errors.__name__, data_loss.__name__):
+        if one.__module__ in MODULES:
             yield one
             yield from below(one)
 
