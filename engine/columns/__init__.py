@@ -1,6 +1,6 @@
-"""Messages as columns: record batches out of queues, columns into the log.
+"""Messages as columns: record batches read from queues, and columns appended to the log.
 
-Arrow is an extra: what needs it is imported by `with_arrow`, on first use.
+pyarrow is an optional dependency: modules that need it are imported by `with_arrow`, on first use.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ...store.errors import MissingExtraError
 
 
 def with_arrow(module: str, needed_for: str) -> Any:
-    """A module that imports pyarrow, by its name from this folder on. Raises MissingExtraError where there is none."""
+    """Import a module of this folder that needs pyarrow. Raises MissingExtraError if pyarrow is not installed."""
     try:
         return import_module(f".{module}", __name__)
     except ImportError as e:

@@ -1,4 +1,4 @@
-"""Arrow arrays as the columns of an append; a slice is taken as a slice, a null as a missing value."""
+"""Arrow arrays as columns of an append. Slices are handled without a copy; a null is a missing value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ types = pa.types
 
 
 def batches_of(given: Any) -> list[Mapping[str, Any]]:
-    """A record batch, a table, or whatever hands out an Arrow stream, as one mapping of names to arrays a chunk."""
+    """A record batch, a table, or any object with an Arrow stream, as one mapping of names to arrays for each chunk."""
     if not isinstance(given, (pa.RecordBatch, pa.Table)):
         given = pa.table(given)
     names = given.schema.names
@@ -28,7 +28,7 @@ def batches_of(given: Any) -> list[Mapping[str, Any]]:
 
 
 def _plain(values: Any) -> Any:
-    """One array that is no dictionary and no view."""
+    """The values as one array, without dictionary encoding and not of a view type."""
     array = values
     if isinstance(values, pa.ChunkedArray):
         array = (
@@ -71,7 +71,7 @@ def ranges_of(name: str, values: Any) -> Ranges:
         starts, sizes = offsets[:-1], np.diff(offsets)
     else:
         raise InvalidMessageError(f"column {name!r}: an Arrow array of {kind}, expected binary or string")
-    if present is not None:  # what lies below a null is no value
+    if present is not None:  # the bytes under a null are not a value
         starts, sizes = np.where(present, starts, 0), np.where(present, sizes, 0)
     buffer = array.buffers()[-1]
     data = np.frombuffer(buffer, np.uint8) if buffer is not None and buffer.size else np.empty(0, np.uint8)
@@ -81,7 +81,7 @@ def ranges_of(name: str, values: Any) -> Ranges:
 
 
 def _bounds(array: Any) -> tuple[Integers, Integers]:
-    """Start and count of the items of each list or map, 0 where it is null."""
+    """Start and count of the items of each list or map; both 0 for a null."""
     of = np.int64 if types.is_large_list(array.type) else np.int32
     offsets = _items(array.buffers()[1], of, array.offset, len(array) + 1 if len(array) else 0).astype(np.int64)
     starts, counts, present = offsets[:-1], np.diff(offsets), _present(array)
@@ -91,7 +91,7 @@ def _bounds(array: Any) -> tuple[Integers, Integers]:
 
 
 def lists_of(name: str, values: Any) -> Lists | Ranges:
-    """A column of keys: one a row or none, or a list of them."""
+    """A column of keys: one key for each row, or a list of keys; nulls are allowed."""
     array = _plain(values)
     if types.is_fixed_size_list(array.type):
         array = array.cast(pa.list_(array.type.value_type))
@@ -102,7 +102,7 @@ def lists_of(name: str, values: Any) -> Lists | Ranges:
 
 
 def pairs_of(name: str, values: Any) -> Pairs | Fields:
-    """A column of properties: a map of texts, or a struct whose fields are the properties."""
+    """A column of properties: a map of text to text, or a struct with a field for each property."""
     array = _plain(values)
     if types.is_null(array.type):
         return fields_of([], len(array))
@@ -126,7 +126,7 @@ def pairs_of(name: str, values: Any) -> Pairs | Fields:
 
 
 def numbers_of(name: str, values: Any, bits: int) -> tuple[Integers, Mask]:
-    """A column of whole numbers, or of times, which become ms."""
+    """A column of whole numbers, or of timestamps, which are converted to ms."""
     array = _plain(values)
     if types.is_timestamp(array.type):
         unit = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}[array.type.unit]

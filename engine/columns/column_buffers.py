@@ -1,7 +1,7 @@
-"""Columns as they are given, in one shape: byte strings as ranges of a buffer, numbers as arrays, pairs of properties.
+"""The common form of input columns: byte strings as ranges of a buffer, numbers as arrays, properties as pairs.
 
-From numpy arrays and sequences of Python objects here, from Arrow arrays in `arrow_intake.py`. Nothing is copied that
-need not be; a column's own memory may be looked at until the call that takes it returns.
+This module converts numpy arrays and Python sequences; `arrow_intake.py` converts Arrow arrays. Values are copied only
+where necessary: a column's own memory may be read until the call that takes it returns.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ...store.errors import InvalidMessageError
 
 BODIES = "value"
-"""The column whose items are bytes alone: a put takes no text for a body either."""
+"""The column that accepts only bytes: as in a put, a body cannot be text."""
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -24,19 +24,19 @@ Mask = NDArray[np.bool_]
 
 @dataclass(slots=True)
 class Ranges:
-    """Byte strings: item i is data[starts[i] : starts[i] + sizes[i]]; a missing one has no bytes."""
+    """Byte strings: item i is data[starts[i] : starts[i] + sizes[i]]. A missing item has size 0."""
 
     data: NDArray[np.uint8]
     starts: Integers
     sizes: Integers
     is_there: Mask | None = None
-    """None: every item is."""
+    """Which items are present; None if all are."""
 
     def __len__(self) -> int:
         return len(self.starts)
 
     def take(self, items: Any) -> Ranges:
-        """Some of them, by index, mask or slice."""
+        """A selection of items, by index, mask or slice."""
         is_there = None if self.is_there is None else self.is_there[items]
         return Ranges(self.data, self.starts[items], self.sizes[items], is_there)
 
@@ -44,22 +44,22 @@ class Ranges:
         return np.ones(len(self), np.bool_) if self.is_there is None else self.is_there
 
     def repeated(self, count: int) -> Ranges:
-        """The only item, that often; it takes no memory."""
+        """The single item repeated `count` times, without copying it."""
         starts, sizes = (np.ndarray(count, np.int64, each, strides=(0,)) for each in (self.starts, self.sizes))
         return Ranges(self.data, starts, sizes)
 
     def filled(self) -> Ranges:
-        """The same with what is empty as missing."""
+        """The same items, with empty ones marked as missing."""
         return Ranges(self.data, self.starts, self.sizes, None if self.sizes.all() else self.sizes > 0)
 
     def has_empty(self) -> bool:
-        """Whether an item is there and has no bytes."""
+        """Whether an item is present but empty."""
         if self.is_there is None:
             return not self.sizes.all()
         return bool((self.is_there & (self.sizes == 0)).any())
 
     def check(self, name: str) -> None:
-        """Raises InvalidMessageError for ranges outside of the data."""
+        """Raise InvalidMessageError if a range is outside of the data."""
         good = (self.starts >= 0) & (self.sizes >= 0) & (self.sizes <= len(self.data))
         good &= self.starts <= len(self.data) - np.where(good, self.sizes, 0)
         if not good.all():
@@ -68,7 +68,7 @@ class Ranges:
 
 @dataclass(slots=True)
 class Lists:
-    """Several byte strings a row: those of row i are values[starts[i] : starts[i] + counts[i]]."""
+    """A list of byte strings for each row: row i has values[starts[i] : starts[i] + counts[i]]."""
 
     values: Ranges
     starts: Integers
@@ -77,7 +77,7 @@ class Lists:
 
 @dataclass(slots=True)
 class Pairs:
-    """Properties: pair i belongs to row rows[i] and is called names[codes[i]]."""
+    """Properties as pairs: pair i belongs to row rows[i], its name is names[codes[i]]."""
 
     rows: Integers
     """Ascending."""
@@ -88,7 +88,7 @@ class Pairs:
 
 @dataclass(slots=True)
 class Fields:
-    """Properties of all rows in a column each: its name and the values; what is missing there is no property."""
+    """Properties as columns: a name and a value for each row. A row with a missing value lacks the property."""
 
     columns: list[tuple[bytes, Ranges]]
 
@@ -123,7 +123,7 @@ def ranges_of(name: str, values: Any) -> Ranges:
     width = values.dtype.itemsize if is_bytes else values.shape[1]
     cells = np.ascontiguousarray(values).view(np.uint8).reshape(count, width)
     sizes = np.full(count, width, np.int64)
-    if kind == "S" and width:  # numpy's own rule: zeros at the end are none of the value
+    if kind == "S" and width:  # as in numpy, trailing zeros are not part of the value
         sizes = np.char.str_len(values).astype(np.int64)
     return Ranges(cells.reshape(-1), np.arange(count, dtype=np.int64) * width, sizes)
 
@@ -150,19 +150,19 @@ def _encoded(name: str, row: int, value: Any) -> bytes | None:
 
 
 def each_alone(values: Ranges) -> Lists:
-    """One byte string a row, or none where it is missing or empty."""
+    """Lists of at most one byte string: none where the value is missing or empty."""
     return Lists(values, np.arange(len(values)), (values.present() & (values.sizes > 0)).astype(np.int64))
 
 
 def one_for_all(name: str, value: str, count: int) -> Ranges:
-    """A text that stands for a column full of it."""
+    """A column with the same text in every row."""
     raw = _encoded(name, 0, value) or b""
     one = Ranges(np.frombuffer(raw, np.uint8), np.zeros(1, np.int64), np.array([len(raw)], np.int64))
     return one.repeated(count)
 
 
 def lists_of(name: str, values: Any) -> Lists | Ranges:
-    """A column of keys: one as text, several as a sequence of texts, or None. Ranges: one a row or none."""
+    """A column of keys: for each row a text, a sequence of texts, or None. Returns Ranges if no row has several."""
     if isinstance(values, np.ndarray) and values.dtype.kind != "O":
         return ranges_of(name, values)
     flat: list[Any] = []
@@ -209,7 +209,7 @@ def fields_of(fields: list[tuple[str, Ranges]], count: int) -> Fields:
 
 
 def merge(parts: Sequence[Pairs]) -> Pairs:
-    """All the pairs, in order of their rows, and of one row in the order of the parts."""
+    """All pairs, ordered by row, and within a row in the order of the parts."""
     if len(parts) == 1:
         return parts[0]
     codes: dict[bytes, int] = {}
@@ -223,7 +223,7 @@ def merge(parts: Sequence[Pairs]) -> Pairs:
 
 
 def _concatenated(parts: Sequence[Ranges]) -> Ranges:
-    """One column behind the other; of each one's data only what is used."""
+    """Concatenate columns. Of each column's data, only the used range is copied."""
     pieces: list[NDArray[np.uint8]] = []
     starts: list[Integers] = [np.empty(0, np.int64)]
     size = 0
@@ -239,8 +239,8 @@ def _concatenated(parts: Sequence[Ranges]) -> Ranges:
 
 
 def numbers_of(name: str, values: Any, count: int, bits: int) -> tuple[Integers, Mask]:
-    """A column of whole numbers, and which of them are there: one number for all rows, a numpy array, or a sequence of
-    numbers and None. Raises InvalidMessageError for what is none or has more bits."""
+    """A column of whole numbers, and which rows have one. `values` is one number for all rows, a numpy array, or a
+    sequence of numbers and None. Raises InvalidMessageError for other values, and for numbers of more than `bits`."""
     if isinstance(values, (int, np.integer)) and not isinstance(values, bool):
         values = [int(values)] * count
     present = np.ones(count, np.bool_)

@@ -1,4 +1,5 @@
-"""From columns as they are given to records that wait for their append: every row checked, none made an object."""
+"""The input of `append_columns`: check all rows of the given columns, and turn them into records to append, without an
+object for each row."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ from .column_buffers import Fields, Integers, Lists, Mask, Pairs, Ranges
 from .property_texts import key_texts, texts_of
 
 WRITABLE = ("value", "tags", "keys", "uniqKey", "partition", "bornTimestamp", "flag", "properties")
-"""The columns that an append takes, by the names that a read gives them."""
+"""The columns that an append accepts, with the names that reads use."""
 ALIASES = {"body": "value", "uniq_key": "uniqKey", "queue_id": "partition", "born_timestamp_ms": "bornTimestamp"}
-"""What a Message calls them."""
+"""The names of the same fields in a Message."""
 BY_LOWER_NAME = {name.lower(): name for name in WRITABLE} | ALIASES
 
 UNCOMMON = {
@@ -32,14 +33,14 @@ UNCOMMON = {
         *(props.INNER_COUNT, props.INNER_BASE),
     )
 }
-"""Properties that a put looks at. Rows with one of them are put as messages."""
+"""Properties that change what a put does. Rows with one of them are put as messages."""
 
 Given = Mapping[str, Any]
 
 
 def parts_of(given: Any) -> list[Given]:
-    """The columns by our names, a part a chunk of Arrow. Raises InvalidMessageError for a column that is none of an
-    append, or is there twice."""
+    """The columns by the names of WRITABLE; one part for each Arrow chunk. Raises InvalidMessageError for an unknown or
+    duplicate column."""
     if isinstance(given, Mapping):
         return [_named(given)]
     if not hasattr(given, "__arrow_c_stream__") and not type(given).__module__.startswith("pyarrow"):
@@ -67,13 +68,13 @@ def _named(given: Mapping[Any, Any]) -> Given:
 
 
 class Rows:
-    """The rows of one part, checked but for their topic's queues."""
+    """The rows of one part. They are checked, but have no queues until `choose_queues`."""
 
     def __init__(
         self, topic: str, given: Given, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
     ) -> None:
-        """Raises InvalidMessageError, or the one of its children that names the limit, with the first row at fault."""
-        # Everything about the topic is checked as for one message.
+        """Raises InvalidMessageError, or its subclass for the limit that is exceeded, with the first row at fault."""
+        # Checks the topic as the put of a message does.
         self._template = prepare(Message(topic, b"", sys_flag=sys_flag), settings, segment_size)
         self._given = given
         self.bodies = _ranges("value", given["value"])
@@ -83,7 +84,7 @@ class Rows:
             raise InvalidMessageError("no body, expected bytes", row=row, column="value")
         self.texts, names = texts_of([part for part in self._properties() if part is not None], count)
         self.uncommon = names & UNCOMMON
-        """Their properties that a put looks at: with any, these rows must be put as messages."""
+        """Names of UNCOMMON that occur in these rows. If there are any, the rows must be put as messages."""
         self.queue_ids, self.has_queue = self._numbers("partition", 32, 0)
         self.flags, has_flag = self._numbers("flag", 32, 0)
         self.born_timestamps_ms, self.has_born = self._numbers("bornTimestamp", 64, None)
@@ -108,12 +109,12 @@ class Rows:
 
     def _texts(self, name: str) -> Ranges:
         given = self._given[name]
-        if isinstance(given, str):  # one for all rows
+        if isinstance(given, str):  # the same for all rows
             return column_buffers.one_for_all(name, given, self.count)
         return _ranges(name, given)
 
     def _alone(self, name: str, column: str, texts: Ranges) -> Fields:
-        """One property of each row, where it is not empty."""
+        """A column with one property; rows with an empty text lack it."""
         _check_count(column, len(texts), self.count)
         return Fields([(name.encode(), texts.filled())])
 
@@ -150,15 +151,15 @@ class Rows:
             )
 
     def choose_queues(self, queue_for: Callable[[int | None], int], next_queues: Callable[[int], Integers]) -> None:
-        """Ask for every row's queue, as a put does: None where none is given; where none of them has one, for
-        all at once."""
+        """Choose the queue of every row as a put does. `queue_for` takes a queue id, or None for a row without one;
+        `next_queues` serves all rows at once if none has a queue id."""
         if not self.count:
             return
         if not self.has_queue.any():
             self.queue_ids = next_queues(self.count)
             return
         if self.has_queue.all():
-            queue_for(int(self.queue_ids.max()))  # which has those below it made, too
+            queue_for(int(self.queue_ids.max()))  # creates the queues below it, too
             return
         asked = zip(self.queue_ids.tolist(), self.has_queue.tolist(), strict=True)
         self.queue_ids = np.array([queue_for(queue_id if given else None) for queue_id, given in asked], np.int64)
@@ -176,7 +177,7 @@ class Rows:
         )
 
     def messages(self) -> list[Message]:
-        """The same as messages, for those that must be put one by one."""
+        """The rows as messages, for rows that must be put one by one."""
         return [
             Message(
                 self._template.topic,
@@ -212,7 +213,7 @@ def _ranges(name: str, values: Any) -> Ranges:
 
 
 def _lists(name: str, values: Any, count: int) -> Lists | Ranges:
-    if isinstance(values, str):  # one for all rows
+    if isinstance(values, str):  # the same for all rows
         values = [values] * count
     if _is_arrow(values):
         found: Lists | Ranges = with_arrow("arrow_intake", "append_columns").lists_of(name, values)
@@ -231,5 +232,5 @@ def _pairs(name: str, values: Any, count: int) -> Pairs | Fields:
 def all_rows(
     topic: str, given: Any, settings: StoreSettings, segment_size: int, *, sys_flag: int = 0
 ) -> Sequence[Rows]:
-    """All rows of what was given, checked before any of them is appended."""
+    """Check all given rows, before any of them is appended. Returns a `Rows` for each part."""
     return [Rows(topic, part, settings, segment_size, sys_flag=sys_flag) for part in parts_of(given)]

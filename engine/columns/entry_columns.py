@@ -1,7 +1,7 @@
-"""The columns that the entries of a queue tell by themselves: no record is looked at for them.
+"""The columns that come from queue entries alone, without reading records.
 
-Of queues whose entries stand for one record each; in a light queue an entry says nothing of the record's own place, and
-one of a batch queue stands for many messages.
+Only for queues with one entry for each record: an entry of a light queue lacks the record's own queue offset, and an
+entry of a batch queue stands for many messages.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Integers = NDArray[np.int64]
 
 
 class EntryColumns(NamedTuple):
-    """Columns of messages, of which one entry each is known."""
+    """Columns of messages of which only the queue entries are known."""
 
     topics: Any
     """An Arrow array of text."""
@@ -30,7 +30,7 @@ class EntryColumns(NamedTuple):
     sizes: Integers
 
     def column(self, name: str) -> Any:
-        """The column of this name, one of ENTRY_COLUMNS, as `MessageColumns` makes it of the records."""
+        """The column of this name, one of ENTRY_COLUMNS; equal to the one that `MessageColumns` makes from records."""
         return BUILDERS[name](self)
 
 

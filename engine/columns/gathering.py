@@ -1,4 +1,4 @@
-"""Bytes that lie scattered over a piece of the log, gathered into Arrow arrays without a Python object for each."""
+"""Gather bytes scattered over a piece of the log into Arrow arrays, without a Python object for each value."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def gather(buffer: Any, starts: Integers, sizes: Integers) -> Any:
 
 
 def binary_array(sizes: Integers, data: Any) -> Any:
-    """The binary array of values of these sizes, which lie one behind the other in an Arrow buffer. Raises ValueError
-    for more than an array takes."""
+    """The binary array of values of these sizes, stored consecutively in an Arrow buffer. Raises ValueError if they are
+    larger than an array can be."""
     return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(_ends(sizes)), data])
 
 
 def _ends(sizes: Integers) -> NDArray[np.int32]:
-    """Where in its data each value of an array begins, and the last one ends."""
+    """The offsets of an Arrow array: the start of each value in the data, and the end of the last one."""
     ends = np.cumsum(sizes, dtype=np.int64)
     if len(ends) and ends[-1] > OFFSET_MAX:
         raise ValueError(
@@ -46,7 +46,7 @@ def _ends(sizes: Integers) -> NDArray[np.int32]:
 
 
 def as_text(raw: Any) -> Any:
-    """A binary array without nulls as a string array; what is not UTF-8 becomes U+FFFD, as Java decodes it."""
+    """A binary array without nulls as a string array. Bytes that are not UTF-8 become U+FFFD, as Java decodes them."""
     text = raw.view(pa.string())
     try:
         text.validate(full=True)
@@ -56,7 +56,7 @@ def as_text(raw: Any) -> Any:
 
 
 def bytes_of(array: Any) -> tuple[NDArray[np.uint8], Integers]:
-    """The data of a binary or string array without nulls, and the offset of every element and of the end in it."""
+    """The data of a binary or string array without nulls, and the offsets of its elements, the end included."""
     _, offsets_buffer, data_buffer = array.buffers()
     if not len(array):
         return np.empty(0, np.uint8), np.zeros(1, np.int64)
@@ -66,7 +66,7 @@ def bytes_of(array: Any) -> tuple[NDArray[np.uint8], Integers]:
 
 
 def spread(values: Any, is_there: NDArray[np.bool_]) -> Any:
-    """The values in the places where `is_there` holds, nulls elsewhere; one value for every place that holds."""
+    """An array with nulls where `is_there` is false; the values fill the other places in order."""
     if is_there.all():
         return values
     return values.take(pa.array(np.cumsum(is_there) - 1, pa.int64(), mask=~is_there))

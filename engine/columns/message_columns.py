@@ -1,4 +1,4 @@
-"""From rows of a walk to Arrow arrays, one for each column that is asked for."""
+"""Convert rows of a log scan to Arrow arrays, one for each requested column."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .schema import ARROW_TYPES, BY_NAME
 Integers = NDArray[Any]
 
 APPEND_TIME = 1
-"""What Kafka calls LogAppendTime in its timestampType."""
+"""Kafka's timestampType LogAppendTime."""
 
 FIRST_MS = -62_135_596_800_000
 LAST_MS = 253_402_300_799_999
-"""The years 1 to 9999, which Spark's and Python's timestamps hold. Times are not covered by a record's CRC."""
+"""The years 1 to 9999, the range of Spark's and Python's timestamps. A record's CRC does not cover its times."""
 
 HEX = np.frombuffer("".join(f"{byte:02X}" for byte in range(256)).encode(), "<u2")
 """The two digits of every byte."""
@@ -35,13 +35,13 @@ PHYSICAL_OFFSET_SIZE = 8
 
 
 class MessageColumns:
-    """Columns of messages that lie in one piece of the log. What several columns need is made once.
+    """Columns of the messages in one piece of the log. Data that several columns need is computed once.
 
-    Invariants: row i of every column is message i; nothing in the arrays refers to the piece.
+    Invariants: row i of every column is message i; the arrays do not refer to the memory of the piece.
     """
 
     def __init__(self, piece: bytes | memoryview, rows: Rows, batch_indexes: Integers | None) -> None:
-        """`batch_indexes` holds -1 for a message of no inner batch; None means that all are such."""
+        """`batch_indexes` is -1 for a message outside of inner batches; None if that holds for all."""
         self._buffer = piece
         self._rows, self._batch_indexes = rows, batch_indexes
 
@@ -79,10 +79,10 @@ class MessageColumns:
         return pa.array(self._batch_indexes, pa.int32(), mask=self._batch_indexes < 0)
 
     def host(self, raw: Any) -> Any:
-        """Raw hosts in words: each different one is put into words once."""
+        """Raw hosts as text; each distinct host is formatted once."""
         data, offsets = bytes_of(raw)
         size = int(offsets[1]) if len(raw) else 0
-        if size and (offsets[1:] - offsets[:-1] == size).all() and (data[size:] == data[:-size]).all():  # all are one
+        if size and (offsets[1:] - offsets[:-1] == size).all() and (data[size:] == data[:-size]).all():  # all are equal
             return pa.repeat(pa.scalar(str(decode_host(data[:size].tobytes())), pa.string()), len(raw))
         encoded = raw.dictionary_encode()
         words = [str(decode_host(host)) for host in encoded.dictionary.to_pylist()]
@@ -106,7 +106,7 @@ class MessageColumns:
         return np.where(self._rows["sys_flag"] & STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE)
 
     def message_id(self) -> Any:
-        """As `store/format/message_id.py` makes it."""
+        """The offset message id, as in `store/format/message_id.py`."""
         is_v6 = self._store_host_sizes == HOST_V6_SIZE
         if not is_v6.any():
             return self._message_ids(self.store_hosts, self._rows["physical_offset"], HOST_V4_SIZE)

@@ -1,7 +1,8 @@
-"""The columns that come out of property texts, for many messages at once.
+"""The columns that come from properties, for many messages at once.
 
-All texts are looked at as one run of bytes in which numpy finds the separators; `store/format/properties.py` has the
-rules: a pair needs a name and a value, the last pair may lack its end, and of two equal names the later one counts.
+All property texts are parsed as one run of bytes, in which numpy finds the separators. The rules are those of
+`store/format/properties.py`: a pair needs a name and a value, the last pair may lack its end, and of two equal names
+the later one counts.
 """
 
 from __future__ import annotations
@@ -28,27 +29,27 @@ Integers = NDArray[Any]
 
 
 class PropertyColumns:
-    """The pairs of many messages.
+    """The property pairs of many messages.
 
-    Invariants: pairs are in the order of the messages, and of one message in the order of its text.
+    Invariant: pairs are in the order of the messages, and within a message in the order of its text.
     """
 
     def __init__(self, texts: Any) -> None:
-        """`texts` is a binary array, one element a message, without nulls."""
+        """`texts` is a binary array without nulls, with the property text of each message."""
         self._count = len(texts)
         self._data, bounds = bytes_of(as_text(texts))
         self._buffer = self._data
         self._message, self._name_start, self._name_stop, self._value_stop = _find_pairs(self._data, bounds)
 
     def value(self, name: str) -> Any:
-        """The property's value of each message, null where it has none: a string array."""
+        """The value of a property in each message, null if absent: a string array."""
         pair = self._pair_of(name.encode())
         is_there = pair >= 0
         return spread(self._values(pair[is_there]), is_there)
 
     @cached_property
     def keys(self) -> Any:
-        """The index keys of each message: a list array of strings, empty lists included."""
+        """The index keys of each message: an array of lists of strings, empty for a message without keys."""
         pair = self._pair_of(props.KEYS.encode())
         is_there = pair >= 0
         values = self._values(pair[is_there])
@@ -64,9 +65,9 @@ class PropertyColumns:
         return pa.ListArray.from_arrays(offsets, parts.values.filter(kept), type=ARROW_TYPES["array<string>"])
 
     def first_key(self) -> Any:
-        """The first index key of each message, null where it has none: a binary array."""
+        """The first index key of each message, null without one: a binary array."""
         offsets = self.keys.offsets.to_numpy()
-        if len(self.keys.values) == self._count and (offsets[:-1] != offsets[1:]).all():  # one each
+        if len(self.keys.values) == self._count and (offsets[:-1] != offsets[1:]).all():  # one key in every message
             return self.keys.values.cast(pa.binary())
         firsts = pa.array(offsets[:-1], pa.int32(), mask=offsets[:-1] == offsets[1:])
         return self.keys.values.take(firsts).cast(pa.binary())
@@ -85,17 +86,17 @@ class PropertyColumns:
         return pa.MapArray.from_arrays(pa.array(offsets, pa.int32()), names, values)
 
     def _last_of_equal_names(self, names: Any) -> Integers | None:
-        """The pairs without those that a later one of the same message and name replaces; None if that is none."""
+        """The pairs that no later pair of the same message and name replaces; None if these are all."""
         encoded = names.dictionary_encode()
         identity = self._message * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy()
-        if (identity[1:] > identity[:-1]).all():  # as where all messages name their properties in one order
+        if (identity[1:] > identity[:-1]).all():  # usual: all messages have their properties in the same order
             return None
         order = np.argsort(identity, kind="stable")
         replaced = order[:-1][np.diff(identity[order]) == 0]
         return np.delete(np.arange(len(names)), replaced)
 
     def _pair_of(self, name: bytes) -> Integers:
-        """For each message its last pair of this name, or -1."""
+        """The last pair of this name in each message, or -1."""
         hits = np.flatnonzero(self._name_stop - self._name_start == len(name))
         for i in range(0, len(name), WORD.itemsize):
             part = name[i : i + WORD.itemsize]
@@ -110,7 +111,7 @@ class PropertyColumns:
 
     @cached_property
     def _words(self) -> Integers:
-        """The four bytes from each byte on, as far as there are four."""
+        """The four bytes from each byte on, to compare names four bytes at a time."""
         count = max(len(self._data) - WORD.itemsize + 1, 0)
         return np.ndarray((count,), WORD, np.ascontiguousarray(self._data), strides=(1,))
 
@@ -122,7 +123,7 @@ class PropertyColumns:
 
 
 def _find_pairs(data: NDArray[np.uint8], bounds: Integers) -> tuple[Integers, Integers, Integers, Integers]:
-    """(message, start of the name, end of the name, end of the value) of every pair that counts.
+    """(message, start of the name, end of the name, end of the value) of every valid pair.
 
     Text i is data[bounds[i] : bounds[i + 1]].
     """
@@ -130,7 +131,7 @@ def _find_pairs(data: NDArray[np.uint8], bounds: Integers) -> tuple[Integers, In
     open_end = last_byte[data[last_byte] != VALUE_END]
     ends = np.flatnonzero(data == VALUE_END)
     if len(open_end):
-        # Such a pair is sorted in by its last byte and ends one behind it; no other pair ends there.
+        # A pair without its end is sorted in by its last byte and ends after it; no other pair ends there.
         last = np.sort(np.concatenate([ends, open_end]), kind="stable")
         stop = last + (data[last] != VALUE_END)
     else:
@@ -140,7 +141,7 @@ def _find_pairs(data: NDArray[np.uint8], bounds: Integers) -> tuple[Integers, In
     follows = np.flatnonzero(message[1:] == message[:-1]) + 1
     start[follows] = stop[follows - 1] + 1
     name_ends = np.flatnonzero(data == NAME_END)
-    # One in each pair, and each pair counts: what is written by anything but a fuzzer.
+    # The usual case: every pair has one separator and is valid.
     if len(name_ends) == len(start) and (start < name_ends).all() and (name_ends + 1 < stop).all():
         return message, start, name_ends, stop
     name_ends = np.append(name_ends, len(data) + 1)

@@ -1,7 +1,7 @@
-"""Properties of many messages as the texts that their records hold, made and checked all at once.
+"""Encode the properties of many messages at once.
 
-The rules are in `store/format/properties.py`. Here all texts together are checked for what shows that every row follows
-them. Only if they do not show it, the rows are checked one by one.
+The rules are in `store/format/properties.py`. A quick check over all texts together usually proves that every row obeys
+them; otherwise the rows are checked one by one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .column_buffers import Fields, Integers, Lists, Pairs, Ranges, each_alone, 
 NAME_END = ord(props.NAME_END)
 VALUE_END = ord(props.VALUE_END)
 DECODED_SIZE = 1 << 20
-"""Bytes of texts that are decoded at a time, to see whether they are UTF-8."""
+"""Bytes of text decoded at a time by the check for UTF-8."""
 
 
 def key_texts(keys: Lists | Ranges) -> Ranges:
@@ -60,7 +60,7 @@ def _check_keys(values: Ranges, row_ends: Integers) -> None:
 
 
 def _contains(values: Ranges, byte: int) -> bool:
-    """Whether this byte is among the values', or perhaps between two of them."""
+    """Whether this byte is in the values, or perhaps between two of them."""
     if not len(values):
         return False
     used = values.data[int(values.starts.min()) : int((values.starts + values.sizes).max())]
@@ -80,7 +80,7 @@ def texts_of(parts: Sequence[Pairs | Fields], count: int) -> tuple[Ranges, set[b
 
 
 def _columns_alone(parts: Sequence[Pairs | Fields]) -> list[tuple[bytes, Ranges]] | None:
-    """The columns, if there is nothing else, nothing that is there twice, and nothing empty."""
+    """The columns, if there are only columns, with distinct names and no empty values; else None."""
     columns: list[tuple[bytes, Ranges]] = []
     for part in parts:
         if not isinstance(part, Fields):
@@ -105,7 +105,7 @@ def _column_texts(columns: list[tuple[bytes, Ranges]], count: int) -> Ranges:
 
 
 def _column(numbers: Integers) -> Integers:
-    """As the kernel takes it: one item where it is the same one again and again."""
+    """The form that the kernel expects: a single item if all are the same one."""
     return numbers[:1] if numbers.strides == (0,) else np.ascontiguousarray(numbers)
 
 
@@ -124,7 +124,7 @@ def property_texts(pairs: Pairs, count: int) -> Ranges:
     starts[:, 0], sizes[:, 0] = 1 + name_starts[pairs.codes], name_sizes[pairs.codes]
     starts[:, 1], sizes[:, 1] = len(shared) + pairs.values.starts, pairs.values.sizes
     if not (sizes[:, 0] > 1).all() or not sizes[:, 1].all():
-        _check_rows(pairs)  # of which one has an empty name or value
+        _check_rows(pairs)  # one of them has an empty name or value
     text = gathered(source, starts.reshape(-1), sizes.reshape(-1))
     row_ends = np.cumsum(np.bincount(pairs.rows, minlength=count))
     bounds = np.zeros(count + 1, np.int64)
@@ -136,14 +136,14 @@ def property_texts(pairs: Pairs, count: int) -> Ranges:
 
 
 def gathered(source: NDArray[np.uint8], starts: Integers, sizes: Integers) -> NDArray[np.uint8]:
-    """These ranges, one behind the other."""
+    """The bytes of these ranges, concatenated."""
     out = np.empty(int(sizes.sum()), np.uint8)
     native.gather(source, starts, sizes, out)
     return out
 
 
 def _as_in_a_mapping(pairs: Pairs) -> Pairs:
-    """Of equal names in a row the place of the first and the value of the last, as a mapping keeps them: the column
+    """Merge equal names in a row as a mapping does: at the place of the first, with the value of the last. So column
     `tags` replaces a property TAGS."""
     identity = pairs.rows * max(len(pairs.names), 1) + pairs.codes
     order = np.argsort(identity, kind="stable")
@@ -167,8 +167,8 @@ def _check_sizes(sizes: Integers) -> None:
 
 
 def _is_plain(text: NDArray[np.uint8], pair_count: int) -> bool:
-    """Whether all texts together show that no row is at fault: a separator of each kind for every pair, no zero byte,
-    and UTF-8. Separators stand on both sides of names and values, so that holds only if it holds for each of them."""
+    """Whether all texts together prove that every row is valid: as many separators of each kind as pairs, no zero byte,
+    and UTF-8. As every name and value is followed by a separator, UTF-8 as a whole means UTF-8 in each of them."""
     if any(np.count_nonzero(text == separator) != pair_count for separator in (NAME_END, VALUE_END)):
         return False
     if not text.all():
@@ -184,7 +184,7 @@ def _is_plain(text: NDArray[np.uint8], pair_count: int) -> bool:
 
 
 def _check_rows(pairs: Pairs) -> None:
-    """Raise InvalidMessageError for the first row whose properties a put would refuse; there may be none."""
+    """Raise InvalidMessageError for the first row whose properties a put would refuse, if there is one."""
     data, starts, sizes = pairs.values.data, pairs.values.starts.tolist(), pairs.values.sizes.tolist()
     codes = pairs.codes.tolist()
     for row, items in groupby(range(len(codes)), pairs.rows.tolist().__getitem__):

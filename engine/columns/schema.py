@@ -1,11 +1,11 @@
 """The columns of messages, in order: of record batches, and of a DataFrame over a store.
 
-The first seven have the names and types of Spark's Kafka source, so that a query moves from one to the other; the rest
-is what a RocketMQ record has besides. Every column may hold null as far as Spark is told; where null really occurs, the
-column's meaning says so.
+The first seven have the names and types of Spark's Kafka source, so that queries can be moved; the others are the
+remaining fields of a RocketMQ record. All columns are nullable to Spark; a column that can really be null says so in
+its meaning.
 
-`physicalOffset` together with `batchIndex` names a message. (topic, partition, offset) does not: prepared and rollback
-records have no place in a queue.
+`physicalOffset` and `batchIndex` together identify a message. (topic, partition, offset) does not: prepared and
+rollback records are not in a queue.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Column:
 
     name: str
     type: str
-    """As in SQL; a key of ARROW_TYPES."""
+    """The SQL type; a key of ARROW_TYPES."""
     meaning: str
 
 
@@ -64,7 +64,7 @@ ARROW_TYPES: dict[str, Any] = {
     "array<string>": pa.list_(pa.field("element", pa.string())),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
-"""What Spark expects in an Arrow batch for each of SPARK_TYPES; it compares them exactly."""
+"""The exact Arrow type that Spark expects for each SQL type."""
 
 assert {column.type for column in COLUMNS} == ARROW_TYPES.keys()
 
