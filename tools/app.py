@@ -1,4 +1,4 @@
-"""The command line, put together: one command a file in `commands/`."""
+"""The command line: assembles the commands, each a file in `commands/`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def options(
 
 
 def run() -> int:
-    """Run the command that the arguments name; returns its exit code."""
+    """Run the command that the arguments name. Returns its exit code."""
 
     def program() -> int:
         try:

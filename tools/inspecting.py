@@ -1,4 +1,4 @@
-"""What `flightlog info` tells of a store, collected without a lock, a write or a scan of what is healthy."""
+"""Collects the data of `flightlog info`, without taking a lock, writing, or scanning healthy parts of the log."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class SegmentInfo:
     physical_offset: int
     size: int
     allocated_size: int
-    """Bytes of disk that it occupies; holes take none."""
+    """Bytes allocated on disk; holes are not counted."""
     used_size: int
-    """Bytes from its start to its last record, the filler included."""
+    """Bytes from the start of the segment to the end of its last record, filler included."""
     records: int | None
-    """From its seal; None for a segment that is not sealed (not full yet, or written by RocketMQ)."""
+    """Number of records from the seal; None without a seal (a segment that is not full, or was written by RocketMQ)."""
 
 
 @dataclass(frozen=True)
 class QueueInfo:
-    """One queue's bounds, in queue offsets."""
+    """A queue and its bounds, in queue offsets."""
 
     topic: str
     queue_id: int
@@ -53,19 +53,19 @@ class QueueInfo:
 
 @dataclass(frozen=True)
 class IndexInfo:
-    """The key index, as the headers of its files say."""
+    """The key index, from the headers of its files."""
 
     files: int
     keys: int
     known_below: int
-    """Physical offset of the last record that it knows; 0 without one."""
+    """Physical offset of the last indexed record; 0 if there is none."""
     unreadable: list[str]
-    """Files that cannot be used, each with the reason."""
+    """Unusable files, each with the reason."""
 
 
 @dataclass(frozen=True)
 class FolderInfo:
-    """How much the files of one folder of the store hold and occupy."""
+    """Size of the files in one folder of the store, and their space on disk."""
 
     name: str
     files: int
@@ -75,12 +75,12 @@ class FolderInfo:
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """A store as it was when it was looked at."""
+    """A snapshot of a store's state."""
 
     path: Path
     shutdown_state: ShutdownState
     is_held: bool
-    """Whether a process of this machine holds the store's lock now."""
+    """Whether a process on this machine holds the store's lock."""
     min_physical_offset: int
     end_physical_offset: int
     segment_size: int
@@ -89,12 +89,12 @@ class StoreInfo:
     index: IndexInfo
     folders: list[FolderInfo]
     scanned_size: int
-    """Bytes of the log that had to be read to know its end."""
+    """Bytes of the log that were read to find its end."""
     scan_reason: str
     undispatched: int
-    """Messages in the log that their queues on disk do not have, or have wrongly, as far as the log was read."""
+    """Messages with a missing or wrong queue entry on disk, in the part of the log that was read."""
     notes: list[str]
-    """Damage and other things that were read past."""
+    """Damage and other problems that did not stop the inspection."""
     last_store_timestamp_ms: int
     statistics: StoreStatistics
 
@@ -104,7 +104,7 @@ class StoreInfo:
 
     @property
     def writer_text(self) -> str:
-        """Who wrote last, and how that ended or goes on."""
+        """A text about the last writer, and whether it closed the store, was killed, or is alive."""
         shutdown_state = self.shutdown_state
         match shutdown_state.last_writer:
             case LastWriter.FLIGHTLOG_KILLED if self.is_held:
@@ -125,14 +125,14 @@ class StoreInfo:
 
 
 def open_to_inspect(path: Path, disk: Disk | None = None) -> ReadOnlyStore:
-    """Open a store read-only. Raises StoreNotFoundError, with what was found there instead."""
+    """Open a store read-only. Raises StoreNotFoundError, which says what was found instead."""
     if path.exists() and not path.is_dir():
         raise StoreNotFoundError(f"{path}: a file; expected the folder that holds a store's commitlog/")
     return open_read_only(path, disk=disk)
 
 
 def inspect(path: Path) -> StoreInfo:
-    """Look at the store at `path`. Raises StoreNotFoundError or DiskError."""
+    """Inspect the store at `path`. Raises StoreNotFoundError or DiskError."""
     disk = RealDisk()
     with open_to_inspect(path, disk) as view:
         report, end = view.report, view.end_physical_offset
@@ -193,7 +193,7 @@ def _folder(disk: RealDisk, name: str, paths: Iterator[Path]) -> FolderInfo:
             size += path.stat().st_size
             allocated_size += disk.allocated_size(path)
         except FileNotFoundError:
-            continue  # a live writer renames and removes
+            continue  # a live writer has renamed or removed it
         files += 1
     return FolderInfo(name, files, size, allocated_size)
 

@@ -1,1 +1,1 @@
-"""One command of the command line a file."""
+"""The commands of the command line, one in each file."""

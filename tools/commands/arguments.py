@@ -1,4 +1,4 @@
-"""Arguments that several commands have."""
+"""Arguments shared by several commands."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 StorePath = Annotated[
     Path,
-    # Without `readable=False` a folder that may not be read would be a wrong call: it is a store that cannot be read.
+    # readable=False: an unreadable folder is a store that cannot be read (exit code 3), not a wrong call (2).
     typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False, readable=False),
 ]
 

@@ -1,4 +1,4 @@
-"""`flightlog bench`: how fast this store is here, beside the machine's limits, its peers, and RocketMQ itself."""
+"""`flightlog bench`: measure this store here, and compare it with the machine's limits, its peers, and RocketMQ."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ bench = typer.Typer(name="bench", help=TEXT, no_args_is_help=False)
 
 
 def option(kind: Any, *names: str, **details: Any) -> Any:
-    """The type of a parameter that becomes an option of the command line."""
+    """The annotated type of a parameter that is an option of the command line."""
     return Annotated[kind, typer.Option(*names, **details)]
 
 
@@ -80,8 +80,8 @@ def command(
     kind: type[Any] = Options,
     **fixed: Any,
 ) -> Callable[..., None]:
-    """A function for typer: its parameters are the fields `names` of `kind`, a dataclass; `work` gets an instance of it
-    and returns the exit code. `fixed` are further fields."""
+    """A function for typer whose parameters are the fields `names` of the dataclass `kind`. It calls `work` with an
+    instance, which returns the exit code. `fixed` sets further fields."""
 
     def call(context: typer.Context, **given: Any) -> None:
         if context.invoked_subcommand is None:

@@ -1,4 +1,4 @@
-"""`flightlog clean PATH`: what killed Spark drivers left in a store's staging folder, and removing it."""
+"""`flightlog clean PATH`: list and remove the files of killed Spark drivers in a store's staging folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`flightlog demo`: both stages of the demo, the second one where Spark is installed."""
+"""`flightlog demo`: run both stages of the demo, the second one only if Spark is installed."""
 
 from __future__ import annotations
 

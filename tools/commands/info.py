@@ -1,4 +1,4 @@
-"""`flightlog info PATH`: what a store holds and how it was left."""
+"""`flightlog info PATH`: the contents of a store, and how it was closed."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _progress_rows(progress: Progress) -> list[list[str]]:
 
 
 def as_object(found: StoreInfo) -> dict[str, Any]:
-    """What `--json` prints. Offsets are physical ones or queue offsets, as their names say; sizes are bytes."""
+    """The object that `--json` prints. Offsets are physical or queue offsets, as named; sizes are in bytes."""
     progress = found.shutdown_state.progress
     return {
         "path": str(found.path),

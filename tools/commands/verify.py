@@ -1,4 +1,4 @@
-"""`flightlog verify PATH`: check every byte of a store against itself."""
+"""`flightlog verify PATH`: check every byte of a store."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def verify(path: StorePath, as_json: AsJson = False) -> None:
 
 
 def _size_to_read(view: ReadOnlyStore) -> int:
-    """About how many bytes a verify reads: the log once, if it was closed cleanly; else for records, for what queues
-    and keys are to say of them, and what is sealed."""
+    """About how many bytes a verify reads: the log once after a clean close; otherwise twice, for records and then for
+    queues and keys, and the sealed segments once more."""
     log_size = view.end_physical_offset - view.min_physical_offset
     if view.shutdown_state.is_clean:
         return log_size
@@ -93,7 +93,8 @@ def _finding_object(finding: Finding) -> dict[str, Any]:
 
 
 def as_object(report: VerifyReport, is_held: bool) -> dict[str, Any]:
-    """What `--json` prints. A finding's offset: physical in the log, a queue offset in a queue, else a position."""
+    """The object that `--json` prints. The offset of a finding is a physical offset in the log, a queue offset in a
+    queue, and a position in other files."""
     return {
         "path": str(report.path),
         "last_writer": report.last_writer.name,

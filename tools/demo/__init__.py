@@ -1,6 +1,5 @@
-"""`flightlog demo`: orders are put, their writer is killed, nothing is lost, Spark reads it all.
+"""`flightlog demo`: put orders, kill the writer, show that nothing is lost, and read everything with Spark.
 
-Two stages over one folder: `store_stage` needs the core alone, `spark_stage` the extra `spark`.
-Each is a program of its own:
-`python -m flightlog.tools.demo.store_stage FOLDER`, then `python -m flightlog.tools.demo.spark_stage FOLDER`.
+The two stages use the same folder. `store_stage` needs only the core, `spark_stage` needs the extra `spark`. Each is a
+program: `python -m flightlog.tools.demo.store_stage FOLDER`, then `python -m flightlog.tools.demo.spark_stage FOLDER`.
 """

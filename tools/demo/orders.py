@@ -1,7 +1,7 @@
-"""The orders of the demo, and the check that each one is still in order.
+"""The orders of the demo, and the check that the messages of each are in order.
 
-An order has one key and three steps: create, pay, deduct. All its messages go to the same queue, which is what keeps
-them in order while other orders go on beside it. A finished order is shipped: one message to a second topic.
+An order has a key and three steps: create, pay, deduct. All its messages go to the same queue, which keeps them in
+order among those of other orders. A finished order is shipped: one message to a second topic.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Step = tuple[str, str]
 
 
 def order_messages(thread: int, threads: int) -> Iterator[tuple[Step, Message]]:
-    """Without end: the orders of one thread, several in flight at a time. The seed is the thread's number."""
+    """The orders of one thread, endless, several in flight at a time. The thread's number is the random seed."""
     draw = random.Random(thread)
     next_order = thread
     in_flight: list[list[int]] = []
@@ -54,19 +54,19 @@ def _message(number: int, step: str) -> tuple[Step, Message]:
 
 @dataclass
 class OrderCheck:
-    """Fed with every message, queue by queue; knows afterwards which orders are whole and which are out of order."""
+    """Receives every message, queue by queue, and then knows which orders are complete and which are out of order."""
 
     steps: dict[str, list[str]] = field(default_factory=dict)
-    """Key -> its steps in the order in which the queue gives them."""
+    """Key -> its steps, in queue order."""
     queues: dict[str, int] = field(default_factory=dict)
     """Key -> queue id."""
     strays: set[str] = field(default_factory=set)
     """Keys that were seen in two queues."""
     messages: Counter[str] = field(default_factory=Counter)
-    """Messages a topic, orders or not."""
+    """Number of messages in each topic."""
 
     def feed(self, messages: Iterable[StoredMessage]) -> None:
-        """Take the messages of one queue, in the order of their queue offsets."""
+        """Add the messages of one queue, in order of their queue offsets."""
         for message in messages:
             self.messages[message.topic] += 1
             if message.topic != TOPIC:
@@ -78,11 +78,11 @@ class OrderCheck:
 
     @property
     def out_of_order(self) -> list[str]:
-        """Keys whose steps are not the first so many of create, pay, deduct, each once, all in one queue."""
+        """Keys whose steps are not the first of create, pay, deduct in this order, or are in several queues."""
         wrong = {key for key, steps in self.steps.items() if tuple(steps) != STEPS[: len(steps)]}
         return sorted(wrong | self.strays)
 
     @property
     def whole(self) -> int:
-        """Orders with all their steps."""
+        """Number of orders with all steps."""
         return sum(len(steps) == len(STEPS) for steps in self.steps.values())

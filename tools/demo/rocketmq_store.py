@@ -1,4 +1,4 @@
-"""The small store that ships with flightlog: written by Apache RocketMQ itself, with the list of what it put."""
+"""The small store that ships with flightlog: written by Apache RocketMQ, with a list of the messages that it put."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ STORE = "store"
 
 
 class MissingDataError(FlightlogError):
-    """The archive did not come with this installation."""
+    """The archive is missing in this installation."""
 
 
 def unpack_rocketmq_store(folder: Path) -> Path:
-    """Unpack it into `folder`; returns the store's own folder. Raises MissingDataError."""
+    """Unpack the archive into `folder`. Returns the folder of the store. Raises MissingDataError."""
     archive = files(__package__.rpartition(".")[0]).joinpath("data", ARCHIVE)
     if not archive.is_file():
         raise MissingDataError(
@@ -34,7 +34,7 @@ def unpack_rocketmq_store(folder: Path) -> Path:
 
 
 def put_by_rocketmq(folder: Path) -> Counter[str]:
-    """Messages a topic by RocketMQ's own list, unpacked beside the store."""
+    """Number of messages in each topic, from RocketMQ's list, which is unpacked next to the store."""
     with open(folder / MANIFEST, encoding="utf-8") as lines:
         rows = [json.loads(line) for line in lines]
     return Counter(row["topic"] for row in rows if row["type"] == "msg" and row["status"] == "PUT_OK")

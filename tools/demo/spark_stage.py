@@ -1,4 +1,4 @@
-"""The demo's second stage: Spark reads what the first one left, checks every order, and writes it as Parquet by topic.
+"""The demo's second stage: Spark reads the stores of the first one, checks every order, and writes Parquet by topic.
 
 `python -m flightlog.tools.demo.spark_stage FOLDER`, with the folder of the first stage. Needs the extra `spark`.
 """
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 PARQUET = "parquet"
 FOLDER_COLUMN = "topic_folder"
 PLAIN_FOLDER_SIZE_MAX = 64
-"""Bytes of a topic up to which its folder bears its name: Spark writes some as three, and a file name holds 255."""
+"""Bytes of the longest topic that names its own folder. Spark escapes a byte as up to three; a file name has 255."""
 CONF = {"spark.sql.shuffle.partitions": "4"}
-"""Spark's own 200 are for clusters."""
+"""Spark's default of 200 is for clusters."""
 
 
 def run(folder: Path) -> int:
-    """Read both stores, told on stdout. Raises MissingExtraError, MissingJavaError, and DemoFailedError."""
+    """Read both stores, and report on stdout. Raises MissingExtraError, MissingJavaError, and DemoFailedError."""
     stores = {
         "the orders whose writer was killed": (folder / OUR_STORE, folder / PARQUET / OUR_STORE),
         f"what RocketMQ {ROCKETMQ_VERSION} wrote": (folder / ROCKETMQ_STORE / STORE, folder / PARQUET / ROCKETMQ_STORE),
@@ -53,12 +53,12 @@ def run(folder: Path) -> int:
         tell.step(f"{name[0].upper()}{name[1:]}, scanned into a DataFrame and written as Parquet, one folder a topic.")
         tell.path("", f'spark.read.format("flightlog").load("{path}")')
         _read_store(tell, spark, path, parquet)
-    spark.stop()  # after an error or an interrupt Spark ends with this process
+    spark.stop()  # not needed after an error or an interrupt: Spark ends with this process
     return 0
 
 
 def _end_quietly(signal_number: int, frame: object) -> None:
-    """Spark's own answer to an interrupt is pages long: it talks to Java in the middle of a sentence and fails."""
+    """On an interrupt, Spark's own handler calls Java during another call, and fails with pages of traceback."""
     raise SystemExit(EXIT_INTERRUPTED)
 
 
@@ -92,7 +92,7 @@ def _rows_a_topic(frame: DataFrame) -> DataFrame:
 
 
 def _check_orders(tell: Teller, frame: DataFrame) -> None:
-    """Every order's messages lie in one partition, and by their offsets they are create, pay, deduct."""
+    """Check that the messages of every order are in one partition and, sorted by offset, are create, pay, deduct."""
     from pyspark.sql import functions as f
 
     orders = frame.where(f.col("topic") == TOPIC)
@@ -128,7 +128,7 @@ def _write_parquet(frame: DataFrame, target: Path) -> None:
 
 
 def _folder_name(topic: Column) -> Column:
-    """A topic may be 255 bytes long; with Spark's `column=` before it, that is too long for a file name."""
+    """The folder name for a topic, shortened if needed: a topic has up to 255 bytes, and Spark prepends `column=`."""
     from pyspark.sql import functions as f
 
     short = f.concat(f.substring(topic, 1, 30), f.lit("-"), f.sha1(topic.cast("binary")))

@@ -1,6 +1,6 @@
-"""The demo's first stage, with the core alone: put, kill, recover, verify, read. Then RocketMQ's files likewise.
+"""The demo's first stage, which needs only the core: put, kill, recover, verify, read; then read RocketMQ's files.
 
-`python -m flightlog.tools.demo.store_stage FOLDER`; FOLDER is new or empty.
+`python -m flightlog.tools.demo.store_stage FOLDER`; FOLDER must be new or empty.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ OUR_STORE = "orders-store"
 ROCKETMQ_STORE = "rocketmq"
 KILL_AFTER_PUTS = 20_000
 KILL_AFTER_S = 15.0
-"""On a slow machine the kill comes with fewer puts."""
+"""On a slow machine the writer is killed before KILL_AFTER_PUTS."""
 PATIENCE_S = 0.2
 
 
 def run(folder: Path) -> int:
-    """Both halves of the stage, told on stdout. Raises DemoFailedError if anything is not as it should be."""
+    """Run the stage, and report on stdout. Raises DemoFailedError if a check fails."""
     folder.mkdir(parents=True, exist_ok=True)
     if any(folder.iterdir()):
         raise UsageError(f"{folder}: not empty. Name a new or an empty folder for the demo")
-    # What recovery did is told below. Without a handler, Python would write its warning to stderr: a torn tail was cut.
+    # Recovery is reported below. Without a handler, Python would print its warning about a torn tail to stderr.
     logging.getLogger("flightlog").addHandler(logging.NullHandler())
     kernel = "C kernel" if native.NAME == "c" else "pure Python, no C kernel here"
     tell = Teller(f"The store: put, kill, recover, read ({kernel}). Everything stays below {folder}")
@@ -66,7 +66,7 @@ def run(folder: Path) -> int:
 
 
 def _put_and_kill(tell: Teller, folder: Path) -> set[Step]:
-    """Returns what the writer had been told is stored."""
+    """Run the writer and kill it. Returns the steps whose puts had returned."""
     tell.step(
         f"{THREADS} threads of another process put orders: {', '.join(STEPS)}, one key an order, all of an order into "
         "one queue, dozens of orders at a time. Then that process gets a SIGKILL in the middle of it."
@@ -87,7 +87,7 @@ def _put_and_kill(tell: Teller, folder: Path) -> set[Step]:
                     *lines, rest = (rest + chunk).split(b"\n")
                     acknowledged.update(_step(line) for line in lines)
                     bar.done = len(acknowledged)
-                # What it had acknowledged until then is still in the pipe: it is read to its end.
+                # Acknowledged steps may still be in the pipe, so it is read to its end.
                 if len(acknowledged) >= KILL_AFTER_PUTS or time.monotonic() - started_s > KILL_AFTER_S:
                     writer.kill()
         finally:

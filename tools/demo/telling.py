@@ -1,4 +1,4 @@
-"""How the demo speaks: a numbered line for what it does, indented lines for what came of it."""
+"""The demo's output: a numbered line for each step, and indented lines for its results."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ WIDTH_MAX = 100
 
 
 class DemoFailedError(FlightlogError):
-    """The demo saw what should never happen. Worth a report."""
+    """A check of the demo failed. This is a bug in flightlog."""
 
     exit_code = 1
 
 
 class Teller:
-    """Numbers the steps; writes to stdout, line by line, so that a pipe sees them as they come."""
+    """Numbers the steps, and writes to stdout. Flushes every line, for the reader of a pipe."""
 
     def __init__(self, title: str) -> None:
         self._number = 0
@@ -37,7 +37,7 @@ class Teller:
         self._print(text)
 
     def path(self, label: str, path: object) -> None:
-        """A line that is never wrapped, so that it can be copied."""
+        """Print a line without wrapping it, so that it can be copied."""
         print(f"   {label}{path}", flush=True)
 
     def _print(self, text: str, indent: str = "") -> None:
@@ -49,6 +49,6 @@ class Teller:
 
 
 def must(holds: bool, otherwise: str) -> None:
-    """Raise DemoFailedError with what was seen instead, if it does not hold."""
+    """Raise DemoFailedError with the text `otherwise` unless `holds`."""
     if not holds:
         raise DemoFailedError(f"the demo failed: {otherwise}. This is a bug: please report it")

@@ -1,7 +1,7 @@
-"""The process that the demo kills: four threads put orders until it dies.
+"""The process that the demo kills: four threads put orders until then.
 
-`python -m flightlog.tools.demo.writer FOLDER`. After each put that returned, its line `KEY STEP` goes to stdout by one
-write call, which a pipe takes whole or not at all: what the reader of the pipe has seen was acknowledged.
+`python -m flightlog.tools.demo.writer FOLDER`. After a put has returned, the line `KEY STEP` is written to stdout with
+one write call, which is atomic for a pipe: every complete line in the pipe was acknowledged.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ THREADS = 4
 
 
 def main(folder: Path) -> int:
-    """Runs until it is killed, or until one put fails: then it returns 3 with the reason on stderr."""
+    """Run until the process is killed. If a put fails, raises its error."""
     failures: list[BaseException] = []
     failed = threading.Event()
 
