@@ -1,6 +1,6 @@
 """The cases of `flightlog bench` under pytest-benchmark: this store, the machine's limits, installed peers, and reads.
 
-Every round is prepared again, and only the work is timed: puts until everything can be read.
+Each round starts from a fresh setup. Only the work is timed: from the first put until everything can be read.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from flightlog.tools.bench.writers import peers_at_hand
 
 ROUNDS = 5
 COUNT, SYNC_COUNT = 20_000, 400
-"""Messages of a round of puts one by one. Every writer puts as many: pytest-benchmark compares rounds."""
+"""Messages in a round of single puts. Equal for all writers, because pytest-benchmark compares rounds."""
 CALLS = 20
-"""Calls per thread in a round where a call takes many messages."""
+"""Calls of each thread in a round of batch puts."""
 PEERS = Peers(peers_at_hand())
 PUTS = append_cases(BODY_SIZES, PEERS, None) + flush_cases(BODY_SIZES, Options.threads, PEERS, None)
 READS = [case for subject in SUBJECTS for case in subject_cases(subject, BODY_SIZES, None)]
 
 
 def sized(case: Case) -> Case:
-    """The case with the calls of a round."""
+    """The case with the number of calls of a round."""
     if case.task != PUT:
         return case
     one_by_one = SYNC_COUNT if case.sync else COUNT
@@ -40,7 +40,7 @@ def sized(case: Case) -> Case:
 
 @pytest.mark.parametrize("case", map(sized, dict.fromkeys((*PUTS, *READS))), ids=str)
 def test_case(benchmark: BenchmarkFixture, case: Case, tmp_path: Path) -> None:
-    """Messages per round and record sizes are in the extra info."""
+    """One case. The extra info has the messages of a round and the record sizes."""
     if case.needs_disk and this_machine(tmp_path).is_in_memory:
         pytest.skip("a sync in memory syncs nothing: name a disk's folder with --basetemp")
     benchmark.group = f"{case.mode}, bodies of {case.body_size:,} bytes"
@@ -48,7 +48,7 @@ def test_case(benchmark: BenchmarkFixture, case: Case, tmp_path: Path) -> None:
     with ExitStack() as this_round:
 
         def setup() -> tuple[tuple[Work], dict[str, Any]]:
-            this_round.close()  # the round before
+            this_round.close()  # of the previous round
             return (this_round.enter_context(prepared(case, tmp_path)),), {}
 
         benchmark.pedantic(lambda work: work(False), setup=setup, rounds=ROUNDS, warmup_rounds=1)  # type: ignore[no-untyped-call]

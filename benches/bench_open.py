@@ -1,7 +1,7 @@
-"""Opening a store that was closed cleanly, over a cold page cache: time, and the bytes that it takes.
+"""Opening a cleanly closed store with a cold page cache: time and bytes read.
 
-As many messages and queues as an ordinary bench round is worth; a store of real size is opened by the tests with
-`--full`, which also count the bytes that recovery reads behind 1, 4 and 16 segments of history.
+The store is small enough for a benchmark round. Tests with `--full` open stores of realistic size, and count the bytes
+that recovery reads after 1, 4 and 16 segments of history.
 """
 
 from __future__ import annotations

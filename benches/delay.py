@@ -1,8 +1,8 @@
-"""How late messages come that fall due evenly, and what a store costs that only waits.
+"""The lateness of delayed messages that become due evenly, and the cost of an idle store with pending ones.
 
-A message with a delay level is due its level's delay after it was put. A timer is due at the first whole second at or
-after the time that it asks for: that is RocketMQ's precision, and ours. Each is late from then on until it can be read,
-by another process, too: under sync flush that takes the sync of its delivery.
+A message with a delay level is due when its level's delay has passed since the put. A timer is due at the first whole
+second at or after its requested time; that is the precision of RocketMQ, and ours. Lateness is the time from then until
+the message can be read, also by another process: under sync flush, after the sync of its delivery.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ from flightlog.tools.bench.case import Case, Sample
 LEVEL, TIMER, NOTHING = "levels", "timers", "nothing"
 TOPIC = "bench"
 RATES = 1_000, 10_000
-"""Messages that fall due a second."""
+"""Messages that become due a second."""
 TICKS_A_SECOND = 100
-"""Puts of many a second: as evenly as a thread is woken."""
+"""Batch puts a second: as evenly as a thread can be woken."""
 LEVELS = "1s 2h"
 DELAY_MS, FAR_MS, PRECISION_MS = 1000, 7_200_000, 1000
 LOOK_INTERVAL_S = 0.002
 SETTLE_S = 2.0
-"""How long a store takes for its last rounds of flushing."""
+"""Time for the last flushes of a store to finish."""
 WAITING = 1000
-"""Messages that an idle store waits for."""
+"""Pending messages of an idle store."""
 PERCENTILES = 50, 90, 99, 99.9, 100
 P99_TARGET_MS = 150.0
-"""Of delay levels. (Timers have a second that they are precise to.)"""
+"""For delay levels; timers have a precision of one second only."""
 TITLES = {
     LEVEL: f"Delay levels: how late messages can be read, ms; the target of p99 is {P99_TARGET_MS:g}",
     TIMER: "Timers: how late, from the whole second on in which they are due, ms",
@@ -56,7 +56,7 @@ STEPS = {"put": "put, and delivered nothing", "take": "placed on the wheel", "op
 
 
 def cases(rates: Sequence[int], seconds: float, idle_s: float, pending: int | None = None) -> dict[str, list[Case]]:
-    """By part. Raises UsageError for a rate that cannot be put evenly."""
+    """The cases of each part. Raises UsageError for a rate that cannot be put evenly."""
     for rate in rates:
         if rate < TICKS_A_SECOND:
             raise UsageError(f"--rate {rate}: expected at least {TICKS_A_SECOND}")
@@ -73,7 +73,7 @@ def cases(rates: Sequence[int], seconds: float, idle_s: float, pending: int | No
 
 
 def _pending(step: str, count: int, folder: Path) -> Sample:
-    figures = many_timers.measure(folder.with_name("pending"), step, count)  # the steps follow each other
+    figures = many_timers.measure(folder.with_name("pending"), step, count)  # each step needs the one before
     return Sample(count, figures["s"], figures["s"], figures=figures)
 
 
@@ -95,7 +95,7 @@ DRAWS = {LEVEL: draw_levels, TIMER: draw_timers}
 
 
 class Watch:
-    """Notes up to where the log could be read, and when. Use as a context manager around the work."""
+    """Context manager: records up to which offset the log could be read, and when."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -116,21 +116,21 @@ class Watch:
     def _look_until_stopped(self) -> None:
         is_last = False
         while not is_last:
-            is_last = self._stop.wait(LOOK_INTERVAL_S)  # then one more look: nothing is left out
+            is_last = self._stop.wait(LOOK_INTERVAL_S)  # one more check after the stop
             progress = read_progress(RealDisk(), self._folder)
             if progress is not None and progress.visible > self._seen[-1][0]:
                 self._seen.append((progress.visible, time.time_ns() // 1_000_000))
 
     def times_ms(self, ends: np.ndarray) -> np.ndarray:
-        """When records that end there were first seen to be readable."""
+        """When records that end at these offsets were first readable."""
         positions, times_ms = np.array(self._seen, np.int64).T
         found: np.ndarray = times_ms[np.searchsorted(positions, ends)]
         return found
 
 
 def measure(folder: Path, kind: str, rate: int, seconds: float, mode: FlushMode) -> Sample:
-    """Put for so many seconds, and wait until all of it is delivered."""
-    os.sync()  # what others have written would be written in the midst of it
+    """Put for a number of seconds, and wait until everything is delivered."""
+    os.sync()  # otherwise data of earlier cases would be written during this one
     settings = StoreSettings(delay_levels=LEVELS, flush_mode=mode, segment_size=256 << 20, key_index=False)
     count = max(int(rate * seconds), 1)
     with open_store(folder, settings) as store, Watch(folder) as watch:
@@ -147,7 +147,7 @@ def measure(folder: Path, kind: str, rate: int, seconds: float, mode: FlushMode)
 
 
 def put_evenly(store: MessageStore, kind: str, rate: int, count: int) -> np.ndarray:
-    """Put so many messages; returns when each of them is due."""
+    """Put `count` messages evenly. Returns the due time of each."""
     each, due_ms = rate // TICKS_A_SECOND, np.zeros(count, np.int64)
     began_s, done = time.perf_counter(), 0
     while done < count:
@@ -171,7 +171,7 @@ def _delivered(store: MessageStore) -> int:
 
 
 def _late_ms(store: MessageStore, watch: Watch, due_ms: np.ndarray) -> np.ndarray:
-    """Of each message, in the order of delivery. Raises AssertionError if not each came, once, and none early."""
+    """Lateness of each message, in order of delivery. Raises AssertionError unless each came once and not early."""
     found = [(number_of(message.body), message.physical_offset + message.size) for message in store.read(TOPIC)]
     numbers, ends = np.array(found, np.int64).reshape(-1, 2).T
     if not np.array_equal(np.sort(numbers), np.arange(len(due_ms))):
@@ -183,7 +183,7 @@ def _late_ms(store: MessageStore, watch: Watch, due_ms: np.ndarray) -> np.ndarra
 
 
 def measure_idle(folder: Path, kind: str, waiting: int, seconds: float, settle_s: float = SETTLE_S) -> Sample:
-    """What the process takes while a store is open, and all that waits is due in two hours."""
+    """CPU and memory of a process with an open store whose pending messages are due in two hours."""
     with open_store(folder, StoreSettings.small(delay_levels=LEVELS)) as store:
         wanted: dict[str, Any] = {"delay_level": 2}
         if kind == TIMER:

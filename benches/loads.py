@@ -1,4 +1,4 @@
-"""Loads of our own as cases of the bench: each returns figures of its own, which are told by a table for each task."""
+"""Custom loads as cases of the bench. Each returns its own figures; they are printed as a table for each task."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from flightlog.tools.output import Output
 from flightlog.tools.words import size_text
 
 LIMIT_S = 120.0
-"""How long a load may take to come to its end; beyond it, its figures would mean nothing."""
+"""Time limit of a load; figures of a longer one would be meaningless."""
 BODY_SIZE, STAMP_SIZE = 100, 8
 PANEL_SIZE = 6.0, 5.2
-"""Inches."""
+"""The size of a plot in inches."""
 DrawPart = Callable[[Any, Mapping[str, Sequence[Any]]], None]
 """(axes, series by who) -> drawn."""
 
 
 def load(who: str, task: str, measure: Callable[[Path], Sample], **fields: Any) -> Case:
-    """A case that measures itself, in an empty folder of its own; `fields` are those of Case."""
+    """A case that takes its own measurements, in an empty folder; `fields` are fields of Case."""
 
     @contextmanager
     def prepare(case: Case, folder: Path) -> Iterator[Work]:
@@ -49,8 +49,8 @@ def run_loads(
     room: int = 0,
     notes: Sequence[str] = (),
 ) -> int:
-    """Measure the parts that the options name, and print; returns the exit code. Raises UsageError for wrong options,
-    before anything is written, and where the disk has not `room` bytes free."""
+    """Measure the parts that the options name, and print. Returns the exit code. Raises UsageError, before anything is
+    written, for wrong options and if the disk has less than `room` bytes free."""
     wanted = choose(options.only, list(parts))
     cases = [case for name in wanted for case in parts[name]]
     with begun(options) as (folder, machine):
@@ -76,7 +76,7 @@ def run_loads(
 
 
 def show_loads(outcomes: Sequence[Outcome], output: Output) -> None:
-    """A table for each task; medians of the rounds."""
+    """Print a table for each task, with the medians of all rounds."""
     for task in dict.fromkeys(outcome.case.task for outcome in outcomes):
         here = [outcome for outcome in outcomes if outcome.case.task == task]
         report.show_rows(task, {"": lambda o: o.case.who}, here, report.figure_columns(here), output)
@@ -85,13 +85,13 @@ def show_loads(outcomes: Sequence[Outcome], output: Output) -> None:
 def percentiles(
     values: Sequence[float] | np.ndarray, unit: str, which: Sequence[float] = (50, 99, 100)
 ) -> dict[str, float]:
-    """By a name that has the unit, such as `p99 ms` and `max ms`."""
+    """Percentiles by name and unit, such as `p99 ms` and `max ms`."""
     found = np.percentile(values, which).tolist()
     return {f"p{p:g} {unit}" if p < 100 else f"max {unit}": value for p, value in zip(which, found, strict=True)}
 
 
 def body_of(number: int) -> bytes:
-    """A message that says this number."""
+    """A body that contains this number."""
     return number.to_bytes(STAMP_SIZE, "big") + bytes(BODY_SIZE - STAMP_SIZE)
 
 
@@ -100,12 +100,12 @@ def number_of(body: bytes) -> int:
 
 
 def stamped() -> bytes:
-    """A message that says when it was made."""
+    """A body that contains the current time."""
     return body_of(time.perf_counter_ns())
 
 
 def pace(count: int, rate: float, work: Callable[[], object]) -> None:
-    """Do it so often, at times that do not shift where one was late."""
+    """Call a function at a fixed rate; a late call does not delay the schedule of the next ones."""
     began_s = time.perf_counter()
     for number in range(count):
         time.sleep(max(began_s + number / rate - time.perf_counter(), 0))
@@ -113,7 +113,7 @@ def pace(count: int, rate: float, work: Callable[[], object]) -> None:
 
 
 def await_all(is_done: Callable[[], bool] | threading.Event, what: Callable[[], str]) -> None:
-    """Wait until it is so. Raises UsageError after LIMIT_S."""
+    """Wait until a condition holds. Raises UsageError after LIMIT_S."""
     deadline_s = time.monotonic() + LIMIT_S
     while not (is_done.wait(0.02) if isinstance(is_done, threading.Event) else is_done()):
         if time.monotonic() > deadline_s:

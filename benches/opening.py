@@ -1,7 +1,7 @@
-"""What it costs to open a store: time, and bytes that are read.
+"""The cost of opening a store: time and bytes read.
 
-Bytes are counted over a cold page cache: what the store asks for by read calls, and what of the log comes into the page
-cache for it, which includes what is read through mappings and what the kernel reads ahead.
+The page cache is cold. Bytes are counted twice: those that the store requests with read calls, and those of the log
+that are in the page cache afterwards, which include reads through mappings and the kernel's readahead.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ BODY_SIZE = 100
 SEED = 1
 PROCESS_IO = Path("/proc/self/io")
 HELD_BACK_MS = 3_600_000
-"""A flush interval that no test lives to see."""
+"""A flush interval longer than any test."""
 
 
 @dataclass(frozen=True)
 class OpeningCost:
-    """Of one opening; sizes in bytes."""
+    """The cost of one open. Sizes in bytes."""
 
     time_s: float
     asked_size: int
-    """By read calls."""
+    """Bytes requested with read calls."""
     fetched_size: int
-    """That the kernel read from the disk for this process; 0 where it does not tell."""
+    """Bytes that the kernel read from the disk for this process; 0 where it does not report them."""
     cached_log_size: int
-    """Bytes of the commit log that came into the page cache."""
+    """Bytes of the commit log in the page cache afterwards."""
     log_size: int
-    """Of the whole commit log, for comparison."""
+    """Bytes of the whole commit log, for comparison."""
     queues: int
     records_scanned: int
 
 
 def settings_of(segment_size: int, **changes: object) -> StoreSettings:
-    """Default sizes but for the segments; nothing is flushed unless somebody says so."""
+    """Default settings except for the segment size, and without background flushes unless `changes` enable them."""
     held_back = {"flush_interval_ms": HELD_BACK_MS, "queue_flush_interval_ms": HELD_BACK_MS}
     return StoreSettings(segment_size=segment_size, **(held_back | changes))  # type: ignore[arg-type]
 
 
 def batches(count: int, queues: int) -> Iterator[list[Message]]:
-    """`count` messages over `queues` queues. A few are busy and get half of them; a tenth of the queues falls silent,
-    one after the other, so that their last messages lie all over the log."""
+    """`count` messages in `queues` queues. A few busy queues get half of the messages. A tenth of the queues fall
+    silent one after the other, so that their last messages are spread over the log."""
     body = random.Random(SEED).randbytes(BODY_SIZE)
     dice = random.Random(SEED)
     places = [(f"topic-{i // QUEUES_A_TOPIC:03d}", i % QUEUES_A_TOPIC) for i in range(queues)]
@@ -69,13 +69,13 @@ def batches(count: int, queues: int) -> Iterator[list[Message]]:
 
 
 def put(store: Store, count: int, queues: int) -> None:
-    """Append them."""
+    """Append all batches."""
     for batch in batches(count, queues):
         store.put_many(batch)
 
 
 def build(path: Path, count: int, queues: int, settings: StoreSettings) -> float:
-    """Make a cleanly closed store of `count` messages; returns the seconds that it took."""
+    """Create a cleanly closed store of `count` messages. Returns the seconds that it took."""
     started_s = time.perf_counter()
     with open_store(path, settings) as store:
         put(store, count, queues)
@@ -83,7 +83,7 @@ def build(path: Path, count: int, queues: int, settings: StoreSettings) -> float
 
 
 def open_cold(path: Path, settings: StoreSettings, *, for_writing: bool) -> tuple[ReadOnlyStore | Store, OpeningCost]:
-    """Open a store of which nothing is in the page cache; the caller closes it."""
+    """Open a store that is not in the page cache. The caller closes it."""
     forget(path)
     before = cached_size(path / COMMIT_LOG_FOLDER)
     disk = CountingDisk(may_write=for_writing)

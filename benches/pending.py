@@ -1,11 +1,10 @@
-"""Many timers that wait: what it takes to put them, to place them on the wheel, and to open the store again.
+"""The cost of many pending timers: to put them, to place them on the timer wheel, and to open the store again.
 
-Each step is a process of its own, which runs this file, so that the memory that is told is that of the step: `put`
-appends without delivering, `take` places everything on the wheel and closes, `open` recovers all of it. Times are
-spread over three days, from an hour on, so a third of them is to be rolled on.
+Each step is a process that runs this file, so that its peak memory is that of the step: `put` appends without
+delivering, `take` places all timers on the wheel and closes the store, `open` recovers it. Due times are spread over
+three days, starting in an hour, so a third of the timers must be rolled.
 
-What the process itself needs is told apart from the pages of the store's files that it has mapped: those the system
-takes back as it likes.
+The process's own memory is reported separately from mapped pages of the store's files, which the system can reclaim.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ANONYMOUS = re.compile(r"^RssAnon:\s+([0-9]+) kB$", re.MULTILINE)
 
 
 class OwnMemory:
-    """How many MiB this process has had at most that are in no file (Linux)."""
+    """Peak anonymous memory of this process in MiB (Linux)."""
 
     def __init__(self) -> None:
         self.peak_mib = 0.0
@@ -47,7 +46,7 @@ class OwnMemory:
 
 
 def put(path: Path, count: int, memory: OwnMemory) -> int:
-    """Append so many timers, and deliver nothing."""
+    """Append `count` timers without delivering any."""
     dice, now_ms = random.Random(SEED), time.time_ns() // 1_000_000
     with open_store(path, StoreSettings(deliver_delayed=False, key_index=False)) as store:
         for _ in range(0, count, BATCH):
@@ -58,7 +57,7 @@ def put(path: Path, count: int, memory: OwnMemory) -> int:
 
 
 def take(path: Path, memory: OwnMemory) -> int:
-    """Open the store and wait until all of them are on the wheel."""
+    """Open the store, and wait until all timers are on the wheel."""
     with open_store(path, StoreSettings(key_index=False)) as store:
         while (state := store.statistics().timers) is None or state.untaken:
             memory.look()
@@ -67,7 +66,7 @@ def take(path: Path, memory: OwnMemory) -> int:
 
 
 def run_step(step: str, path: Path, count: int) -> dict[str, float]:
-    """In this process."""
+    """Run a step in this process."""
     began_s, memory = time.perf_counter(), OwnMemory()
     if step == "open":
         store = open_store(path, StoreSettings(key_index=False))
@@ -84,13 +83,13 @@ def run_step(step: str, path: Path, count: int) -> dict[str, float]:
 
 
 def check(count: int) -> None:
-    """Raises UsageError for a number that cannot be put in batches."""
+    """Raise UsageError for a number of timers that cannot be put in equal batches."""
     if count < BATCH or count % BATCH:
         raise UsageError(f"--pending {count}: expected a multiple of {BATCH:,}")
 
 
 def measure(path: Path, step: str, count: int) -> dict[str, float]:
-    """One step, in a process of its own."""
+    """Run a step in a new process."""
     command = [sys.executable, "-P", __file__, str(path), step, str(count)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:

@@ -1,4 +1,4 @@
-"""One reader of a backlog; as a program, a process with a read-only view that reads when it is told to."""
+"""A reader of a backlog. As a program: a process with a read-only view that reads on command."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from flightlog.tools.bench.drive import no_collection
 from flightlog.tools.bench.messages import QUEUES, TOPIC
 
 LOOK_EVERY = 256
-"""Messages between two looks at the clock."""
+"""Messages between two checks of the clock."""
 READY = "ready"
 NICE = 10
 
 
 def read_for(store: MessageStore | ReadOnlyStore, each: int, seconds: float) -> float:
-    """Read the first `each` messages of every queue, again and again; returns messages a second."""
+    """Read the first `each` messages of every queue repeatedly. Returns messages a second."""
     started_s, passed_s, done = time.perf_counter(), 0.0, 0
     messages = again_and_again(store, each)
     while passed_s < seconds:

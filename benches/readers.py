@@ -1,17 +1,16 @@
-"""Many readers on a backlog, beside a writer at half its speed.
+"""Many readers of a backlog, with a concurrent writer at half of its speed.
 
-A round has three parts of the same length: the writer alone, as fast as it goes; one reader alone; then all readers,
-each over the whole backlog again and again, beside the writer, which puts half as many a second as it did alone, as
-they fall due.
+A round has three parts of equal length: the writer alone at full speed; one reader alone; then all readers, each
+reading the whole backlog repeatedly, while the writer puts at half of its full rate, evenly paced.
 
-A reader's **solo share** is what a fair split of one reader's speed comes to: its speed alone, divided by the number of
-readers that share a core. Threads of one process share its interpreter, so all of them share one core; processes share
-the machine's. What the writer takes is not left out of it: beside a writer that uses half of what readers have, half of
-the share is what is left. The writer kept pace if it put what fell due.
+A reader's **solo share** is its fair share of one reader's speed: the speed alone, divided by the number of readers on
+a core. Threads of one process share the GIL, so all of them share one core; processes share all cores. The share does
+not account for the writer: if the writer uses half of the readers' CPU, half of the share is left. The writer kept pace
+if it put all messages that were due.
 
-    threads      in the writer's process, reading the store that it writes
-    processes    each with a read-only view of its own, and nice 10: of seventeen busy processes that are all alike the
-                 system gives each a seventeenth, the writer too, whatever the store does
+    threads      in the process of the writer, on the same store object
+    processes    each with its own read-only view, at nice 10: of seventeen equally busy processes, the system would
+                 give each a seventeenth of the CPU, the writer included, whatever the store does
 """
 
 from __future__ import annotations
@@ -38,37 +37,37 @@ from flightlog.tools.bench.messages import QUEUES, make_rows, parts, record_size
 
 THREADS, PROCESSES = KINDS = ("threads", "processes")
 PARTS = 3
-"""Of a round, of the same length."""
+"""The parts of a round, all of the same length."""
 WRITER_PART = 0.5
 NAP_S = 0.001
-"""A writer that has put what was due sleeps so long: it does not keep the interpreter from the readers."""
+"""Pause of the writer when no message is due, so that it does not hold the GIL."""
 PROGRAM = Path(__file__).with_name("reader.py")
 TASK = "Readers on a backlog beside a writer at half its speed, thousand messages/s"
 WRITTEN_A_SECOND = 1 << 30
-"""Bytes that a writer puts at most, about."""
+"""Approximate upper limit of the bytes that a writer puts."""
 SHARE, PACE = "of its share", "of its pace"
 
 
 def room_needed(body_size: int, messages: int, seconds: float) -> int:
-    """Bytes that the log of a round grows to at most, about: each has a store of its own."""
+    """Approximate upper limit of the log size of a round; each round has its own store."""
     return messages * record_size(body_size) + int((1 + WRITER_PART) * seconds * WRITTEN_A_SECOND)
 
 
 def cases(readers: int, body_size: int, messages: int, seconds: float) -> list[Case]:
-    """One of each kind of reader."""
+    """A case for each kind of reader."""
     return [
         load(f"{readers} {kind}", TASK, partial(measure, kind, readers, body_size, messages, seconds)) for kind in KINDS
     ]
 
 
 def measure(kind: str, readers: int, body_size: int, messages: int, seconds: float, folder: Path) -> Sample:
-    """One round, over a backlog of its own."""
+    """Measure one round with a new backlog."""
     with backlog(folder, body_size, messages) as (store, made), ExitStack() as children:
         return Readers(store, made, kind, readers, children).measure(seconds)
 
 
 def figures_of(alone: float, one: float, per_core: float, found: Sequence[float], beside: float) -> dict[str, float]:
-    """All in thousand messages a second: the writer alone, one reader alone, all readers, the writer beside them."""
+    """In thousand messages a second: the writer alone, one reader alone, all readers, and the writer beside them."""
     share = one / per_core
     return {
         "writer alone": alone,
@@ -83,7 +82,7 @@ def figures_of(alone: float, one: float, per_core: float, found: Sequence[float]
 
 
 class Readers:
-    """A backlog, its writer, and readers of one kind; processes end with `children`."""
+    """A backlog, its writer, and readers of one kind."""
 
     def __init__(
         self, store: MessageStore, messages: Sequence[Message], kind: str, count: int, children: ExitStack
@@ -99,7 +98,7 @@ class Readers:
         self.per_core = max(count / (1 if kind == THREADS else len(os.sched_getaffinity(0))), 1.0)
 
     def measure(self, seconds: float) -> Sample:
-        """One round. Between its parts everything is drained and on the disk."""
+        """Measure one round. Between its parts, everything is dispatched and flushed."""
         with no_collection():
             alone = self._write(seconds, None)
             self._rest()
@@ -129,7 +128,7 @@ class Readers:
             for message in islice(messages, due - done):
                 put(message)
             done = due
-        return done / (time.perf_counter() - started_s)  # late, if it had to catch up
+        return done / (time.perf_counter() - started_s)  # longer than planned if it had to catch up
 
     def _read(self, count: int, seconds: float) -> list[float]:
         for child in self._children[:count]:
@@ -140,7 +139,7 @@ class Readers:
 
 
 class Child:
-    """A process with a view, which reads when it is told to."""
+    """A process with a read-only view, which reads on command."""
 
     def __init__(self, path: Path, each: int) -> None:
         command = [sys.executable, "-P", str(PROGRAM), str(path), str(each)]
@@ -167,7 +166,7 @@ class Child:
 
 @contextmanager
 def backlog(folder: Path, body_size: int, count: int) -> Iterator[tuple[MessageStore, list[Message]]]:
-    """A store at its defaults, open for writing, and its messages: as many in each queue."""
+    """A store with default settings, open for writing, and its messages, evenly spread over the queues."""
     messages = [row.message() for row in make_rows(body_size, max(count // QUEUES, 1) * QUEUES)]
     with open_store(folder / "backlog", StoreSettings()) as store:
         for batch in parts(messages):

@@ -1,4 +1,4 @@
-"""What we measure for ourselves, on the harness of `flightlog bench`: `run.py targets|readers|delay|messaging`."""
+"""The project's own benchmarks, on the harness of `flightlog bench`: `run.py targets|readers|delay|messaging`."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SHARE_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderOptions(Options):
-    """The options of `make readers`; `seconds` are those of each part of a round."""
+    """The options of `make readers`; `seconds` is the duration of each part of a round."""
 
     readers: int = 16
     body_size: int = 1024
@@ -84,7 +84,7 @@ class DelayOptions(Options):
 
 
 def run_readers(options: ReaderOptions) -> int:
-    """Measure many readers beside a writer, and print; returns the exit code."""
+    """Measure many readers with a concurrent writer, and print. Returns the exit code."""
     options.check()
     check_numbers({"--readers": options.readers, "--body-size": options.body_size})
     count = options.messages or (4_000 if options.quick else 200_000)
@@ -96,7 +96,7 @@ def run_readers(options: ReaderOptions) -> int:
 
 
 def run_delay(options: DelayOptions) -> int:
-    """Measure lateness and idle stores, and print; returns the exit code."""
+    """Measure lateness and idle stores, and print. Returns the exit code."""
     options.check()
     seconds, idle_s = options.seconds or (0.5 if options.quick else 10.0), 0.5 if options.quick else 5.0
     parts = delay.cases(options.rates or delay.RATES, seconds, idle_s, options.pending)
@@ -104,7 +104,7 @@ def run_delay(options: DelayOptions) -> int:
 
 
 def run_messaging(options: Options) -> int:
-    """Measure the messaging loads, and print; returns the exit code."""
+    """Measure the messaging loads, and print. Returns the exit code."""
     return run_loads(message_parts(quick=options.quick), options, DRAWS)
 
 
@@ -128,7 +128,7 @@ bench.command("targets", help="Measure every figure against its target. The grou
 
 
 def main() -> int:
-    """Run the command that the arguments name; returns its exit code."""
+    """Run the command that the arguments name. Returns its exit code."""
 
     def program() -> int:
         try:

@@ -1,8 +1,8 @@
-"""Messages from put to listener: how long one takes, how many a second come through, and a burst that is more than the
-consumer can take; the first two beside a queue that is a table of SQLite.
+"""From put to listener: latency, throughput, and a burst that exceeds the consumer's rate. Latency and throughput are
+compared with a queue in a SQLite table.
 
-Producer and consumers are threads of one process, as they are for an application that embeds the store: they share one
-interpreter, so what the producer takes of it the consumers lack.
+Producer and consumers are threads of one process, as in an application that embeds the store. They share the GIL, so
+the producer takes time from the consumers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def new_store(folder: Path, mode: FlushMode = FlushMode.ASYNC) -> Store:
 
 
 def latency_cases(rate: int, seconds: float) -> list[Case]:
-    """One producer, one consumer of one thread, evenly spaced puts; and a SQLite queue at the same."""
+    """One producer with evenly spaced puts and one consumer thread; the same with a SQLite queue."""
     count = max(int(rate * seconds), 10)
     return [
         load(f"{who}, {mode.name.lower()}, {rate:,} a second", LATENCY, partial(measure, mode, rate, count))
@@ -63,7 +63,7 @@ def latency(mode: FlushMode, rate: int, count: int, folder: Path) -> Sample:
             is_done.set()
 
     with new_store(folder, mode) as store:
-        store.put(Message(TOPIC, stamped(), queue_id=0))  # what every first put makes is made
+        store.put(Message(TOPIC, stamped(), queue_id=0))  # a first put creates files
         with Consumer(store, TOPIC, GROUP, listen, threads=1, start=StartFrom.LAST):
             pace(count, rate, lambda: store.put(Message(TOPIC, stamped(), queue_id=None)))
             await_all(is_done, lambda: f"{count - len(latencies_ns):,} of {count:,} messages have not come")
@@ -84,14 +84,14 @@ def sqlite_latency(mode: FlushMode, rate: int, count: int, folder: Path) -> Samp
 
 
 def sample_of(latencies_ns: Sequence[int], seconds: float, **figures: float) -> Sample:
-    """Of messages that came, with their percentiles and a picture of all."""
+    """The sample of received messages, with percentiles and a plot of all latencies."""
     ms = np.sort(np.array(latencies_ns) / 1e6)
     told = {"messages": len(ms), **percentiles(ms, "ms"), **figures}
     return Sample(len(ms), seconds, seconds, figures=told, series=ms.tolist())
 
 
 def throughput_cases(consumers: Sequence[int], count: int) -> list[Case]:
-    """A backlog that a group works off, each member with a thread of its own; and a SQLite queue at the same."""
+    """A group consumes a backlog, each member in its own thread; the same with a SQLite queue."""
     fewer = max(count // 10, 1)
     kinds: list[tuple[str, Callable[[int, int, Path], Sample], int]] = [
         (f"{OWN}, one by one", partial(work_off, 1), count),
@@ -106,7 +106,7 @@ def throughput_cases(consumers: Sequence[int], count: int) -> list[Case]:
 
 
 def points_of(series: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, list[tuple[float, float]]]:
-    """Cases of the same kind are one line: each has one point of it."""
+    """A line in the plot for each kind of case, with a point for each case."""
     found: dict[str, list[tuple[float, float]]] = {}
     for who, points in series.items():
         found.setdefault(who.rpartition(", ")[0], []).extend(points)
@@ -130,7 +130,7 @@ def work_off(batch_size: int, members: int, count: int, folder: Path) -> Sample:
         group = [Consumer(store, TOPIC, GROUP, listener, threads=1, batch_size=batch_size) for _ in range(members)]
         for each in group:
             each.start()
-        for each in group:  # all have their queues now
+        for each in group:  # all members have their queues
             each.pause()
         for first in range(0, count, 1000):
             numbers = range(first, min(first + 1000, count))
@@ -167,8 +167,8 @@ def _throughput(members: int, count: int, seconds: float) -> Sample:
 
 
 def burst(seconds: float, folder: Path) -> Sample:
-    """Puts of BURST_RATE a second against a consumer that takes BURST_CONSUMED_RATE: what the puts feel of it, how far
-    the consumer falls behind, and how long it takes to come back."""
+    """BURST_RATE puts a second with a consumer limited to BURST_CONSUMED_RATE: the latency of the puts, the highest lag
+    of the consumer, and the time until it has caught up."""
     ticks = max(int(seconds * TICKS_A_SECOND), 1)
     each = BURST_RATE // TICKS_A_SECOND
     count, taken, is_done = ticks * each, list[int](), threading.Event()

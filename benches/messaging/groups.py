@@ -1,4 +1,4 @@
-"""What a rebalance costs, by strategy: a member joins a group at work, or leaves it."""
+"""The cost of a rebalance, by strategy: a member joins or leaves a group that consumes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from flightlog.tools.bench.drive import in_threads
 STRATEGIES: Sequence[AllocationStrategy] = (Averagely(), AveragelyByCircle(), ConsistentHash())
 JOIN, LEAVE = CHANGES = ("one joins", "one leaves")
 MEMBERS, RATE, WORK_S = 4, 1_000, 0.001
-"""Members without the one that joins or leaves; messages a second; how long the listener takes for one."""
+"""Members without the one that joins or leaves; messages a second; time of the listener for each message."""
 REBALANCE = f"A rebalance: {QUEUES} queues, {MEMBERS} members and one that joins or leaves, {RATE:,} a second"
 
 
 @dataclass
 class Life:
-    """When and where messages came, by queue."""
+    """Records when and where messages were received, by queue."""
 
     came: list[tuple[float, str, int, int]] = field(default_factory=list)
     """Time, member, queue id, number of the message."""
@@ -39,7 +39,7 @@ class Life:
         return {queue.queue_id: each.subscription.name for each in self.members for queue in each.queues}
 
     def repeats_since(self, begin_s: float) -> int:
-        """Messages that came then, and had come before."""
+        """The number of messages since then that had been received before."""
         seen: set[int] = set()
         repeats = 0
         for at_s, _, _, number in sorted(self.came):
@@ -48,7 +48,7 @@ class Life:
         return repeats
 
     def pauses_s(self, queue_ids: set[int], change_s: float) -> list[float]:
-        """Of each queue that moved: from the last message before the change to the first behind it."""
+        """For each reassigned queue, the time from the last message before the change to the first one after it."""
         found = []
         for queue_id in queue_ids:
             times = sorted(at_s for at_s, _, its_id, _ in self.came if its_id == queue_id)
@@ -60,7 +60,7 @@ class Life:
 
 
 def rebalance_cases(seconds: float) -> list[Case]:
-    """Each strategy in turn; so long before the change, and behind it."""
+    """A case for each strategy, with the same duration before and after the change."""
     return [
         load(f"{one.name}, {change}", REBALANCE, partial(rebalance, one, change, seconds))
         for one in STRATEGIES

@@ -1,4 +1,4 @@
-"""The parts of the messaging load, and their pictures."""
+"""The parts of the messaging benchmark, and their plots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flightlog.tools.bench.case import OWN, Case
 
 
 def message_parts(*, quick: bool = False) -> dict[str, list[Case]]:
-    """Some three minutes; quick: some seconds."""
+    """All parts: about three minutes, or seconds if quick."""
     rate, latency_s, burst_s, change_s = (500, 0.1, 0.02, 0.1) if quick else (1_000, 3.0, 1.0, 1.5)
     consumers, backlog = ((1, 2), 500) if quick else ((1, 2, 4, 8, 16), 40_000)
     count, pulls_s = (100, 0.2) if quick else (PULLS, 10.0)

@@ -1,4 +1,4 @@
-"""Many pulls that wait: what they cost, and how fast one is woken."""
+"""Many long polls: their CPU cost while they wait, and the latency of a wake-up."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from flightlog.tools.bench.case import Sample
 
 PULLS, QUEUES_A_TOPIC = 10_000, 10
 WOKEN = 500
-"""Queues that messages come to: they have one before, for a queue's first message makes its files."""
+"""Queues that get messages. Each has one message before, because the first message of a queue creates its files."""
 WAKES_A_SECOND = 200
 SEED = 7
 
 
 class Pullers:
-    """Each pulls its own queue, again and again, from the callback of its last pull."""
+    """Long polls, each on its own queue. The callback of a poll starts the next one."""
 
     def __init__(self, folder: Path, count: int, first_end_s: float) -> None:
         self.store = open_store(folder, StoreSettings(key_index=False))
         self.count, self.latencies_ns, self.renewed = count, list[int](), 0
         self.store.put_many([self._message(number) for number in range(min(WOKEN, count))])
         dice = random.Random(SEED)
-        for number in range(count):  # so that they do not all end together, and none at first
+        for number in range(count):  # spread the timeouts, so that they do not all end together
             wait_s = dice.uniform(first_end_s, min(first_end_s + DEFAULT_WAIT_S, MAX_WAIT_S))
             self._pull(number, int(number < WOKEN), wait_s)
 
@@ -55,7 +55,7 @@ class Pullers:
         self.renewed += not found.messages
 
     def cpu_share(self, seconds: float) -> tuple[float, float]:
-        """Of this process for so long, and how many pulls a second were made anew."""
+        """CPU share of this process, and restarted polls a second, over a duration."""
         renewed, cpu_s, began_s = self.renewed, time.process_time(), time.perf_counter()
         time.sleep(seconds)
         took_s = time.perf_counter() - began_s
@@ -70,14 +70,14 @@ class Pullers:
 
 
 def pulls(count: int, seconds: float, folder: Path) -> Sample:
-    """Pulls that wait in as many queues: the process's CPU while none ends, and while each ends after DEFAULT_WAIT_S
-    and is made anew; then one after the other is woken; then all of one queue at once."""
+    """Long polls on as many queues: the CPU of the process while none ends, and while each times out after
+    DEFAULT_WAIT_S and is restarted; then the latency of waking them one by one, and all polls of a queue at once."""
     settling_s = min(1.0, seconds)
     pullers = Pullers(folder / "apart", count, seconds + 2 * settling_s)
     with pullers.store as store:
         store.flush()
         gc.collect()
-        time.sleep(settling_s)  # its last rounds of flushing
+        time.sleep(settling_s)  # let the last flushes finish
         waiting, _ = pullers.cpu_share(seconds)
         time.sleep(2 * settling_s)
         renewing, renewals = pullers.cpu_share(seconds)
@@ -90,7 +90,7 @@ def pulls(count: int, seconds: float, folder: Path) -> Sample:
 
 
 def _all_at_once(folder: Path, count: int) -> float:
-    """From the put until the last of so many has its answer."""
+    """The time from a put until the last of `count` polls of the queue is answered."""
     ended_ns = list[int]()
     with open_store(folder / "together", StoreSettings(key_index=False)) as store:
         waiting = [store.pull("bench", 0, 0, wait_s=MAX_WAIT_S) for _ in range(count)]

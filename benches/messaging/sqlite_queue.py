@@ -1,7 +1,7 @@
-"""A queue that is a table of SQLite, as applications build it: beside it stands what a store is for.
+"""A queue in a SQLite table, as applications build it: the baseline of the messaging benchmark.
 
-It is given what it can be given: write-ahead log, one connection for all threads, so that none waits for another's lock
-file, a semaphore in place of polling, and the deletion is committed with the listener's return.
+It is tuned: a write-ahead log, one connection shared by all threads, so that none waits for a file lock, a semaphore
+instead of polling, and one transaction for each message, whose deletion is committed when the listener returns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from types import TracebackType
 
 
 class SqliteQueue:
-    """Safe from many threads. A message is taken once; again, if its taker raises."""
+    """Thread-safe. Each message is delivered once, and again if its consumer raises."""
 
     def __init__(self, path: Path, *, is_sync: bool) -> None:
         self._lock, self._count = threading.Lock(), threading.Semaphore(0)
@@ -30,7 +30,7 @@ class SqliteQueue:
         self._count.release()
 
     def put_many(self, bodies: Sequence[bytes]) -> None:
-        """In one transaction."""
+        """Put messages in one transaction."""
         with self._lock:
             self._connection.execute("begin")
             self._connection.executemany("insert into queue (body) values (?)", [(body,) for body in bodies])
@@ -39,7 +39,7 @@ class SqliteQueue:
 
     @contextmanager
     def taken(self) -> Iterator[bytes]:
-        """The first message, once there is one; gone when this ends, back if it raises."""
+        """Context manager: wait for the first message; delete it on exit, or put it back after an error."""
         self._count.acquire()
         with self._lock:
             self._connection.execute("begin immediate")

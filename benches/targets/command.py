@@ -1,9 +1,10 @@
-"""`make targets`: every figure that this store has to come to, in one run, each held against its target.
+"""`make targets`: measure every performance target of this store in one run, and compare each with its value.
 
-Ratios are taken within one round, in which every case has a turn. RocketMQ runs at its defaults, warmed by a million
-puts, on the same messages and as full; the better of its modes counts. Every writer begins in a fresh store with a few
-messages in it and at rest, and is done when everything is in queue and key index. Peers, which take from microseconds
-to milliseconds a message, run for a fixed time in place of a fixed size: they get the emptier stores.
+Ratios are of measurements in the same round, in which every case runs once. RocketMQ runs with its defaults, warmed up
+with a million puts, on the same messages and in an equally full store; the better of its modes counts. Every writer
+starts in a fresh, idle store with a few messages, and is done when everything is in queues and key index. Peers take
+from microseconds to milliseconds for each message, so they run for a fixed time instead of a fixed size; their stores
+are emptier, which is in their favor.
 """
 
 from __future__ import annotations
@@ -45,29 +46,29 @@ USUAL = Sizes(300 * MB, 20 * MB, 100 * MB, 300 * MB, 30 * MB, 3, 0.5, 1.0, ROUND
 FULL = Sizes(300 * MB, 300 * MB, 100 * MB, 2 << 30, 100 * MB, 9, 3.0, 5.0, ROUNDS, 1024)
 QUICK = Sizes(1 * MB, MB // 4, MB // 2, MB, MB // 4, 2, 0.02, 0.1, 2, 4, readers=4)
 OWN_RATE, PURE_RATE, ROCKETMQ_RATE = 400e6, 100e6, 200e6
-"""Bytes a second, about, for the estimate of how long it takes; with syncs:"""
+"""Approximate bytes a second, to estimate the duration; with syncs:"""
 SYNC_RATE, ROCKETMQ_SYNC_RATE = 20e6, 1.5e6
 FILL_RATE = 40e6
-"""Bytes a second of many threads at once that wait for their syncs."""
+"""The same for concurrent sync puts of many threads."""
 COPIES_MAX = 4
-"""So many stores of the size of a run may be on the disk at once."""
+"""Number of stores, each of the size of a run, that may be on the disk at the same time."""
 NOT_IN_MEMORY = ("sync", "sync-threads", "device", "peers", "cold")
 """Groups that need a disk."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TargetsOptions(Options):
-    """The options of `make targets`; `size` is the MB that a run writes or reads."""
+    """The options of `make targets`; `size` is in MB written or read in a run."""
 
     rocketmq: Path | None = None
-    """The folder of its jars."""
+    """The folder with RocketMQ's jars."""
     sync_size: float | None = None
     """MB."""
     full: bool = False
 
 
 def run_targets(options: TargetsOptions) -> int:
-    """Measure and print; returns the exit code. Raises UsageError for wrong options, before anything is written."""
+    """Measure and print. Returns the exit code. Raises UsageError for wrong options, before anything is written."""
     groups = choose(options.only or [name for name in GROUPS if name not in ON_REQUEST], GROUPS)
     sizes = sizes_of(options)
     if options.rocketmq is not None:
@@ -86,7 +87,7 @@ def run_targets(options: TargetsOptions) -> int:
 
 
 def sizes_of(options: TargetsOptions) -> Sizes:
-    """Raises UsageError for a size that is not above 0."""
+    """The amounts to measure. Raises UsageError unless the size is above 0."""
     sizes = QUICK if options.quick else FULL if options.full else USUAL
     check_positive({"--size": options.size, "--sync-size": options.sync_size})
     if options.size is not None:
@@ -99,7 +100,7 @@ def sizes_of(options: TargetsOptions) -> Sizes:
 def contests_of(
     sizes: Sizes, groups: Sequence[str], rocketmq: Path | None
 ) -> tuple[list[Contest], list[Line], Rocketmq]:
-    """What is measured, and a line for each figure that needs what is not there."""
+    """The contests to measure, and a line for each figure whose requirements are missing."""
     theirs = Rocketmq((rocketmq or Path()).resolve())
     record = record_size(KB)
     counts = sizes.sync_fill_size // record, sizes.messages, sizes.recovery_size // record
@@ -130,21 +131,21 @@ def _measure(options: TargetsOptions, groups: Sequence[str], sizes: Sizes, folde
         with bar:
             for work in works:
                 found = work()
-                for line in found:  # at once: whatever ends a long run early is not to take its figures along
+                for line in found:  # printed at once: if a long run ends early, its figures are kept
                     say(f"{CLEAR_LINE if sys.stderr.isatty() else ''}{line.brief}")
                 lines += found
     return sorted(lines, key=lambda line: GROUPS.index(line.group)), measures
 
 
 def _runs(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes) -> int:
-    """How often `done` is called."""
+    """The number of calls of `done`."""
     in_rounds = sum(len(plan.cases()) for plan in plans)
     in_rounds += 2 * ("paced" in groups) + ("query" in groups) + 2 * ("readers" in groups)
     return sizes.rounds * in_rounds + 2 * sizes.device_steps * ("device" in groups)
 
 
 def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, folder: Path) -> None:
-    """Say how long it takes and how much is written. Raises UsageError where the disk has no room for it."""
+    """Print how long the run takes and how much it writes. Raises UsageError if the disk has no room."""
     each = [_cost(plan.fill, case, sizes) for plan in plans for case in plan.cases()]
     seconds = sum(seconds for seconds, _ in each) + sizes.size / PURE_RATE * (("paced" in groups) + ("query" in groups))
     seconds, size = seconds * sizes.rounds, sum(size for _, size in each) * sizes.rounds
@@ -162,12 +163,12 @@ def _announce(plans: Sequence[Contest], groups: Sequence[str], sizes: Sizes, fol
 
 
 def _cost(fill: str, case: Case, sizes: Sizes) -> tuple[float, float]:
-    """Seconds of a round, and bytes that it writes, about."""
+    """Approximate seconds of a round, and bytes that it writes."""
     if fill == AS_PLANNED:
         return case.size / PURE_RATE + 1, case.size
     if fill not in (BY_SIZE, BY_SYNC_SIZE):
         return sizes.peer_s + 0.3, sizes.peer_s * OWN_RATE / 10
-    written = float(2 * sizes.size)  # as much comes before the clock starts
+    written = float(2 * sizes.size)  # the same amount is written before the clock starts
     rate = ROCKETMQ_RATE if case.is_rocketmq else PURE_RATE if case.who == PURE else OWN_RATE
     if case.sync:
         more = THREADS_MORE if case.threads > 1 else 1

@@ -1,4 +1,4 @@
-"""What has to be seen, as figures: who is measured, against whom, and what the ratio has to come to."""
+"""The targets as figures: what is measured, against which rivals, and the ratio to reach."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KB, SMALL = 1024, 100
 MOST_THREADS = 64
 PRODUCERS = (2, 4, 8)
 NO_LOSS = 0.97
-"""As fast as without: rounds of the very same thing differ by more than the rest."""
+"""The target for "no slower than without": rounds of the same code differ by more than these 3 %."""
 BY_SIZE, BY_SYNC_SIZE, BY_TIME, AS_PLANNED = "size", "sync size", "time", "as planned"
 SCAN_TARGETS: dict[str, tuple[float, ...]] = {
     "sum": (1.3, 0.85, 0.5),
@@ -30,18 +30,18 @@ SCAN_TARGETS: dict[str, tuple[float, ...]] = {
     **{f"pushed {share} %": (target,) for share, target in ((1, 0.2), (10, 0.35), (30, 0.5))},
     "window": (0.5,),
 }
-"""A query of `flightlog bench scan` -> times its rival's time, at most, for each body size, or for all."""
+"""A query of `flightlog bench scan` -> the highest multiple of its rival's time, for each body size or for all."""
 GROUPS = (
     *("put", "batches", "columns", "pure", "paced", "threads", "sync", "sync-threads", "device", "peers"),
     *("read", "cold", "readers", "recovery", "verify", "query", "scan"),
 )
 ON_REQUEST = ("scan",)
-"""Groups that are measured only if they are named."""
+"""Groups that are measured only on request."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """How many times as fast as the fastest of its rivals a case is, round by round."""
+    """The speed of a case as a multiple of its fastest rival's, in each round."""
 
     group: str
     text: str
@@ -49,7 +49,7 @@ class Figure:
     own: Case
     rivals: tuple[Case, ...]
     returned: bool = False
-    """Whether its clock stops when the last call has returned; else when everything is done."""
+    """Whether the clock stops when the last call has returned; otherwise when everything is dispatched."""
 
     @property
     def needs_rocketmq(self) -> bool:
@@ -58,7 +58,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Contest:
-    """Figures whose cases take turns, and what tells how much each of them handles."""
+    """Figures whose cases run in the same rounds, and how much each case handles."""
 
     fill: str
     figures: tuple[Figure, ...]
@@ -70,9 +70,8 @@ class Contest:
 def contests(
     peers: Iterable[str], rocketmq: Rocketmq, groups: Sequence[str], sync_filled: int, reads: int, recovered: int
 ) -> list[Contest]:
-    """Those of the groups, in the order in which they are measured. `sync_filled` messages are in a store before puts
-    wait for each sync, whether one thread's or those of many; `reads` and `recovered` messages are in those that are
-    read and recovered."""
+    """The contests of the groups, in the order of measuring. Before sync puts, of one thread or many, a store has
+    `sync_filled` messages; stores to read and to recover have `reads` and `recovered` messages."""
     found = [
         *(Contest(BY_SIZE, _puts(rocketmq, size)) for size in (KB, SMALL)),
         *(Contest(BY_SIZE, _producers(size)) for size in (KB, SMALL)),
@@ -156,7 +155,7 @@ def _peers(peers: tuple[str, ...], sync: bool, size: int) -> tuple[Figure, ...]:
 
 
 def _reads(subject: str, rocketmq: Rocketmq, count: int) -> tuple[Figure, ...]:
-    """Of stores that are there; read_batch is left out where pyarrow is not installed."""
+    """Contests of reading existing stores; without read_batch if pyarrow is not installed."""
     cases = subject_cases(subject, [KB], rocketmq, messages=count)
     own = {case.task: case for case in cases if case.who == OWN}
     theirs = {case.task: case for case in cases if case.is_rocketmq}

@@ -1,4 +1,4 @@
-"""One line of the table of targets: a figure, what it has to come to, and what came of it."""
+"""One line of the table of targets: a figure, its target, and the measured values."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from flightlog.tools.words import figure_text
 
 @dataclass(frozen=True)
 class Line:
-    """A figure and its rounds."""
+    """A figure with its target and its values."""
 
     group: str
     figure: str
     target: float
     values: tuple[float, ...] = ()
-    """One a round; none: it was not measured, and the note says why."""
+    """One value for each round; empty if it was not measured, for the reason in the note."""
     unit: str = "x"
     at_most: bool = False
-    """Whether the target is one to stay below."""
+    """Whether the target is an upper limit."""
     every: bool = False
-    """Whether every value has to meet the target, not their median."""
+    """Whether every value must meet the target, not only the median."""
     note: str = ""
 
     @property
     def measured(self) -> float | None:
-        """What is held against the target: the median, or the worst where every one counts."""
+        """The value compared with the target: the median, or the worst value if every one must meet it."""
         if not self.values:
             return None
         worst = max if self.at_most else min
@@ -37,19 +37,19 @@ class Line:
 
     @property
     def spread(self) -> float:
-        """From the lowest round to the highest, as a part of the median."""
+        """The range from the lowest to the highest value, as a fraction of the median."""
         return (max(self.values) - min(self.values)) / median(self.values)
 
     @property
     def is_met(self) -> bool | None:
-        """None where nothing was measured."""
+        """Whether the target is met; None if nothing was measured."""
         if self.measured is None:
             return None
         return self.measured <= self.target if self.at_most else self.measured >= self.target
 
     @property
     def brief(self) -> str:
-        """In one line of text."""
+        """The figure as one line of text."""
         return "  ".join(cell for cell in _row(self) if cell)
 
     def as_object(self) -> dict[str, Any]:
@@ -57,7 +57,7 @@ class Line:
 
 
 def show(lines: Sequence[Line], output: Output) -> None:
-    """The table, the notes, and how many are met."""
+    """Print the table, the notes, and how many targets are met."""
     columns = [
         Column("figure"),
         Column("target", True),

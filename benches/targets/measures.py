@@ -1,4 +1,4 @@
-"""Measures the figures, each ratio within one round."""
+"""Measures the figures of the targets; each ratio is of two measurements in the same round."""
 
 from __future__ import annotations
 
@@ -39,56 +39,56 @@ from flightlog.tools.words import figure_text
 RATE = 200_000
 QUERY_COUNT = 50_000
 THREADS_MORE = 4
-"""Puts of many threads at once fill so many times as much as those of one: they are quicker by more than that."""
+"""Concurrent sync puts write this many times the bytes of a single thread's; they are faster by more than that."""
 PACE, SHARE = 0.98, 0.5
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured. Sizes in bytes."""
+    """The amounts to measure. Sizes in bytes."""
 
     size: int
-    """Of the records of one run."""
+    """Record bytes of one run."""
     sync_size: int
-    """The same of one thread whose puts wait for their sync."""
+    """Record bytes of one run with a single thread of sync puts."""
     sync_fill_size: int
-    """What is in the stores of these before."""
+    """Record bytes in the store before such a run."""
     recovery_size: int
     device_step_size: int
     device_steps: int
     peer_s: float
-    """How long one run of a peer takes, about."""
+    """Approximate duration of one run of a peer."""
     reader_s: float
-    """Each of the three parts of a round of readers."""
+    """Duration of each of the three parts of a readers round."""
     rounds: int
     scan_mib: int
     readers: int = 16
 
     @property
     def messages(self) -> int:
-        """That make up `size`."""
+        """The number of messages whose records take `size` bytes."""
         return self.size // record_size(KB)
 
 
 @dataclass
 class Measures:
-    """Measures in one folder, and keeps what was measured beside the lines."""
+    """Measures in one folder, and keeps the samples in addition to the lines."""
 
     folder: Path
     sizes: Sizes
     done: Callable[[], None]
-    """Called after every run."""
+    """Called after each run."""
     outcomes: list[Outcome] = field(default_factory=list)
 
     def contest(self, contest: Contest) -> list[Line]:
-        """Its cases take turns."""
+        """Measure a contest. In each round, all of its cases run once."""
         with TemporaryDirectory(dir=self.folder) as place:
             found = self._measured([self._sized(contest, case) for case in contest.cases()], Path(place))
         by_case = {outcome.case: outcome for outcome in found}
         return [line_of(figure, by_case) for figure in contest.figures]
 
     def _measured(self, cases: Sequence[Case], folder: Path | None = None) -> list[Outcome]:
-        """A first round, of a twentieth, is not counted."""
+        """Samples of all rounds. A warm-up round of a twentieth of the size is not counted."""
         folder = folder or self.folder
         runner.warm(cases, folder)
         found = runner.measure(cases, self.sizes.rounds, folder, self.done)
@@ -104,11 +104,11 @@ class Measures:
         if contest.fill == BY_SYNC_SIZE:
             size = self.sizes.sync_size * (THREADS_MORE if case.threads > 1 else 1)
         calls = calls_of(case, size)
-        # As much before the clock starts: every store is as full, and knows what a burst of this load takes.
+        # The same amount before the clock starts: all stores are equally full, and have preallocated for this load.
         return replace(case, calls=calls, first_calls=calls if contest.fill == BY_SIZE else None)
 
     def paced(self) -> list[Line]:
-        """Single puts at a fixed rate, beside the same loop with nothing to call."""
+        """Single puts at a fixed rate, compared with the same loop without a call."""
         own, nothing = (put_case(who, body_size=KB, rate=RATE) for who in (OWN, NOTHING))
         calls = calls_of(own, self.sizes.size)
         found, idle = self._measured([replace(own, calls=calls, first_calls=calls), replace(nothing, calls=calls)])
@@ -129,7 +129,7 @@ class Measures:
         return lines
 
     def device(self) -> list[Line]:
-        """Two stores that fill up by turns, one of them a raw loop; each step is synced to its end."""
+        """Fill a store and a raw file in alternating steps; each step ends with a sync."""
         cases = [put_case(who, sync=True, body_size=KB) for who in (OWN, RAW_LOOP)]
         calls, record = calls_of(cases[0], self.sizes.device_step_size), record_size(KB)
         room = (self.sizes.device_steps * calls + first_calls(cases[0])) * record
@@ -160,7 +160,7 @@ class Measures:
         return [_device_line(ratios, f"by {step:g} MB of fill: this store {own}, the raw loop {raw}")]
 
     def query(self) -> list[Line]:
-        """Of one key query, from the page cache."""
+        """The latency of a query by key, from the page cache."""
         count = min(QUERY_COUNT, self.sizes.messages)
         cases = [case for case in subject_cases(QUERY, [KB], None, messages=count) if case.who == OWN]
         with TemporaryDirectory(dir=self.folder) as place:
@@ -174,7 +174,7 @@ class Measures:
         ]
 
     def readers(self) -> list[Line]:
-        """Threads and processes that read a backlog, beside its writer."""
+        """Threads and processes that read a backlog while its writer runs."""
         sizes, lines = self.sizes, []
         cases = readers.cases(sizes.readers, KB, sizes.messages, sizes.reader_s)
         for outcome in runner.measure(cases, sizes.rounds, self.folder, self.done):
@@ -185,7 +185,7 @@ class Measures:
         return lines
 
     def scan(self) -> list[Line]:
-        """Queries through Spark, as multiples of their rivals' times."""
+        """Queries with Spark, as multiples of the time of their rivals."""
         plan = scan.make_plan(Options(size=self.sizes.scan_mib, rounds=self.sizes.rounds))
         found = scan.measure(plan, self.folder)
         self.outcomes += found
@@ -205,7 +205,7 @@ def calls_of(case: Case, size: int) -> int:
 
 
 def line_of(figure: Figure, outcomes: dict[Case, Outcome]) -> Line:
-    """Its ratio in each round, to the best rival of that round."""
+    """The line of a figure: in each round, its ratio to the best rival."""
 
     def each_s(case: Case) -> list[float]:
         rounds = outcomes[case].rounds
