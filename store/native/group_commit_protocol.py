@@ -1,19 +1,20 @@
-"""Group commit: one sync serves all who wait for it. The kernel's type `GroupCommit` and the reference's do the same.
+"""Group commit: one sync serves all threads that wait for it. `GroupCommit` of the kernel and of the pure-Python
+reference implement this protocol.
 
-Whoever comes first leads: it syncs everything appended so far, for all whose records are among it. When it is done it
-wakes one of those whom that did not serve, who leads next; those whom it did are woken one by one, because woken all at
-once they would only queue up for the interpreter, and so each be woken twice.
+The first thread leads: it syncs everything appended so far, which serves all waiters whose records are covered. Then it
+notifies one waiter that was not served, the next leader. Served waiters are notified one after the other: notified at
+once, all of them would queue for the GIL, and each would be woken twice.
 
-The reference wakes the first who is served, and each wakes the next as soon as it runs. The kernel waits a little
-longer: the next is woken by whoever goes to sleep next, mostly the same thread with another put. It then finds the
-interpreter free, so that a put costs one switch of threads in place of two or more. Where nobody went to sleep while
-the next sync was under way, all are woken at once by its end, and by the next few; where no next sync is to come, at
-once.
+In the reference, the leader notifies the first served waiter, and each notifies the next one as soon as it runs. The
+kernel delays this: the next one is notified by the next thread that goes to sleep, usually the same thread with another
+put. It then finds the GIL free, so a put costs one thread switch instead of two or more. If no thread went to sleep
+during the next sync, all served waiters are notified at its end and at the end of some later ones; if there is no next
+sync, they are notified immediately.
 
 Invariants:
 - Only one thread leads at a time.
-- Whoever waits is served, or will be rung to lead, or waits for somebody who leads.
-- Nobody who is served waits for a ring for longer than a moment: each looks now and then.
+- Every waiter is served, or will be notified to lead, or waits while another thread leads.
+- A served waiter does not rely on its notification: every waiter rechecks at short intervals.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from typing import Protocol
 
 
 class GroupCommitProtocol(Protocol):
-    """Made by the commit log, at each opening, with the place that is synced. All arguments are positional."""
+    """Created by the commit log at each open, with the offset that is synced. All arguments are positional."""
 
     synced_to: int
-    """Who waits for this place, or for one before it, is served. Moved by who leads."""
+    """A waiter with a goal at or below this offset is served. Advanced by the leader."""
 
     @property
     def waiting(self) -> int:
-        """How many wait, and are not rung yet."""
+        """The number of waiters that have not been notified."""
 
     def wait_for(self, goal: int, lead: Callable[[], object], timeout_s: float | None, /) -> bool:
-        """Return True once `synced_to` has come to the goal, by this thread's own `lead()` or another's; False if
-        others took too long. Raises what this thread's `lead` raises."""
+        """Return True once `synced_to` has reached the goal, by this thread's own `lead()` or another's; False if other
+        threads take longer than `timeout_s`. Raises what this thread's `lead` raises."""
 
     def run_exclusive(self, call: Callable[[], object], /) -> None:
-        """Call it while nobody leads. Raises what it raises."""
+        """Call `call` while no thread leads. Raises what it raises."""

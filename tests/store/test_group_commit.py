@@ -75,7 +75,7 @@ class Log:
 @pytest.fixture
 def log(kernel: str, monkeypatch: pytest.MonkeyPatch) -> Log:
     if kernel == "pure":
-        monkeypatch.setattr(pure_group_commit, "RING_LOST_S", LATER_S)  # a ring that is lost is not made good here
+        monkeypatch.setattr(pure_group_commit, "RECHECK_S", LATER_S)  # a lost notification is not made good here
     return Log()
 
 
@@ -326,7 +326,7 @@ def test_what_it_cannot_take_is_refused(kernel: str, arguments: Any, error: type
     assert not group_commit.waiting and group_commit.wait_for(0, print, None)
 
 
-# -- the reference's bells
+# -- notifications of the reference
 
 
 def pure() -> pure_group_commit.GroupCommit:
@@ -343,9 +343,9 @@ def test_a_sync_wakes_one_of_those_whom_it_serves_and_that_one_the_next() -> Non
         group_commit.synced_to = 1
 
     assert group_commit.wait_for(1, sync, None)
-    assert [waiter.bell.locked() for waiter in line] == [False, True, True, True]
-    group_commit._pass_on(to_all=False)
-    assert [waiter.bell.locked() for waiter in line] == [False, False, False, True], "who has left wakes nobody"
+    assert [waiter.wakeup.locked() for waiter in line] == [False, True, True, True]
+    group_commit._notify_served(to_all=False)
+    assert [waiter.wakeup.locked() for waiter in line] == [False, False, False, True], "who has left wakes nobody"
 
 
 @pytest.mark.parametrize("is_late", [False, True])
@@ -369,11 +369,11 @@ def test_who_comes_late_to_its_turn_wakes_all_who_are_left(wait_until: WaitUntil
     line = [Waiter(1) for _ in range(3)]
     group_commit._served.extend(line)
     group_commit.synced_to = 1
-    # Rung long ago, or, for a machine that is slow, in an hour.
-    second.rung_s = time.perf_counter() + (-3600 if is_late else 3600)
-    second.bell.release()
+    # Notified long ago, or, for a machine that is slow, in an hour.
+    second.notified_s = time.perf_counter() + (-3600 if is_late else 3600)
+    second.wakeup.release()
     threads[1].join(LATER_S)
-    assert [waiter.bell.locked() for waiter in line] == [False, not is_late, not is_late]
+    assert [waiter.wakeup.locked() for waiter in line] == [False, not is_late, not is_late]
     may_end.set()
     threads[0].join(LATER_S)
     assert not any(thread.is_alive() for thread in threads)

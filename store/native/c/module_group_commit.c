@@ -1,8 +1,9 @@
 /*
- * The group commit as a type of Python: who leads, who waits, and who wakes whom. See group_commit_protocol.py for what
- * it does, and pure/group_commit.py, its reference.
+ * Group commit as a Python type: the leader syncs, the others wait and notify each other. group_commit_protocol.py
+ * describes it, pure/group_commit.py is its reference.
  *
- * The GIL is its lock: nobody comes between the look at who leads and the place in the line, so no ring can be lost.
+ * The GIL is its lock: a thread checks for a leader and joins the queue of waiters in one step, so no notification is
+ * lost.
  */
 #include "module.h"
 
@@ -14,15 +15,15 @@
 
 #include "heap_type.h"
 
-#define LOOK_EVERY_US 10000  /* who is served though nobody rings it finds out by itself */
+#define RECHECK_US 10000 /* a waiter that was served without a notification notices this late */
 #define EAGER_ROUNDS 64
 #define TIMEOUT_MAX_S 1e9
 
 struct waiter {
-    PyThread_type_lock bell; /* taken until it is rung */
+    PyThread_type_lock wakeup; /* held until the waiter is notified */
     int64_t goal;
     uint64_t arrival;
-    int is_listed, is_heir;
+    int is_listed, is_next_leader;
     struct waiter *before, *next;
 };
 
@@ -30,15 +31,15 @@ struct group_commit {
     PyObject_HEAD
     long long synced_to;
     Py_ssize_t waiting;
-    struct waiter *first, *last; /* who waits and is not rung yet, as they came */
+    struct waiter *first, *last; /* the queue of waiters that are not notified, by arrival */
     uint64_t arrivals;
-    struct waiter *idle;         /* to be used again: a bell may still be in the hands of who rang it */
-    char is_led;                 /* or somebody is rung who is to lead next */
-    int owed;                    /* rings that those are to give who go to sleep next */
-    uint64_t rings;              /* of those who were served */
-    uint64_t rings_before;       /* the last sync began */
-    int was_line_served;         /* when it began somebody who was served still waited */
-    int eager_rounds;            /* so many syncs are left after which nobody is trusted to come back */
+    struct waiter *idle;         /* for reuse: the notifying thread may still be releasing a lock of theirs */
+    char is_led;                 /* or the next leader has been notified */
+    int owed;                    /* notifications left to the threads that go to sleep next */
+    uint64_t notified;           /* served waiters that were notified so far */
+    uint64_t notified_before;    /* the same when the last sync began */
+    int had_served_waiter;       /* a served waiter was not notified yet when it began */
+    int eager_rounds;            /* syncs left after which all served waiters are notified at once */
 };
 
 static int64_t now_us(void) {
@@ -47,9 +48,9 @@ static int64_t now_us(void) {
     return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
 }
 
-/* ---- the line ---- */
+/* ---- the queue of waiters ---- */
 
-/* Into the line, before those who came later: who was in it already keeps its place. */
+/* Enters the queue by arrival: a thread that waits again keeps its place. */
 static struct waiter *enter(struct group_commit *group_commit, int64_t goal, uint64_t arrival) {
     struct waiter *waiter = group_commit->idle;
     if (waiter != NULL) {
@@ -57,18 +58,18 @@ static struct waiter *enter(struct group_commit *group_commit, int64_t goal, uin
     } else {
         waiter = PyMem_Malloc(sizeof *waiter);
         if (waiter == NULL) return (struct waiter *)PyErr_NoMemory();
-        waiter->bell = PyThread_allocate_lock();
-        if (waiter->bell == NULL) {
+        waiter->wakeup = PyThread_allocate_lock();
+        if (waiter->wakeup == NULL) {
             PyMem_Free(waiter);
             PyErr_SetString(PyExc_RuntimeError, "the system has no lock to give");
             return NULL;
         }
-        PyThread_acquire_lock(waiter->bell, NOWAIT_LOCK);
+        PyThread_acquire_lock(waiter->wakeup, NOWAIT_LOCK);
     }
     waiter->goal = goal;
     waiter->arrival = arrival;
     waiter->is_listed = 1;
-    waiter->is_heir = 0;
+    waiter->is_next_leader = 0;
     waiter->before = group_commit->last;
     waiter->next = NULL;
     while (waiter->before != NULL && waiter->before->arrival > arrival) {
@@ -94,77 +95,77 @@ static void leave(struct group_commit *group_commit, struct waiter *waiter) {
 
 static int is_served(const struct group_commit *group_commit, int64_t goal) { return goal <= group_commit->synced_to; }
 
-/* The first who is served, out of the line: to be rung by the caller. NULL: nobody. */
+/* Removes the first served waiter, which the caller must notify. NULL without one. */
 static struct waiter *next_served(struct group_commit *group_commit) {
     struct waiter *waiter = group_commit->first;
     while (waiter != NULL && !is_served(group_commit, waiter->goal)) waiter = waiter->next;
     if (waiter != NULL) {
         leave(group_commit, waiter);
-        group_commit->rings++;
+        group_commit->notified++;
     }
     return waiter;
 }
 
-static void ring_served(struct group_commit *group_commit, int all) {
+static void notify_served(struct group_commit *group_commit, int all) {
     struct waiter *waiter;
     do {
         waiter = next_served(group_commit);
-        if (waiter != NULL) PyThread_release_lock(waiter->bell);
+        if (waiter != NULL) PyThread_release_lock(waiter->wakeup);
     } while (all && waiter != NULL);
 }
 
-/* Somebody leads no more, or was to and does not. */
-static void hand_on(struct group_commit *group_commit) {
+/* The leader is done: notifies the next leader, and served waiters. */
+static void pass_lead_on(struct group_commit *group_commit) {
     struct waiter *leader = group_commit->first;
     while (leader != NULL && is_served(group_commit, leader->goal)) leader = leader->next;
     group_commit->is_led = leader != NULL;
     if (leader != NULL) {
         leave(group_commit, leader);
-        leader->is_heir = 1;
-        PyThread_release_lock(leader->bell);
+        leader->is_next_leader = 1;
+        PyThread_release_lock(leader->wakeup);
     }
-    if (group_commit->was_line_served && group_commit->rings == group_commit->rings_before) {
-        group_commit->eager_rounds = EAGER_ROUNDS; /* somebody did not come back, and others waited for that */
+    if (group_commit->had_served_waiter && group_commit->notified == group_commit->notified_before) {
+        group_commit->eager_rounds = EAGER_ROUNDS; /* no thread went to sleep during the sync, so none was notified */
         group_commit->owed = 0;
     }
     if (leader == NULL || group_commit->eager_rounds > 0) {
-        ring_served(group_commit, 1);
+        notify_served(group_commit, 1);
         group_commit->owed = 0;
         if (group_commit->eager_rounds > 0) group_commit->eager_rounds--;
     } else if (group_commit->owed == 0) {
-        ring_served(group_commit, 0);
+        notify_served(group_commit, 0);
     }
 }
 
 /* ---- leading and waiting ---- */
 
-/* 0, or -1 with the error of `lead`. No interrupt comes between the flag and the call, or the call and the flag. */
+/* 0, or -1 with the error of `lead`. No interrupt can occur between setting or clearing the flag and the call. */
 static int lead(struct group_commit *group_commit, PyObject *call) {
     group_commit->is_led = 1;
     if (group_commit->owed > 0) {
         group_commit->owed--;
-        ring_served(group_commit, 0);
+        notify_served(group_commit, 0);
     }
-    group_commit->rings_before = group_commit->rings;
+    group_commit->notified_before = group_commit->notified;
     const struct waiter *waiter = group_commit->first;
     while (waiter != NULL && !is_served(group_commit, waiter->goal)) waiter = waiter->next;
-    group_commit->was_line_served = waiter != NULL;
+    group_commit->had_served_waiter = waiter != NULL;
     PyObject *done = PyObject_CallFunctionObjArgs(call, NULL);
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    hand_on(group_commit);
+    pass_lead_on(group_commit);
     PyErr_Restore(type, value, trace);
-    group_commit->was_line_served = 0;
+    group_commit->had_served_waiter = 0;
     if (done == NULL) return -1;
     Py_DECREF(done);
     return 0;
 }
 
 /*
- * Waits to be rung, `left_us` at most. 1: it is to lead now; 0: it is to look again; -1: an error that a signal raised.
- * What handles a signal may wait here, too: so nobody counts on this thread meanwhile.
+ * Waits for a notification, at most `left_us`. 1: lead now; 0: check again; -1: the error of a signal handler. The
+ * handler may wait here itself, so no other thread depends on this one meanwhile.
  */
-static int sleep_until_rung(struct group_commit *group_commit, int64_t goal, uint64_t arrival, int64_t left_us) {
+static int sleep_until_notified(struct group_commit *group_commit, int64_t goal, uint64_t arrival, int64_t left_us) {
     struct waiter *waiter = enter(group_commit, goal, arrival);
     if (waiter == NULL) return -1;
     struct waiter *next = NULL;
@@ -172,10 +173,10 @@ static int sleep_until_rung(struct group_commit *group_commit, int64_t goal, uin
         group_commit->owed--;
         next = next_served(group_commit);
     }
-    /* Whom this thread rings finds the GIL free. */
+    /* Notify without the GIL, so that the notified thread finds it free. */
     PyThreadState *const thread = PyEval_SaveThread();
-    if (next != NULL) PyThread_release_lock(next->bell);
-    const PyLockStatus status = PyThread_acquire_lock_timed(waiter->bell, left_us, 1);
+    if (next != NULL) PyThread_release_lock(next->wakeup);
+    const PyLockStatus status = PyThread_acquire_lock_timed(waiter->wakeup, left_us, 1);
     PyEval_RestoreThread(thread);
     int is_notified = 1, is_signalled = 0;
     if (status != PY_LOCK_ACQUIRED) {
@@ -184,17 +185,17 @@ static int sleep_until_rung(struct group_commit *group_commit, int64_t goal, uin
             is_notified = 0;
             is_signalled = PyErr_CheckSignals() < 0;
         } else {
-            PyThread_acquire_lock(waiter->bell, WAIT_LOCK); /* who has taken it out of the line rings it now */
+            PyThread_acquire_lock(waiter->wakeup, WAIT_LOCK); /* the thread that removed it is about to notify it */
         }
     }
-    const int is_to_lead = is_notified && waiter->is_heir;
+    const int is_to_lead = is_notified && waiter->is_next_leader;
     waiter->next = group_commit->idle;
     group_commit->idle = waiter;
     if (is_notified && !is_to_lead) group_commit->owed++;
     return is_signalled ? -1 : is_to_lead;
 }
 
-/* 1: synced, or has led if it was to do no more; 0: it took too long; -1: an error. */
+/* 1: synced, or has led if `is_to_lead`; 0: timeout; -1: an error. */
 static int wait_for(struct group_commit *group_commit, int64_t goal, int is_to_lead, PyObject *call,
                     int64_t deadline_us) {
     const uint64_t arrival = group_commit->arrivals++;
@@ -206,13 +207,13 @@ static int wait_for(struct group_commit *group_commit, int64_t goal, int is_to_l
             leads = 0;
             continue;
         }
-        int64_t left_us = LOOK_EVERY_US;
+        int64_t left_us = RECHECK_US;
         if (deadline_us >= 0) {
             const int64_t until_us = deadline_us - now_us();
             if (until_us <= 0) return 0;
             if (until_us < left_us) left_us = until_us;
         }
-        leads = sleep_until_rung(group_commit, goal, arrival, left_us);
+        leads = sleep_until_notified(group_commit, goal, arrival, left_us);
         if (leads < 0) return -1;
     }
     return 1;
@@ -237,21 +238,21 @@ static void group_commit_dealloc(struct group_commit *self) {
     while (self->idle != NULL) {
         struct waiter *waiter = self->idle;
         self->idle = waiter->next;
-        PyThread_release_lock(waiter->bell);
-        PyThread_free_lock(waiter->bell);
+        PyThread_release_lock(waiter->wakeup);
+        PyThread_free_lock(waiter->wakeup);
         PyMem_Free(waiter);
     }
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     Py_DECREF(type);
 }
 
-/* -1 with an error; else 0, and when it ends by the monotonic clock: -1 never does. */
+/* The deadline by the monotonic clock; -1 for none. Returns 0, or -1 with an error. */
 static int to_deadline_us(PyObject *timeout_s, int64_t *deadline_us) {
     *deadline_us = -1;
     if (timeout_s == Py_None) return 0;
     double seconds = PyFloat_AsDouble(timeout_s);
     if (seconds == -1.0 && PyErr_Occurred()) return -1;
-    if (!(seconds > 0)) seconds = 0; /* also what is no number */
+    if (!(seconds > 0)) seconds = 0; /* also for a NaN */
     if (seconds > TIMEOUT_MAX_S) seconds = TIMEOUT_MAX_S;
     *deadline_us = now_us() + (int64_t)(seconds * 1e6);
     return 0;
@@ -274,9 +275,9 @@ static PyObject *py_run_exclusive(struct group_commit *self, PyObject *call) {
 
 static PyMethodDef group_commit_methods[] = {
     {"wait_for", (PyCFunction)(void (*)(void))py_wait_for, METH_FASTCALL,
-     "wait_for(goal, lead, timeout_s, /)\n--\n\nWhether `synced_to` has come to the goal, by this lead() or another's."},
+     "wait_for(goal, lead, timeout_s, /)\n--\n\nWhether `synced_to` reached the goal, by this lead() or another's."},
     {"run_exclusive", (PyCFunction)py_run_exclusive, METH_O,
-     "run_exclusive(call, /)\n--\n\nCall it while nobody leads."},
+     "run_exclusive(call, /)\n--\n\nCall `call` while no thread leads."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -291,7 +292,7 @@ static PyType_Slot group_commit_slots[] = {
     {Py_tp_dealloc, group_commit_dealloc},
     {Py_tp_methods, group_commit_methods},
     {Py_tp_members, group_commit_members},
-    {Py_tp_doc, "Who syncs and who waits for it; pure/group_commit.py does the same in Python."},
+    {Py_tp_doc, "Group commit; pure/group_commit.py does the same in Python."},
     {0, NULL},
 };
 

@@ -1,14 +1,14 @@
-"""The group commit in Python: who syncs, who waits for it, and who wakes whom. See group_commit_protocol.py.
+"""Group commit in Python, see group_commit_protocol.py.
 
-Where the interpreter is busy with something else, whoever comes late to his turn wakes all who are left: each would
-wait as long for it.
+A waiter that runs late after its notification, because another thread kept the GIL, notifies all remaining served
+waiters: otherwise each of them would be as late.
 
 Invariants:
-- A waiter is among the others before it looks whether somebody leads; a leader rings after it has let go. So every
-  waiter is served or leads itself, or somebody leads who will ring next.
-- Who takes a waiter from among the others rings it, or puts it into the line of those who are served; who wakes goes on
-  with that line, and so does who rang somebody that had left. An interrupt may cost a ring: nobody waits longer than
-  `RING_LOST_S` at a time.
+- A waiter registers before it checks for a leader, and a leader notifies after it has released the lock. So every
+  waiter is served, or leads itself, or there is a leader that will notify.
+- The thread that removes a waiter from `_waiters` notifies it, or moves it to `_served`. A notified waiter notifies the
+  next one of `_served`; if a waiter has left, the thread that notified it does. An interrupt may lose a notification:
+  so no thread waits longer than `RECHECK_S` at a time.
 """
 
 from __future__ import annotations
@@ -20,29 +20,28 @@ from collections.abc import Callable
 
 from .arguments import integer
 
-RING_LOST_S = 0.05
+RECHECK_S = 0.05
 LATE_S = 0.001
-"""Waking takes some microseconds; a thread that keeps the interpreter for itself gives it back after five milliseconds
-(`sys.getswitchinterval`)."""
+"""A wake-up takes microseconds; a busy thread keeps the GIL for five milliseconds (`sys.getswitchinterval`)."""
 
 
 class _Waiter:
-    """Somebody who waits to be rung."""
+    """A thread that waits for a notification."""
 
-    __slots__ = ("bell", "goal", "has_left", "rung_s")
+    __slots__ = ("goal", "has_left", "notified_s", "wakeup")
 
     def __init__(self, goal: int) -> None:
         self.goal = goal
-        self.bell = threading.Lock()
-        """Locked until it is rung, which it is once at most."""
-        self.bell.acquire()
-        self.rung_s = 0.0
+        self.wakeup = threading.Lock()
+        """Locked until the waiter is notified, at most once."""
+        self.wakeup.acquire()
+        self.notified_s = 0.0
         self.has_left = False
-        """Set before the waiter looks whether somebody has taken it; who rings it looks afterwards."""
+        """Set before the waiter checks whether it was removed; checked by the thread that notifies it, afterwards."""
 
-    def ring(self) -> None:
-        self.rung_s = time.perf_counter()
-        self.bell.release()
+    def notify(self) -> None:
+        self.notified_s = time.perf_counter()
+        self.wakeup.release()
 
 
 class GroupCommit:
@@ -51,11 +50,11 @@ class GroupCommit:
     def __init__(self, synced_to: int, /) -> None:
         self.synced_to = integer(synced_to, "synced_to", 64)
         self._lock = threading.RLock()  # never taken twice; an RLock knows whether this thread holds it
-        """Held by who leads."""
+        """Held by the leader."""
         self._waiters: dict[_Waiter, bool] = {}
-        """Who waits, the first one first; all are True."""
+        """The waiters that are not notified, in order of arrival; all values are True."""
         self._served: deque[_Waiter] = deque()
-        """Taken from among them: who is to be rung, one by the other."""
+        """Removed from `_waiters` because they are served; notified one after the other."""
 
     @property
     def waiting(self) -> int:
@@ -73,30 +72,30 @@ class GroupCommit:
                     self._waiters[waiter] = True
                 if self._lead(goal, lead):
                     continue
-                left_s = RING_LOST_S if deadline_s is None else min(RING_LOST_S, deadline_s - time.monotonic())
+                left_s = RECHECK_S if deadline_s is None else min(RECHECK_S, deadline_s - time.monotonic())
                 if left_s <= 0:
                     return False
-                if waiter.bell.acquire(timeout=left_s):
-                    self._pass_on(to_all=time.perf_counter() - waiter.rung_s > LATE_S)
+                if waiter.wakeup.acquire(timeout=left_s):
+                    self._notify_served(to_all=time.perf_counter() - waiter.notified_s > LATE_S)
                     waiter = None
                     if goal > self.synced_to:
-                        self._lead(goal, lead)  # mostly it is this one's turn now
+                        self._lead(goal, lead)  # usually it is the next leader
             return True
         finally:
             if waiter is not None:
                 waiter.has_left = True
                 if not self._waiters.pop(waiter, False):
-                    self._ring()  # somebody rings in vain, or has: others are to hear it
+                    self._notify()  # its notification is lost: pass it on to others
 
     def run_exclusive(self, call: Callable[[], object], /) -> None:
         try:
             with self._lock:
                 call()
         finally:
-            self._ring()
+            self._notify()
 
     def _lead(self, goal: int, lead: Callable[[], object]) -> bool:
-        """Whether nobody else led, so that this thread did."""
+        """Lead unless another thread does. Returns whether this thread led."""
         lock = self._lock
         leads: bool | None = None
         try:
@@ -106,18 +105,18 @@ class GroupCommit:
             return leads
         finally:
             if leads is not False:
-                # An interrupt may come right after the lock was taken, before that could be noted: so try to let it go.
-                # (contextlib.suppress is Python code, in which an interrupt could come before the release.)
+                # An interrupt may occur after the lock was acquired but before `leads` was set, so try to release it.
+                # (contextlib.suppress is Python code, where an interrupt could occur before the release.)
                 try:
                     lock.release()
                 except RuntimeError:
                     pass  # not held: another thread leads
                 else:
                     if self._waiters or self._served:
-                        self._ring()
+                        self._notify()
 
-    def _ring(self) -> None:
-        """Wake the first who is not served, and begin with those who are."""
+    def _notify(self) -> None:
+        """Notify the first waiter that is not served, to lead, and the first served one."""
         has_leader = False
         for waiter in list(self._waiters):
             is_served = waiter.goal <= self.synced_to
@@ -126,17 +125,17 @@ class GroupCommit:
                     self._served.append(waiter)
                 else:
                     has_leader = True
-                    waiter.ring()
-        self._pass_on(to_all=False)
+                    waiter.notify()
+        self._notify_served(to_all=False)
 
-    def _pass_on(self, *, to_all: bool) -> None:
-        """Wake the next in the line who has not left, or all of them."""
+    def _notify_served(self, *, to_all: bool) -> None:
+        """Notify the next served waiter that has not left, or all of them."""
         served = self._served
         while served:
             try:
                 waiter = served.popleft()
             except IndexError:
-                return  # another one was faster
-            waiter.ring()
+                return  # another thread was faster
+            waiter.notify()
             if not (to_all or waiter.has_left):
                 return
