@@ -1,7 +1,7 @@
-"""What keeps an open store whole: flush rounds, seals, and the orderly end.
+"""Background maintenance of an open store: flush, dispatch, checkpoint, seal segments, shut down.
 
-This is the store without its handle: the flush service works on it, so a handle that is dropped without a close can be
-collected, and the store is closed all the same.
+This is the store without its handle. The flush service refers to this object and not to the handle, so a handle that is
+dropped without `close` can be collected, and the store is still closed.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class StoreMaintenance:
         self._log, self._dispatcher, self._topics = commit_log, dispatcher, topics
         self._session, self._progress = session, session.progress
         self._queues_flushed = dispatcher.position
-        """As the word of that name in the progress page."""
+        """The value of QUEUES_FLUSHED in the progress page."""
         self._index_flushed = dispatcher.index_position
-        """The same."""
+        """The value of INDEX_FLUSHED in the progress page."""
         self._checkpoint = session.checkpoint
         self._sealed_below = commit_log.reader.min_offset
         self._open_seal = OpenSeal(disk, path)
@@ -87,8 +87,8 @@ class StoreMaintenance:
             *(self._flush_queues_to, self._flush_index),
         )
         self._one_at_a_time = threading.Lock()
-        """Held by rounds that flush queues or index, seal segments, or remove old files, of the service or of other
-        callers. Only the lock of the topics is taken before it, to delete a topic."""
+        """Held while queues or index are flushed, segments are sealed, or old files are removed. Only the lock of the
+        topics is acquired before it, to delete a topic."""
         self._was_ended = False
         self.is_over = False
         """Whether `end` has released everything."""
@@ -264,7 +264,7 @@ class StoreMaintenance:
                     except DiskFullError as e:
                         extra = {"path": str(self._path), "physical_offset": segment.base, "wanted": e.wanted}
                         log.warning("%s: no seal yet for %s: %s", self._path, segment.path.name, e, extra=extra)
-                        return  # a missing seal is only a missed shortcut; the next round tries again
+                        return  # the seal is optional; the next round tries again
             self._sealed_below = segment.end
 
     def _cover_open_segment(self) -> None:
