@@ -22,7 +22,9 @@ if _sys.platform == "win32":
 from .consume.consumer import Consumer
 from .consume.deliver.received import ReceivedMessage
 from .consume.deliver.subscription import Subscription
+from .consume.group.group_errors import GroupHasMembersError, GroupNotFoundError
 from .consume.group.group_settings import GroupSettings
+from .consume.group.group_state import GroupState
 from .consume.group.initial_offset import StartFrom
 from .consume.group.retry_policy import CustomizedRetryPolicy, ExponentialRetryPolicy
 from .consume.store import Store
@@ -152,7 +154,10 @@ __all__ = [
     "GeometryMismatchError",
     "GetResult",
     "GetStatus",
+    "GroupHasMembersError",
+    "GroupNotFoundError",
     "GroupSettings",
+    "GroupState",
     "InconsistentGroupError",
     "IndexFileGoneError",
     "InvalidAllocationError",

@@ -23,9 +23,9 @@ from .deliver.subscription import Subscription
 from .deliver.workers import Workers
 from .group.group import Change
 from .group.initial_offset import StartFrom, check_start
-from .group_coordinator import check_attempts, checked_subscription
 from .store import Store
 from .stores import Stores
+from .subscription_arguments import check_attempts, checked_subscription
 
 log = logging.getLogger("flightlog.consume")
 

@@ -16,23 +16,18 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..engine.topics.offset_table import name_of
 from ..index.filter.sql_filter import SqlFilter
-from ..index.filter.wanted import Wanted, message_filter, tags_or_filter
+from ..index.filter.wanted import Wanted
 from ..store.arguments import (
-    check_callable,
     check_flag,
-    check_group,
     check_seconds,
-    check_text,
-    check_type,
-    check_whole,
     checked_folder,
 )
 from ..store.disk.clock import Clock, SystemClock
@@ -40,13 +35,11 @@ from ..store.disk.disk import RealDisk
 from ..store.errors import (
     DiskError,
     InconsistentGroupError,
-    InvalidArgumentError,
     InvalidSettingsError,
     StoreClosedError,
     StorePoisonedError,
     TopicNotFoundError,
     UsageError,
-    WrongTypeError,
 )
 from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy, Averagely
@@ -60,6 +53,7 @@ from .group.initial_offset import StartFrom, check_start
 from .group.local_progress import LocalProgress
 from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
 from .group.rebalance import RebalanceService
+from .subscription_arguments import check_attempts, checked_subscription
 
 log = logging.getLogger("flightlog.consume")
 
@@ -107,50 +101,6 @@ class _Consumers(NamedTuple):
         for slot in self.slots:
             if slot.name == change.member:
                 slot.tell(change)
-
-
-def checked_subscription(
-    topics: Any, group: Any, tags: Any, filter: Any, member: Any, strategy: Any, limits: Any, on_change: Any
-) -> tuple[dict[str, Wanted], str]:
-    """The tags or the filter of each topic, and the group; raises InvalidArgumentError for what no subscription
-    takes."""
-    group = check_group(group)
-    both = tags_or_filter(tags, filter)
-    if isinstance(topics, str):
-        topics = {topics: both}
-    elif not isinstance(topics, Mapping):
-        raise WrongTypeError("topics", topics, "a topic as text, or a mapping of topics to tags, as in {'orders': '*'}")
-    elif filter is not None:
-        expected = "None beside several topics: each has its own, as in {'orders': flightlog.sql(...), 'bills': '*'}"
-        raise InvalidArgumentError("filter", filter, expected)
-    if not topics:
-        raise InvalidArgumentError("topics", topics, "at least one topic")
-    for topic, wanted in topics.items():
-        check_text("topics", topic, "topics as text")
-        message_filter(wanted)
-    message_filter(both)
-    if member is not None:
-        check_text("member", member)
-    if strategy is not None and not callable(getattr(strategy, "allocate", None)):
-        raise WrongTypeError("strategy", strategy, "an AllocationStrategy, or None")
-    if limits is not None:
-        check_type("limits", limits, FlowLimits, "FlowLimits, or None")
-    if on_change is not None:
-        check_callable("on_change", on_change, "a function that takes a Change, or None")
-    return dict(topics), group
-
-
-def check_attempts(max_attempts: Any, on_dead_letter: Any, *, is_broadcasting: bool) -> None:
-    """Raises InvalidArgumentError; UsageError where a group broadcasts, which has neither retries nor dead letters."""
-    if max_attempts is not None:
-        check_whole("max_attempts", max_attempts, 1)
-    if on_dead_letter is not None:
-        check_callable("on_dead_letter", on_dead_letter, "a function that takes a ReceivedMessage, or None")
-    if is_broadcasting and (max_attempts is not None or on_dead_letter is not None):
-        raise UsageError(
-            "broadcast_folder: expected neither max_attempts nor on_dead_letter, a group that broadcasts "
-            "has no dead letters"
-        )
 
 
 class GroupCoordinator:
@@ -349,7 +299,7 @@ class GroupCoordinator:
             failures=failures,
             consume_timeout_s=None if ordered or failures is None else consume_timeout_s,
         )
-        found.on_change = on_change
+        found.on_change, found.is_broadcasting = on_change, broadcast_folder is not None
         self._join(found)
         return found
 
@@ -458,6 +408,29 @@ class GroupCoordinator:
                 if topic in consumers.group.subscription:
                     consumers.group.rebalance()
                     self._service.notify(consumers.group)  # for what could not be dropped yet
+
+    def without_joins(self) -> AbstractContextManager[object]:
+        """No member joins or leaves during the block, unless it has died."""
+        return self._lock
+
+    def members(self) -> list[Subscription]:
+        """Of all groups."""
+        with self._lock:
+            return [member for member in self._subscriptions() if member.is_alive]
+
+    def reset_offsets(self, store: ConsumedStore, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        """Have the group go on at these offsets, by queue id; what its members have in process there is dropped."""
+        with self._lock:
+            consumers = self._groups[group]
+            members = [member for member in self._subscriptions() if member.group == group]
+            with consumers.group.between_rounds():
+                for queue_id, queue_offset in offsets.items():
+                    queue = MessageQueue(topic, store.name, queue_id)
+                    has_moved = [member.reset(queue, queue_offset) for member in members]  # all of them: broadcasting
+                    if not any(has_moved):
+                        store.offsets.set(group, topic, queue_id, queue_offset)
+            for slot in consumers.slots:
+                self._save_local(slot.progress)
 
     def wake(self, group: str) -> None:
         """Have the group's members see its settings, which have changed."""

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakKeyDictionary
 
 from ..engine.documented import documented_by
@@ -49,9 +49,11 @@ from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore, Owner
 from .group.group import Change
 from .group.group_settings import GroupSettings
+from .group.group_state import GroupState
 from .group.group_table import GroupTable
 from .group.initial_offset import StartFrom
 from .group.retry_policy import RetryPolicy
+from .group_admin import GroupAdmin
 from .group_coordinator import GroupCoordinator
 from .retry.send_back import dead_letter_topic
 
@@ -440,6 +442,38 @@ class Store(native.OrdinaryPut):
         found = self._store.topic(topic)
         queue_ids = range(found.queue_count if found is not None else 0)
         return chain.from_iterable(self._store.read(topic, queue_id) for queue_id in queue_ids)
+
+    @documented_by(GroupAdmin.groups)
+    def groups(self, *, include_system: bool = False) -> dict[str, GroupState]:
+        return self._admin().groups(include_system=include_system)
+
+    @documented_by(GroupAdmin.lag)
+    def lag(self, group: str | int) -> dict[QueueKey, int]:
+        return self._admin().lag(group)
+
+    @documented_by(GroupAdmin.reset_offset)
+    def reset_offset(
+        self,
+        group: str | int,
+        topic: str,
+        to: int | datetime | StartFrom | Literal["first", "last"],
+        *,
+        queue_id: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[int, int]:
+        return self._admin().reset_offset(group, topic, to, queue_id=queue_id, dry_run=dry_run)
+
+    @documented_by(GroupAdmin.commit_offset)
+    def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
+        self._admin().commit_offset(group, topic, queue_id, queue_offset)
+
+    @documented_by(GroupAdmin.delete)
+    def delete_group(self, group: str | int, *, with_topics: bool = False) -> None:
+        self._admin().delete(group, with_topics=with_topics)
+
+    def _admin(self) -> GroupAdmin:
+        self._groups()  # its coordinator is there, so that nobody joins meanwhile
+        return GroupAdmin(self._store, self._group_table, dict(self._readers), self.delete_topic)
 
     def _groups(self) -> GroupCoordinator:
         with self._subscribing:

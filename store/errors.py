@@ -9,6 +9,8 @@
     │   │   └── UnkeptPromiseError     a broker.conf promises safety that flightlog does not give
     │   ├── InvalidAllocationError     an allocation strategy shared out what is not there, or the same twice
     │   ├── InconsistentGroupError     a member of a consumer group differs from those that are there
+    │   ├── GroupNotFoundError         the store knows no such consumer group
+    │   ├── GroupHasMembersError       the consumer group has members, which the call does not allow
     │   ├── ListenerResultError        a consumer's listener returned neither None nor a status
     │   ├── InvalidMessageError
     │   │   ├── InvalidTopicError      a name that RocketMQ gives no topic

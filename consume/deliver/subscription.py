@@ -56,6 +56,7 @@ class Subscription(AsyncSubscription):
 
     is_alive = True
     is_ordered = False
+    is_broadcasting = False
     on_change: Callable[[Change], None] | None = None
 
     def __init__(
@@ -180,6 +181,15 @@ class Subscription(AsyncSubscription):
         if again:
             self._waiters.notify()  # who waits has to wake for them
         return len(again)
+
+    def reset(self, queue: MessageQueue, queue_offset: int) -> bool:
+        """As `seek`, by the group's operator. Returns False for a queue that this member does not have."""
+        with self._lock:
+            if queue not in self._has:
+                return False
+            self._restart(queue, queue_offset)
+        self._waiters.notify()
+        return True
 
     def wake(self) -> None:
         """The group's settings have changed: have those who wait look again."""

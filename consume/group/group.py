@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -209,6 +210,10 @@ class Group:
         """Have this called after each round that added or dropped queues, once for each member concerned."""
         with self._lock:
             self._listeners.append(listener)
+
+    def between_rounds(self) -> AbstractContextManager[object]:
+        """No round is under way, and no member joins or leaves, during the block."""
+        return self._lock
 
     # -- a round
 

@@ -87,6 +87,16 @@ class OffsetTable:
                 if name.partition(SEPARATOR)[0] == topic
             }
 
+    def by_group(self) -> dict[str, dict[str, Offsets]]:
+        """Group -> topic -> its offsets there, of every group that has any: a copy."""
+        found: dict[str, dict[str, Offsets]] = {}
+        with self._lock:
+            for name, offsets in self._offsets.items():
+                topic, _, group = name.partition(SEPARATOR)
+                if group and SEPARATOR not in group:
+                    found.setdefault(group, {})[topic] = dict(offsets)
+        return found
+
     def set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set the group's offset in this queue. The next `save` writes it."""
         name = name_of(topic, group)
@@ -102,6 +112,14 @@ class OffsetTable:
         """Remove all offsets in a topic, before the topic is deleted. The next `save` writes it."""
         with self._lock:
             gone = [name for name in self._offsets if name.partition(SEPARATOR)[0] == topic]
+            for name in gone:
+                del self._offsets[name]
+            self._changes += len(gone)
+
+    def forget_group(self, group: str) -> None:
+        """This group has never begun anywhere: it is to be deleted. The next `save` writes it."""
+        with self._lock:
+            gone = [name for name in self._offsets if name.partition(SEPARATOR)[2] == group]
             for name in gone:
                 del self._offsets[name]
             self._changes += len(gone)

@@ -81,6 +81,11 @@ CONSUMING_STORE: dict[str, Call] = {
     "subscribe, in order": lambda o: o.on.subscribe("t", "g", ordered=True),
     "subscribe, must exist": lambda o: o.on.subscribe("none", "g", must_exist=True),
     "group_offsets": lambda o: o.on.group_offsets("g", "t"),
+    "groups": lambda o: o.on.groups(),
+    "lag": lambda o: o.on.lag("g"),
+    "reset_offset": lambda o: o.on.reset_offset("g", "t", 0),
+    "commit_offset": lambda o: o.on.commit_offset("g", "t", 0, 0),
+    "delete_group": lambda o: o.on.delete_group("g"),
     "group_settings": lambda o: o.on.group_settings("g"),
     "update_group": lambda o: o.on.update_group("g", is_ordered=True),
     "dead_letters": lambda o: o.on.dead_letters("g"),
@@ -112,8 +117,8 @@ SUBSCRIPTION: Answers = {
     "send_back": (lambda o: o.received.send_back(), False),
 }
 OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "revoke", "on_change"}
-OF_THE_GROUP |= {"leave_group", "assign", "wake"}
-OF_THE_GROUP |= {"leave_group", "assign", "read_topics", "fail", "fail_late"}
+OF_THE_GROUP |= {"leave_group", "assign", "wake", "reset", "is_broadcasting"}
+OF_THE_GROUP |= {"read_topics", "fail", "fail_late"}
 """What a member's group calls."""
 
 CONSUMER: Answers = {

@@ -29,6 +29,7 @@ FACE = {
     "GetResult",
     "GetStatus",
     "GroupSettings",
+    "GroupState",
     "Message",
     "MessageQueue",
     "Producer",

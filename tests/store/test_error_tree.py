@@ -8,12 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 import flightlog
+from flightlog.consume.group import group_errors
 from flightlog.index.filter import invalid_filter
 from flightlog.produce import send_errors
 from flightlog.spark.options import data_loss
 from flightlog.store import errors, timer_errors
 
-MODULES = {module.__name__ for module in (errors, invalid_filter, timer_errors, send_errors, data_loss)}
+MODULES = {m.__name__ for m in (errors, invalid_filter, timer_errors, send_errors, group_errors, data_loss)}
 
 
 def drawn() -> dict[str, str]:

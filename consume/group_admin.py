@@ -1,0 +1,254 @@
+"""Calls for a whole consumer group of one store: what there is, resetting offsets, deleting.
+
+Invariants:
+- No member joins or leaves, and no queue moves, while offsets are changed: what a call sets is what the group goes on
+  at.
+- What `reset_offset`, `commit_offset` and `delete` did is durable when they return.
+
+RocketMQ: `AdminBrokerProcessor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
+from typing import Any
+
+from ..engine.message_store import MessageStore
+from ..store.arguments import check_flag, check_group, check_queue, check_time_ms, check_topic, check_whole, is_whole
+from ..store.errors import InvalidArgumentError, QueueNotFoundError, TopicNotFoundError, WrongTypeError
+from ..store.format.light_queues import is_light
+from ..store.format.record import RETRY_TOPIC_PREFIX
+from ..store.queue_offsets import QueueKey
+from .deliver.subscription import Subscription
+from .group.consumed_store import ConsumedStore
+from .group.group_errors import GroupHasMembersError, GroupNotFoundError
+from .group.group_state import GroupState, is_system_group, lag_of
+from .group.group_table import GroupTable
+from .group.initial_offset import StartFrom
+from .group_coordinator import GroupCoordinator
+from .retry.send_back import dead_letter_topic, retry_topic
+
+Readers = Mapping[GroupCoordinator, ConsumedStore]
+"""Who balances groups of the store, and the store as each knows it."""
+
+
+class GroupAdmin:
+    """Safe from many threads."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        table: GroupTable,
+        readers: Readers,
+        delete_topic: Callable[[str], None],
+    ) -> None:
+        self._store, self._table, self._readers, self._delete_topic = store, table, readers, delete_topic
+
+    # -- what there is
+
+    def groups(self, *, include_system: bool = False) -> dict[str, GroupState]:
+        """The consumer groups that have offsets, settings or members in this store, by name; with `include_system` also
+        those of RocketMQ's own. Their lag is computed from the bounds of all queues: the call costs time in proportion
+        to their number. Raises InvalidArgumentError, StoreClosedError, ForkedStoreError."""
+        check_flag("include_system", include_system)
+        offsets, bounds = self._store.offsets.by_group(), self._store.queues()
+        members = self._members()
+        names = (offsets.keys() | members.keys() | set(self._table.names())) - {""}
+        return {
+            name: self._state(name, offsets.get(name, {}), members.get(name, []), bounds)
+            for name in sorted(names)
+            if include_system or not is_system_group(name)
+        }
+
+    def _state(
+        self,
+        name: str,
+        offsets: Mapping[str, Mapping[int, int]],
+        members: list[Subscription],
+        bounds: Mapping[QueueKey, tuple[int, int]],
+    ) -> GroupState:
+        settings = self._table.settings(name)
+        return GroupState(
+            name,
+            topics=tuple(sorted(offsets.keys() | {topic for member in members for topic in member.topics})),
+            members=tuple(sorted(member.name for member in members)),
+            lag=sum(lag_of(offsets, bounds).values()),
+            is_ordered=members[0].is_ordered if members else settings.is_ordered,
+            is_broadcasting=any(member.is_broadcasting for member in members),
+            settings=settings,
+        )
+
+    def lag(self, group: str | int) -> dict[QueueKey, int]:
+        """How many messages of each queue the group has yet to acknowledge, by topic and queue id: of all queues of the
+        topics that it has offsets in, also if it has no members. Filtered messages count.
+
+        Raises InvalidArgumentError, StoreClosedError, ForkedStoreError.
+        """
+        return lag_of(self._store.offsets.by_group().get(check_group(group), {}), self._store.queues())
+
+    def _members(self) -> dict[str, list[Subscription]]:
+        found: dict[str, list[Subscription]] = {}
+        for coordinator in self._readers:
+            for member in coordinator.members():
+                found.setdefault(member.group, []).append(member)
+        return found
+
+    # -- offsets
+
+    def reset_offset(
+        self,
+        group: str | int,
+        topic: str,
+        to: Any,
+        *,
+        queue_id: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[int, int]:
+        """Have a consumer group go on elsewhere in a topic; returns the new offsets by queue id.
+
+        `to` is a queue offset (moved to the nearest one that there is), a datetime with a time zone (the first message
+        stored then or later), "first" or "last" (after the last message). `queue_id` resets one queue; None: all that
+        have messages or an offset of the group.
+
+        Running members go on from there at once: messages that they have in process are dropped, so their
+        acknowledgements do not count, and they are delivered again if they are behind the new offset. Durable when
+        this returns. `dry_run` only computes the offsets.
+
+        Raises TopicNotFoundError, InvalidArgumentError, DiskError, StoreClosedError, ForkedStoreError.
+        """
+        group = check_group(group)
+        check_topic(topic)
+        if queue_id is not None:
+            queue_id = check_queue(topic, queue_id)
+        check_flag("dry_run", dry_run)
+        target = _checked_target(to)
+        self._check_topic(topic)
+        offsets = {}
+        for key, (first, end) in self._queues(group, topic, queue_id).items():
+            offsets[key[1]] = self._place(key, target, first, end)
+        if offsets and not dry_run:
+            self._set(group, topic, offsets)
+        return offsets
+
+    def _queues(self, group: str, topic: str, queue_id: int | None) -> dict[QueueKey, tuple[int, int]]:
+        if queue_id is not None:
+            return {(topic, queue_id): self._store.queue_bounds(topic, queue_id)}
+        found = {key: bounds for key, bounds in self._store.queues().items() if key[0] == topic}
+        for known in self._store.offsets.of(group, topic):
+            found.setdefault((topic, known), self._store.queue_bounds(topic, known))
+        return dict(sorted(found.items()))
+
+    def _place(self, key: QueueKey, target: StartFrom | datetime | int, first: int, end: int) -> int:
+        if target is StartFrom.FIRST:
+            return first
+        if target is StartFrom.LAST:
+            return end
+        if isinstance(target, datetime):
+            return self._store.offset_at(*key, check_time_ms("to", target))
+        assert isinstance(target, int)
+        return min(max(target, first), end)
+
+    def _set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        with self._without_joins():
+            for coordinator, consumed in self._readers.items():
+                if coordinator.is_balancing(group):
+                    coordinator.reset_offsets(consumed, group, topic, offsets)
+                    break
+            else:
+                for queue_id, queue_offset in offsets.items():
+                    self._store.offsets.set(group, topic, queue_id, queue_offset)
+        self._store.offsets.save()
+
+    def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
+        """Set the offset that the group goes on at in a queue that none of its members has, up or down: for programs
+        that read with `get` or `pull`. Durable when this returns.
+
+        Raises GroupHasMembersError if a member has the queue (`reset_offset` moves it), TopicNotFoundError,
+        QueueNotFoundError, InvalidArgumentError for an offset beyond the end of the queue, DiskError, StoreClosedError,
+        ForkedStoreError.
+        """
+        group, queue_id = check_group(group), check_queue(topic, queue_id)
+        queue_offset = check_whole("queue_offset", queue_offset)
+        self._check_topic(topic)
+        _, end = self._store.queue_bounds(topic, queue_id)
+        found = self._store.topic(topic)
+        if end == 0 and found is not None and queue_id >= found.queue_count:
+            raise QueueNotFoundError(f"{self._store.path}: topic {topic!r} has no queue {queue_id}")
+        if queue_offset > end:
+            expected = f"{end}, where queue {queue_id} of {topic!r} ends, or less"
+            raise InvalidArgumentError("queue_offset", queue_offset, expected)
+        with self._without_joins():
+            has = [
+                member.name
+                for member in self._members().get(group, [])
+                if any((queue.topic, queue.queue_id) == (topic, queue_id) for queue in member.queues)
+            ]
+            if has:
+                to_do = "acknowledge its messages, or use reset_offset"
+                raise GroupHasMembersError(self._store.path, group, has, to_do)
+            self._store.offsets.set(group, topic, queue_id, queue_offset)
+        self._store.offsets.save()
+
+    # -- deleting
+
+    def delete(self, group: str | int, *, with_topics: bool = False) -> None:
+        """Delete a consumer group: its offsets and its settings. With `with_topics` also its retry topics and its dead
+        letters. A group of this name that comes later begins as a new one. Durable when this returns; after a failure
+        or a crash in the middle, call it again.
+
+        Raises GroupHasMembersError while it has members, GroupNotFoundError, InvalidArgumentError, DiskError,
+        StoreClosedError, ForkedStoreError.
+        """
+        group = check_group(group)
+        check_flag("with_topics", with_topics)
+        with self._without_joins():
+            members = [member.name for member in self._members().get(group, [])]
+            if members:
+                raise GroupHasMembersError(self._store.path, group, members, "close them first")
+            topics = self._topics_of(group)
+            is_known = group in self._store.offsets.by_group() or group in self._table.names()
+            if not is_known and not (topics and with_topics):
+                raise GroupNotFoundError(self._store.path, group)
+            for topic in topics if with_topics else ():
+                self._delete_topic(topic)
+            self._store.offsets.forget_group(group)
+            self._store.offsets.save()
+            self._table.remove(group)
+
+    def _topics_of(self, group: str) -> list[str]:
+        """Retry topics and dead letters of a group, those that there are; also of RocketMQ's pop, for which a group has
+        a retry topic a topic."""
+        consumed = self._store.offsets.by_group().get(group, {})
+        of_pop = [f"{RETRY_TOPIC_PREFIX}{group}{between}{topic}" for topic in consumed for between in "_+"]
+        there = self._store.topics()
+        return [name for name in (retry_topic(group), dead_letter_topic(group), *of_pop) if name in there]
+
+    # --
+
+    def _check_topic(self, topic: str) -> None:
+        if not is_light(topic) and self._store.topic(topic) is None:
+            raise TopicNotFoundError(self._store.path, topic, "its offsets cannot be set")
+
+    @contextmanager
+    def _without_joins(self) -> Iterator[None]:
+        with ExitStack() as held:
+            for coordinator in sorted(self._readers, key=id):  # one order for all: other stores may share them
+                held.enter_context(coordinator.without_joins())
+            yield
+
+
+def _checked_target(to: object) -> StartFrom | datetime | int:
+    expected = "a queue offset, a datetime with a time zone, 'first' or 'last'"
+    if isinstance(to, datetime):
+        check_time_ms("to", to)
+        return to
+    if is_whole(to):
+        return check_whole("to", to)
+    if isinstance(to, (str, StartFrom)):
+        try:
+            return StartFrom(to)
+        except ValueError:
+            raise InvalidArgumentError("to", to, expected) from None
+    raise WrongTypeError("to", to, expected)
