@@ -14,7 +14,7 @@ def sentences(outcomes: Sequence[Outcome]) -> list[str]:
     puts = [outcome for outcome in outcomes if outcome.case.task == PUT]
     size = max((outcome.case.body_size for outcome in puts), default=0)
     here = [outcome for outcome in puts if outcome.case.body_size == size]
-    own = [outcome for outcome in here if outcome.case.who == OWN]
+    own = _of(here, OWN) or _of(here, PURE)  # where no kernel was built the reference serves
     found = [_lateness(outcome) for outcome in own if outcome.case.rate is not None and outcome.case.threads == 1]
     if not found:
         found = [_cost_of_sync(own) or _cost_of_a_put(own), _best_rival(here, own) or _limit(here, own)]
@@ -30,7 +30,7 @@ def _lateness(outcome: Outcome) -> str:
 
 
 def _cost_of_a_put(own: Sequence[Outcome]) -> str:
-    plain = _one_by_one(own, OWN, sync=False)
+    plain = _one_by_one(own, sync=False)
     helps = [o for o in own if o is not plain]
     if plain is None or not helps:
         return ""
@@ -42,7 +42,7 @@ def _cost_of_a_put(own: Sequence[Outcome]) -> str:
 
 
 def _cost_of_sync(own: Sequence[Outcome]) -> str:
-    plain, waiting = _one_by_one(own, OWN, sync=False), _one_by_one(own, OWN, sync=True)
+    plain, waiting = _one_by_one(own, sync=False), _one_by_one(own, sync=True)
     if plain is None or waiting is None:
         return ""
     text = (
@@ -59,19 +59,21 @@ def _cost_of_sync(own: Sequence[Outcome]) -> str:
 
 def _limit(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
     """How close a put is to the limit of the device, or of memory."""
-    waiting, loop = _one_by_one(own, OWN, sync=True), _one_by_one(here, RAW_LOOP, sync=True)
+    waiting, loop = _one_by_one(own, sync=True), _one_by_one(_of(here, RAW_LOOP), sync=True)
     if waiting is not None and loop is not None:
         part = figure_text(100 * loop.per_message_s / waiting.per_message_s)
         return (
             f"The device alone takes {_us(loop)} µs to write such a record and confirm it: {part} % of what a sync put "
             "takes."
         )
-    plain, copied = _one_by_one(own, OWN, sync=False), next((o for o in here if o.case.who == MEMCPY), None)
+    plain, copied = _one_by_one(own, sync=False), next((o for o in here if o.case.who == MEMCPY), None)
     if plain is None or copied is None:
         return ""
     text = f"To copy its bytes alone takes {_us(copied)} µs: a put costs {_times(plain, copied)} that"
-    pure = _one_by_one(here, PURE, sync=False)
-    return text + (f", and without the C kernel {_times(pure, copied)}." if pure is not None else ".")
+    pure = _one_by_one(_of(here, PURE), sync=False)
+    if pure is None or pure is plain:
+        return f"{text}."
+    return f"{text}, and without the C kernel {_times(pure, copied)}."
 
 
 def _best_rival(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
@@ -90,9 +92,13 @@ def _best_rival(here: Sequence[Outcome], own: Sequence[Outcome]) -> str:
     return f"Beside the fastest peer this store writes: {'; '.join(found)}." if found else ""
 
 
-def _one_by_one(outcomes: Sequence[Outcome], who: str, *, sync: bool) -> Outcome | None:
-    wanted = (who, sync, 1, 1)
-    return next((o for o in outcomes if (o.case.who, o.case.sync, o.case.batch, o.case.threads) == wanted), None)
+def _of(outcomes: Sequence[Outcome], who: str) -> list[Outcome]:
+    return [outcome for outcome in outcomes if outcome.case.who == who]
+
+
+def _one_by_one(outcomes: Sequence[Outcome], *, sync: bool) -> Outcome | None:
+    wanted = (sync, 1, 1)
+    return next((o for o in outcomes if (o.case.sync, o.case.batch, o.case.threads) == wanted), None)
 
 
 def _us(outcome: Outcome) -> str:
