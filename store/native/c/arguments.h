@@ -13,11 +13,11 @@
 
 #include "encode.h"
 
-/* Below this a thread that waits for the GIL waits less than giving it away and taking it back costs. */
+/* Below this size, releasing and reacquiring the GIL costs more than other threads wait for it. */
 #define GIL_RELEASE_SIZE ((Py_ssize_t)64 << 10)
 
-/* Without the GIL from here to PyEval_RestoreThread. Whoever waited for it was often waiting on this very core, where a
- * kernel that does not preempt would leave it for milliseconds: the core is its first, if it wants it. */
+/* Releases the GIL until PyEval_RestoreThread. The thread that waits for it is often on this core, where a kernel
+ * without preemption would leave it waiting for milliseconds, so it gets the core first. */
 static inline PyThreadState *let_others_run(void) {
     PyThreadState *const thread = PyEval_SaveThread();
 #if !defined(_WIN32)
@@ -62,7 +62,7 @@ static inline int check_count(const char *function, Py_ssize_t given, Py_ssize_t
 
 struct input {
     struct bytes bytes;
-    Py_buffer view; /* set only if held */
+    Py_buffer view; /* set only for a buffer that is held */
     int held;
 };
 
@@ -75,7 +75,7 @@ static inline int to_bytes(PyObject *object, struct input *input) {
         return 0;
     }
     if (PyObject_GetBuffer(object, &input->view, PyBUF_SIMPLE) < 0) {
-        /* some exporters' word for it: an array that is not C-contiguous, a closed mmap */
+        /* what some exporters raise: for an array that is not C-contiguous, for a closed mmap */
         if (PyErr_ExceptionMatches(PyExc_ValueError)) {
             PyErr_SetString(PyExc_BufferError, "the buffer cannot be read: it is not C-contiguous, or closed");
         }

@@ -1,6 +1,6 @@
 /*
- * Loads and stores at any alignment: of the log's big-endian integers, of the rows' little-endian ones, and of columns
- * in the byte order of this host.
+ * Loads and stores at any alignment: big-endian integers of the log, little-endian ones of rows, and columns in host
+ * byte order.
  */
 #ifndef FLIGHTLOG_BYTEORDER_H
 #define FLIGHTLOG_BYTEORDER_H
@@ -23,8 +23,8 @@ static inline uint64_t little64(uint64_t value) { return FLIGHTLOG_BIG_ENDIAN_HO
 
 /*
  * The bytes may belong to a mapped file that another process is writing. A value that is checked and then used must be
- * read exactly once: were the compiler free to load it again, the second load could see a length that nobody checked.
- * Hence volatile; packed, because a field lies anywhere; may_alias, because the bytes are not objects of these types.
+ * loaded exactly once: if the compiler loaded it again, the second load could return an unchecked length. Hence
+ * volatile; packed, because fields are unaligned; may_alias, because the bytes are not objects of these types.
  */
 struct shared16 { uint16_t value; } __attribute__((packed, may_alias));
 struct shared32 { uint32_t value; } __attribute__((packed, may_alias));
@@ -41,7 +41,7 @@ static inline int64_t load64_once(const uint8_t *at) {
     return (int64_t)big64(((const volatile struct shared64 *)at)->value);
 }
 
-/* Number i of a column, in the byte order of this host. */
+/* Number i of a column, in host byte order. */
 static inline int32_t column32_once(const uint8_t *column, size_t i) {
     return (int32_t)((const volatile struct shared32 *)(column + 4 * i))->value;
 }
@@ -62,7 +62,7 @@ static inline void store64(uint8_t *at, int64_t value) {
     memcpy(at, &bits, sizeof bits);
 }
 
-/* Eight bytes in one store, after everything stored before it. */
+/* A release store of eight bytes: it becomes visible after everything stored before it. */
 static inline void publish64(uint8_t *at, uint64_t value) {
     __atomic_thread_fence(__ATOMIC_RELEASE);
     ((volatile struct shared64 *)at)->value = big64(value);

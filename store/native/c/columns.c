@@ -1,4 +1,4 @@
-/* Columns in and out: every number of a column is bounds checked where it is used, whatever stood there before. */
+/* Columns in and out. Every number of a column is bounds checked where it is used, because it may change meanwhile. */
 #include "columns.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ int range_at(const struct ranges *ranges, size_t i, struct bytes *found) {
     const int64_t start = column64_once(ranges->starts, i), size = column64_once(ranges->sizes, i);
     if (start < 0 || size < 0 || (uint64_t)size > ranges->data.size) return 0;
     if ((uint64_t)start > ranges->data.size - (uint64_t)size) return 0;
-    /* An empty buffer may come without an address, to which nothing may be added. */
+    /* The address of an empty buffer may be NULL, to which nothing may be added. */
     found->data = size > 0 ? ranges->data.data + start : NULL;
     found->size = (size_t)size;
     return 1;
@@ -36,7 +36,7 @@ int gather_ranges(const struct ranges *ranges, size_t count, uint8_t *out, size_
     return done == out_size;
 }
 
-/* The last queue whose id is not above this one; the first, if all are. There is one at least. */
+/* The last queue with an id of at most this one, or the first queue. There is at least one queue. */
 static size_t find_queue(const struct queue_table *queues, int32_t id) {
     size_t place = 0;
     for (size_t left = queues->count; left > 1;) {
@@ -66,14 +66,14 @@ int number_rows(const uint8_t *queue_ids, size_t rows, const struct queue_table 
     return 1;
 }
 
-/* Bytes of a record without body and properties; 0 and the reason if there can be no such record. */
+/* Size of a record without body and properties; 0, and the reason, if there can be no such record. */
 static int32_t bare_size(const struct record_columns *columns, const char **refusal) {
     struct record bare = columns->shared;
     bare.body = bare.properties = (struct bytes){NULL, 0};
     return record_size(&bare, refusal);
 }
 
-/* What differs in row i, and the size of its record; 0 and the reason if there can be none. */
+/* The fields of row i, and the size of its record; 0, and the reason, if there can be none. */
 static int32_t take_row(const struct record_columns *columns, size_t i, int32_t bare, struct record *record,
                         const char **refusal) {
     if (!range_at(&columns->bodies, i, &record->body)) {

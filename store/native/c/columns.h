@@ -1,4 +1,4 @@
-/* Many ranges of bytes gathered into one run, and many records encoded from columns. */
+/* Gathers many ranges of bytes into one run, and encodes many records from columns. */
 #ifndef FLIGHTLOG_COLUMNS_H
 #define FLIGHTLOG_COLUMNS_H
 
@@ -7,23 +7,23 @@
 
 #include "encode.h"
 
-/* Ranges of `data`: item i is `sizes[i]` bytes from `starts[i]` on. Both are int64 of this host, at any alignment. */
+/* Ranges of `data`: item i is `sizes[i]` bytes from `starts[i]` on. Both are int64 in host byte order, unaligned. */
 struct ranges {
     struct bytes data;
     const uint8_t *starts;
     const uint8_t *sizes;
 };
 
-/* Range i in *found, or 0 if it does not lie in the data. Each number is loaded once: what was checked is used. */
+/* Range i in *found, or 0 if it is outside of the data. Each number is loaded once, so the checked value is used. */
 int range_at(const struct ranges *ranges, size_t i, struct bytes *found);
 
-/* The sum of all sizes, or -1 if a range lies outside of the data or the sum is beyond 64 bits. */
+/* The sum of all sizes, or -1 if a range is outside of the data or the sum exceeds 64 bits. */
 int64_t ranges_size(const struct ranges *ranges, size_t count);
 
-/* Copies the ranges into `out`, one behind the other. 0 if they are not those that took `out_size` bytes before. */
+/* Copies the ranges into `out`, concatenated. 0 if they have changed and do not take `out_size` bytes any more. */
 int gather_ranges(const struct ranges *ranges, size_t count, uint8_t *out, size_t out_size);
 
-/* Queues as two columns: ids, int32 and ascending, and the offset that comes next in each, int64. */
+/* Queues as two columns: ids (int32, ascending), and the next offset of each queue (int64). */
 struct queue_table {
     const uint8_t *ids;
     uint8_t *next_offsets;
@@ -31,12 +31,12 @@ struct queue_table {
 };
 
 /*
- * Gives each row the next offset of its queue, beyond the highest int64 the lowest. 0, and nothing is written, if the ids
- * do not ascend or a row's queue is not among them.
+ * Gives each row the next offset of its queue; it wraps from the highest int64 to the lowest. 0, and nothing is
+ * written, if the ids do not ascend or the queue of a row is not among them.
  */
 int number_rows(const uint8_t *queue_ids, size_t rows, const struct queue_table *queues, uint8_t *queue_offsets);
 
-/* Records that differ in these columns alone; int32 and int64 of this host, at any alignment. */
+/* Records that differ only in these columns; int32 and int64 in host byte order, unaligned. */
 struct record_columns {
     struct record shared;
     struct ranges bodies;
@@ -51,9 +51,8 @@ struct record_columns {
 int64_t columns_size(const struct record_columns *columns, size_t count, const char **refusal);
 
 /*
- * Writes the records one behind the other; `size` is what columns_size() said. None of the columns' bytes may lie in
- * at[0, size). 0 if the columns have changed meanwhile so that they do not fit any more: nothing is written beyond
- * at[0, size) then.
+ * Writes the records consecutively; `size` is the result of columns_size(). The columns must not overlap at[0, size).
+ * 0 if the columns have changed meanwhile and do not fit any more; nothing is written beyond at[0, size) even then.
  */
 int encode_columns(uint8_t *at, int64_t size, const struct record_columns *columns, size_t count);
 

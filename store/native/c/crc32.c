@@ -13,7 +13,7 @@
 #define POLYNOMIAL 0xEDB88320u /* IEEE 802.3, bits reflected */
 #define MASK 0x7FFFFFFFu
 
-/* tables[k][b]: the effect of byte b once k more bytes have gone by. */
+/* tables[k][b]: the effect of byte b after k more bytes. */
 static uint32_t tables[8][256];
 #if CAN_FOLD_ON_SOME_CPU
 static size_t fold_from = SIZE_MAX, fold_wide_from = SIZE_MAX; /* sizes; never, until the CPU is known */
@@ -62,7 +62,7 @@ uint32_t masked_crc32(const uint8_t *data, size_t size) {
 }
 
 static uint32_t by_table_copy(uint8_t *to, const uint8_t *from, size_t size) {
-    if (size > 0) memcpy(to, from, size); /* which wants valid pointers even for no bytes */
+    if (size > 0) memcpy(to, from, size); /* memcpy requires valid pointers even for no bytes */
     return by_table(~0u, to, size);
 }
 

@@ -1,11 +1,11 @@
-/* The CRC of a record's body: CRC-32 (IEEE, as zlib's) without its top bit, so that Java's int is never negative. */
+/* The CRC of a record's body: CRC-32 (IEEE, as in zlib) without its top bit, so that it is never negative in Java. */
 #ifndef FLIGHTLOG_CRC32_H
 #define FLIGHTLOG_CRC32_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-/* Fills the tables and chooses the way for this CPU. Call it before the first CRC; calling it again does no harm. */
+/* Fills the tables and chooses the method for this CPU. Must be called before the first CRC; idempotent. */
 void crc32_prepare(void);
 
 /* 0 for no bytes. */
@@ -15,8 +15,8 @@ uint32_t masked_crc32(const uint8_t *data, size_t size);
 uint32_t masked_crc32_copy(uint8_t *to, const uint8_t *from, size_t size);
 
 /*
- * The same by every way that this CPU offers, for tests: on a fast CPU the slow ways are hardly ever taken. Of each way
- * that copies there are two: its CRC, and that of the `size` bytes it has left at `copy`.
+ * The CRC by every method that this CPU supports, for tests: a fast CPU hardly ever uses the slow ones. A method that
+ * copies gives two results: its CRC, and that of the `size` bytes that it wrote to `copy`.
  */
 #define CRC32_WAYS 9
 int masked_crc32_all_ways(const uint8_t *data, size_t size, uint8_t *copy, uint32_t crcs[CRC32_WAYS]);

@@ -1,4 +1,4 @@
-/* One record into a buffer; its first eight bytes last. */
+/* Encodes one record into a buffer; its first eight bytes are written last. */
 #include "encode.h"
 
 #include "byteorder.h"
@@ -35,7 +35,7 @@ int32_t record_size(const struct record *record, const char **refusal) {
     return (int32_t)(rest + record->body.size);
 }
 
-/* memcpy wants valid pointers even for no bytes, and an empty buffer may come without one. */
+/* memcpy requires valid pointers even for no bytes, and the address of an empty buffer may be NULL. */
 static uint8_t *append(uint8_t *at, struct bytes bytes) {
     if (bytes.size > 0) memcpy(at, bytes.data, bytes.size);
     return at + bytes.size;
@@ -45,7 +45,7 @@ void publish_head(uint8_t *at, int32_t size, int32_t magic) {
     publish64(at, (uint64_t)(uint32_t)size << 32 | (uint32_t)magic);
 }
 
-/* The fields before the body, but for its CRC. Returns how many bytes lie up to the body. */
+/* The fields before the body, except its CRC. Returns the position of the body. */
 static size_t write_head(uint8_t *at, const struct record *record) {
     store32(at + QUEUE_ID_AT, record->queue_id);
     store32(at + FLAG_AT, record->flag);
@@ -72,9 +72,9 @@ static uint8_t *write_topic(uint8_t *at, const struct record *record) {
     return append(at, record->topic);
 }
 
-/* The body, and its CRC in its place. Returns where the topic begins. */
+/* The body and its CRC. Returns the position of the topic. */
 static uint8_t *write_body(uint8_t *at, uint8_t *body, struct bytes bytes) {
-    /* Of the copy: it is what the CRC must fit, should another thread change the original. */
+    /* The CRC of the copy, because another thread may change the original. */
     store32(at + BODY_CRC_AT, (int32_t)masked_crc32_copy(body, bytes.data, bytes.size));
     return body + bytes.size;
 }
@@ -90,11 +90,11 @@ void encode_record(uint8_t *at, int32_t size, const struct record *record) {
     write_end(at, write_topic(write_body(at, body, record->body), record), size, record);
 }
 
-/* ---- many that share most of it ---- */
+/* ---- many records that share most fields ---- */
 
 void lay_out(struct mold *mold, const struct record *shared) {
     mold->topic_size = 0;
-    if (shared->topic.size > TOPIC_MAX_V1 - 1) return; /* of V2 the length takes two bytes */
+    if (shared->topic.size > TOPIC_MAX_V1 - 1) return; /* in V2 the length takes two bytes */
     memset(mold->head, 0, sizeof mold->head);
     mold->head_size = write_head(mold->head, shared);
     mold->topic_size = (size_t)(write_topic(mold->topic, shared) - mold->topic);

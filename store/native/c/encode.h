@@ -1,4 +1,4 @@
-/* One record into a buffer. */
+/* Encodes records into a buffer. */
 #ifndef FLIGHTLOG_ENCODE_H
 #define FLIGHTLOG_ENCODE_H
 
@@ -30,18 +30,18 @@ struct record {
     struct bytes properties;
 };
 
-/* The record's bytes, or 0 and the reason in *refusal if no such record can be. */
+/* The record's size, or 0, and the reason in *refusal, if there can be no such record. */
 int32_t record_size(const struct record *record, const char **refusal);
 
 /*
- * Writes all `size` = record_size() > 0 bytes at `at`. The first eight, size and magic, come last and in one store:
- * whoever finds them finds the rest behind them. None of the record's bytes may lie in at[0, size).
+ * Writes all `size` = record_size() > 0 bytes at `at`. The first eight, size and magic, are written last with one
+ * release store: a reader that sees them sees the rest, too. The record's parts must not overlap at[0, size).
  */
 void encode_record(uint8_t *at, int32_t size, const struct record *record);
 
 /*
- * What many records share, laid out once: the fields before the body, and the topic behind it with its length. Only for a
- * record that record_size() takes.
+ * The bytes that many records share, encoded once: the fields before the body, and the topic after it with its length.
+ * Only for a record that record_size() accepts.
  */
 struct mold {
     uint8_t head[BODY_AT + 2 * HOST_V6_SIZE];
@@ -51,10 +51,10 @@ struct mold {
 
 void lay_out(struct mold *mold, const struct record *shared);
 
-/* As encode_record, of a record that differs from the mold's in body, properties, and the numbers that columns have. */
+/* As encode_record, for a record that differs from the mold's only in body, properties, and numbers from columns. */
 void encode_from_mold(uint8_t *at, int32_t size, const struct mold *mold, const struct record *record);
 
-/* The last step of it alone, for a record that was encoded elsewhere and copied here without its first eight bytes. */
+/* Only its last step, for a record that was encoded elsewhere and copied here without its first eight bytes. */
 void publish_head(uint8_t *at, int32_t size, int32_t magic);
 
 #endif

@@ -1,27 +1,27 @@
 /*
- * Many messages in a call: each of those that are appended is looked at once, all others only if the call is to say
- * whether they are ordinary.
+ * put_many on the fast path. Each appended message is examined once; the others are examined only if the call must tell
+ * whether all are ordinary.
  */
 #include "fast_path_steps.h"
 #include "message_fields.h"
 
-#define PUT_MANY_SIZE (1 << 20) /* bytes of records that are appended in one call */
-#define CHECKED_AT_ONCE 4096    /* messages that are checked before others get the GIL */
+#define PUT_MANY_SIZE (1 << 20) /* bytes of records appended in one call */
+#define CHECKED_AT_ONCE 4096    /* messages checked before other threads get the GIL */
 
 struct fast_path_ready {
     struct prepared prepared;
     PyObject *topic;      /* borrowed */
-    size_t properties_at; /* in the fast path's room for them */
+    size_t properties_at; /* in the fast path's buffer for properties */
 };
 
-#define AHEAD 6 /* how many messages ahead the memory is asked for one */
+#define AHEAD 6 /* a message is prefetched this many messages ahead */
 
-/* Of any address, also of none. */
+/* Prefetch; the address may be invalid or NULL. */
 static void ask_for(const void *address, int lines) {
     for (int i = 0; i < lines; i++) __builtin_prefetch((const void *)((uintptr_t)address + 64 * (uintptr_t)i));
 }
 
-/* Messages are mostly made long before they are put: each is a few lines of memory that no cache holds. */
+/* Most messages are created long before they are put, so their few cache lines are in no cache. */
 static void ask_ahead(const struct fast_path *fast_path, PyObject *messages, Py_ssize_t place, Py_ssize_t count) {
     if (place + 2 * AHEAD < count) ask_for(PyTuple_GetItem(messages, place + 2 * AHEAD), 3);
     if (place + AHEAD >= count) return;
@@ -31,7 +31,7 @@ static void ask_ahead(const struct fast_path *fast_path, PyObject *messages, Py_
     ask_for(((const struct message_fields *)message)->keys, 1);
 }
 
-/* Room for as many of `size` bytes at *room. */
+/* Grows the buffer at *room to `wished` items of `size` bytes. */
 static int reserve(void **room, size_t *reserved, size_t wished, size_t size) {
     if (wished <= *reserved) return 0;
     void *made = PyMem_Realloc(*room, wished * size);
@@ -44,7 +44,7 @@ static int reserve(void **room, size_t *reserved, size_t wished, size_t size) {
     return 0;
 }
 
-/* -1 with an error, else the place in `messages` to begin at. */
+/* The index in `messages` to begin at, or -1 with an error. */
 static Py_ssize_t first_of(PyObject *const *arguments, Py_ssize_t count) {
     int64_t first;
     if (check_count("put_many", count, 2) < 0 || to_int64(arguments[1], "first", &first) < 0) return -1;
@@ -59,7 +59,7 @@ static Py_ssize_t first_of(PyObject *const *arguments, Py_ssize_t count) {
     return (Py_ssize_t)first;
 }
 
-/* Whether the message is ordinary, and the record that it makes. Runs no Python code. */
+/* Whether the message is ordinary; prepares its record. Runs no Python code. */
 static int prepare_message(struct fast_path *fast_path, PyObject *message, uint8_t *properties, struct fields *fields,
                            struct prepared *prepared) {
     return Py_IS_TYPE(message, fast_path->message_type) && fast_path_read_fields(fast_path, message, fields) &&
@@ -67,7 +67,7 @@ static int prepare_message(struct fast_path *fast_path, PyObject *message, uint8
            (int64_t)prepared->size + BLANK_SIZE <= fast_path->segment.len;
 }
 
-/* Whether the messages in [place, stop) are ordinary. Others may run meanwhile where they are many. */
+/* Whether the messages in [place, stop) are ordinary. Lets other threads run if there are many. */
 static int are_ordinary(struct fast_path *fast_path, PyObject *messages, Py_ssize_t place, Py_ssize_t stop) {
     for (Py_ssize_t checked = 1; place < stop; place++, checked++) {
         uint8_t properties[FAST_PATH_PROPERTIES_MAX];
@@ -79,7 +79,7 @@ static int are_ordinary(struct fast_path *fast_path, PyObject *messages, Py_ssiz
     return 1;
 }
 
-/* How many messages from `first` on a call appends at most, as the first one lets guess; 0 if that is not ordinary. */
+/* The most messages from `first` on to append, estimated from the size of the first; 0 if that is not ordinary. */
 static Py_ssize_t most_at_once(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first) {
     uint8_t properties[FAST_PATH_PROPERTIES_MAX];
     struct fields fields;
@@ -96,8 +96,8 @@ static Py_ssize_t most_at_once(struct fast_path *fast_path, PyObject *messages, 
 enum preparation { FAILED = -1, READY, NO_ROOM, NOT_ORDINARY, UNKNOWN_QUEUE };
 
 /*
- * Has up to *count messages ready, and sets it to how many are; unless READY, why it is not one more. After
- * UNKNOWN_QUEUE that one needs the offset of its queue. Runs no Python code.
+ * Prepares up to *count messages, and sets it to the number of prepared ones. Returns READY, or the reason why there
+ * are fewer: after UNKNOWN_QUEUE, the offset of the next message's queue must be loaded. Runs no Python code.
  */
 static enum preparation prepare_some(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first,
                                      Py_ssize_t *count) {
@@ -136,7 +136,7 @@ static enum preparation prepare_some(struct fast_path *fast_path, PyObject *mess
     return READY;
 }
 
-/* Has the offsets of the messages' queues known, as far as they are ordinary. -1: an error. May run Python code. */
+/* Loads the queue offsets of the ordinary messages. -1: an error. May run Python code. */
 static int load_queues(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first, Py_ssize_t count) {
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *message = PyTuple_GetItem(messages, first + i);
@@ -149,9 +149,9 @@ static int load_queues(struct fast_path *fast_path, PyObject *messages, Py_ssize
     return 0;
 }
 
-/* A list of so many results that are to be filled; NULL with an error. May run Python code. */
+/* A list of `count` blank results; NULL with an error. May run Python code. */
 static PyObject *blank_results(const struct fast_path *fast_path, Py_ssize_t count) {
-    PyObject *results[PUT_MANY_MAX], *list = NULL; /* into the list at last: nobody is to see one with gaps */
+    PyObject *results[PUT_MANY_MAX], *list = NULL; /* put into the list last, so that no code sees a list with gaps */
     Py_ssize_t made = 0;
     while (made < count && (results[made] = (PyObject *)fast_path_new_result(fast_path)) != NULL) made++;
     if (made == count) list = PyList_New(count);
@@ -162,8 +162,8 @@ static PyObject *blank_results(const struct fast_path *fast_path, Py_ssize_t cou
     return list;
 }
 
-/* Appends what is ready, whose results the list has. -1: an error, and those before it are appended. Runs no Python
- * code. */
+/* Appends the prepared messages, and fills their results in the list. -1: an error; the messages before it are
+ * appended. Runs no Python code. */
 static int write_all(struct fast_path *fast_path, Py_ssize_t count, int64_t time_ms, PyObject *list) {
     for (Py_ssize_t i = 0; i < count; i++) {
         struct fast_path_ready *ready = &fast_path->ready[i];
@@ -178,7 +178,7 @@ static int write_all(struct fast_path *fast_path, Py_ssize_t count, int64_t time
     return 0;
 }
 
-/* Memory is gone, and some are appended. */
+/* Out of memory after some were appended. */
 static void notify_beside_error(struct fast_path *fast_path) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
@@ -188,8 +188,8 @@ static void notify_beside_error(struct fast_path *fast_path) {
 }
 
 /*
- * Appends from `first` on, `most` at most; their results, or NULL with an error. None, and nothing is appended, if `are_all`
- * are to be ordinary and one is not.
+ * Appends at most `most` messages from `first` on. Returns their results; NULL with an error; None, without appending
+ * any, if `are_all` and a message is not ordinary.
  */
 static PyObject *put_some(struct fast_path *fast_path, PyObject *messages, Py_ssize_t first, Py_ssize_t most,
                           int are_all) {
@@ -205,7 +205,7 @@ static PyObject *put_some(struct fast_path *fast_path, PyObject *messages, Py_ss
         state = load_queues(fast_path, messages, first, most) < 0 ? FAILED
                                                                   : prepare_some(fast_path, messages, first, &count);
     }
-    /* From the last look at the conditions, in prepare_some(), to the commit nothing of Python runs. */
+    /* No Python code runs from the last check of the conditions, in prepare_some(), to the commit. */
     if (are_all && (state == NOT_ORDINARY || (state != READY && state != FAILED &&
                                               !are_ordinary(fast_path, messages, first + count, first + most)))) {
         Py_DECREF(list);

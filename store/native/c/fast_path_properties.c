@@ -1,4 +1,4 @@
-/* A message's properties as store/format/properties.py writes them, where they are plain texts. */
+/* Encodes properties as store/format/properties.py does, if they are plain texts. */
 #include "fast_path.h"
 
 #define NAME_END 0x01
@@ -9,7 +9,7 @@ struct text {
     uint8_t *end;
 };
 
-/* 0 if there is no room. */
+/* 0 without room. */
 static int put_bytes(struct text *out, const char *data, size_t size) {
     if (size > (size_t)(out->end - out->at)) return 0;
     memcpy(out->at, data, size);
@@ -17,14 +17,14 @@ static int put_bytes(struct text *out, const char *data, size_t size) {
     return 1;
 }
 
-/* One part and the byte behind it. 0 unless it is text, not empty, writable as UTF-8, and without separators and zeros
- * (many zeros are refused: store/format/properties.py). */
+/* A name or value and the byte after it. 0 unless it is a text, not empty, encodable as UTF-8, and without
+ * separators and zeros (many zeros are refused: store/format/properties.py). */
 static int put_part(struct text *out, PyObject *part, char separator, int has_spaces) {
     if (!PyUnicode_CheckExact(part)) return 0;
     Py_ssize_t size;
     const char *data = PyUnicode_AsUTF8AndSize(part, &size);
     if (data == NULL) {
-        PyErr_Clear(); /* the slow path says what is wrong */
+        PyErr_Clear(); /* the slow path raises the error */
         return 0;
     }
     if (size == 0 || size >= out->end - out->at) return 0;

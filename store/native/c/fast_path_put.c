@@ -41,7 +41,7 @@ struct result_fields *fast_path_new_result(const struct fast_path *fast_path) {
 
 /* ---- the commit ---- */
 
-/* Or it has been collected, and a finalizer calls it. */
+/* Also if the fast path has been collected, and a finalizer calls it: then it has no conditions. */
 int fast_path_is_kept_away(const struct fast_path *fast_path) { return fast_path->conditions == NULL ||
                                                                PyDict_Size(fast_path->conditions) != 0; }
 
@@ -89,7 +89,7 @@ int fast_path_write(struct fast_path *fast_path, struct prepared *prepared, stru
 
 enum outcome { FAILED = -1, NOT_ORDINARY, DONE, UNKNOWN_QUEUE };
 
-/* Fills `result` and appends the record; unless DONE nothing has happened. Runs no Python code. */
+/* Appends the record and fills `result`. Unless DONE, nothing has happened. Runs no Python code. */
 static enum outcome commit(struct fast_path *fast_path, const struct fields *fields, int64_t time_ms,
                            struct result_fields *result) {
     uint8_t properties[FAST_PATH_PROPERTIES_MAX];
@@ -111,7 +111,7 @@ void fast_path_notify(struct fast_path *fast_path) {
     fast_path->is_armed = 0;
     PyObject *done = PyObject_CallFunctionObjArgs(fast_path->notify, NULL);
     if (done == NULL && PyErr_ExceptionMatches(PyExc_RuntimeError)) {
-        PyErr_Clear(); /* it was notified already */
+        PyErr_Clear(); /* it is notified already */
     } else if (done == NULL) {
         PyErr_WriteUnraisable(fast_path->notify);
     }
@@ -134,7 +134,7 @@ int fast_path_load_queue(struct fast_path *fast_path, const struct fields *field
     return fast_path_load(&fast_path->queues, topic, queue_id);
 }
 
-/* Where a put's fields come from: a message, read anew whenever Python code may have run, or the arguments given. */
+/* The source of a put's fields: a message, which is read again after Python code may have run, or arguments. */
 static int fields_of(const struct fast_path *fast_path, PyObject *message, const struct fields *given,
                      struct fields *fields) {
     if (message != NULL) return fast_path_read_fields(fast_path, message, fields);
@@ -142,11 +142,11 @@ static int fields_of(const struct fast_path *fast_path, PyObject *message, const
     return 1;
 }
 
-/* The first look at a message, and the time that it is stored at. May run Python code. */
+/* Reads the fields, and the store time. May run Python code. */
 static enum outcome begin(struct fast_path *fast_path, PyObject *message, const struct fields *given,
                           int64_t *time_ms) {
     if (fast_path_is_kept_away(fast_path)) return NOT_ORDINARY;
-    if (fast_path->clock != Py_None) { /* it is asked for ordinary messages alone */
+    if (fast_path->clock != Py_None) { /* the clock is called only for ordinary messages */
         struct fields fields;
         if (!fields_of(fast_path, message, given, &fields)) return NOT_ORDINARY;
         const int is_known = fast_path_load_queue(fast_path, &fields);
@@ -155,7 +155,7 @@ static enum outcome begin(struct fast_path *fast_path, PyObject *message, const 
     return fast_path_now_ms(fast_path, time_ms) < 0 ? FAILED : DONE;
 }
 
-/* A PutResult, or None if the message is for the slow path; NULL with an error. */
+/* A PutResult; None if the put is for the slow path; NULL with an error. */
 static PyObject *put_one(struct fast_path *fast_path, PyObject *message, const struct fields *given) {
     int64_t time_ms;
     enum outcome outcome = begin(fast_path, message, given, &time_ms);
@@ -165,7 +165,7 @@ static PyObject *put_one(struct fast_path *fast_path, PyObject *message, const s
         outcome = result == NULL ? FAILED : UNKNOWN_QUEUE;
     }
     for (int is_loaded = 0; outcome == UNKNOWN_QUEUE && is_loaded < 2; is_loaded++) {
-        struct fields fields; /* read anew wherever Python code may have run */
+        struct fields fields; /* read again after Python code may have run */
         if (is_loaded && fields_of(fast_path, message, given, &fields) &&
             fast_path_load_queue(fast_path, &fields) < 0) {
             outcome = FAILED;

@@ -1,8 +1,8 @@
 /*
- * What the fast path knows of topics, and the next queue offset of each queue.
+ * The topics that are registered with the fast path, and the next offset of each queue.
  *
- * Offsets are the commit log's, which keeps them in a dict; the fast path counts on from there in plain numbers, and
- * hands back what it changed before anybody else looks. After that it asks the dict anew (`epoch`).
+ * The commit log owns the offsets, in a dict. The fast path loads them from there, counts in plain integers, and writes
+ * changed ones back before other code reads the dict. After that it loads them again (`epoch`).
  */
 #include "fast_path.h"
 
@@ -62,7 +62,7 @@ int fast_path_register_topic(struct fast_path_queues *queues, PyObject *name, Py
         PyMem_Free(topic);
         return -1;
     }
-    /* What was changed under an earlier capsule of this name is in the dict, or the two would count side by side. */
+    /* Write back the changes of an earlier capsule of this name; otherwise both would count on their own. */
     int result = fast_path_write_back_offsets(queues);
     if (result == 0) {
         forget_last(queues);
@@ -93,8 +93,8 @@ PyObject *fast_path_find_topic(struct fast_path_queues *queues, PyObject *name) 
     Py_INCREF(name);
     queues->last = found;
     queues->last_name = name;
-    Py_XDECREF(before);      /* a capsule: its end runs nothing of Python */
-    Py_XDECREF(name_before); /* nor does a text's */
+    Py_XDECREF(before);      /* a capsule: its destructor runs no Python code */
+    Py_XDECREF(name_before); /* nor does that of a str */
     return found;
 }
 
@@ -125,11 +125,11 @@ int fast_path_load(struct fast_path_queues *queues, PyObject *capsule, int64_t q
     struct fast_path_topic *topic = fast_path_topic_of(capsule);
     if (queue_id < 0 || queue_id >= topic->queue_count) return 0;
     if (fast_path_loaded(queues, capsule, queue_id) != NULL) return 1;
-    Py_INCREF(capsule); /* building the key may collect garbage, and so run code that forgets the topic */
+    Py_INCREF(capsule); /* building the key may start a garbage collection, and so code that unregisters the topic */
     int result = -1;
     PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)queue_id);
     if (key != NULL && make_room(topic, queue_id) == 0) {
-        /* From here on nothing of Python runs: what the dict says now is what the queue begins with. */
+        /* No Python code runs from here on, so the offset in the dict is current. */
         struct fast_path_queue *queue = &topic->queues[queue_id];
         PyObject *next = PyDict_GetItemWithError(queues->offsets, key);
         const long long offset = next != NULL ? PyLong_AsLongLong(next) : 0;
@@ -167,7 +167,7 @@ void fast_path_note_change(struct fast_path_queues *queues, PyObject *capsule, i
     queues->change_count++;
 }
 
-/* Where a change is noted; change_count if it is not. */
+/* The index of a change; change_count if it is not noted. */
 static size_t place_of(const struct fast_path_queues *queues, struct fast_path_change change) {
     for (size_t i = queues->change_count; i-- > 0;) {
         if (queues->changes[i].topic == change.topic && queues->changes[i].queue_id == change.queue_id) return i;
@@ -182,7 +182,7 @@ int fast_path_write_back_offsets(struct fast_path_queues *queues) {
         struct fast_path_topic *topic = fast_path_topic_of(change.topic);
         Py_INCREF(change.topic);
         PyObject *key = Py_BuildValue("(OL)", topic->name, (long long)change.queue_id);
-        /* That may have run code, which handed over or changed more. From here on nothing of Python runs. */
+        /* This may have run code that wrote back or changed offsets. No Python code runs from here on. */
         const size_t place = place_of(queues, change);
         if (key != NULL && place < queues->change_count) {
             struct fast_path_queue *queue = &topic->queues[change.queue_id];
@@ -191,7 +191,7 @@ int fast_path_write_back_offsets(struct fast_path_queues *queues) {
             if (result == 0) {
                 queue->is_changed = 0;
                 queues->changes[place] = queues->changes[--queues->change_count];
-                Py_DECREF(change.topic); /* the noted one */
+                Py_DECREF(change.topic); /* the reference of the change */
             }
             Py_XDECREF(next);
         } else if (key == NULL) {

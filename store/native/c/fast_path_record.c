@@ -1,11 +1,11 @@
-/* From the objects of Python that make a message to the numbers and bytes of a record. */
+/* Converts the Python objects of a message to the numbers and bytes of a record. */
 #include "fast_path_steps.h"
 #include "message_fields.h"
 
-/* ---- from Python's objects to numbers ---- */
+/* ---- integers ---- */
 
 static int is_zero(const struct fast_path *fast_path, PyObject *object) {
-    if (object == fast_path->zero) return 1; /* mostly: small numbers are single objects */
+    if (object == fast_path->zero) return 1; /* usual: small integers are cached objects */
     if (object == NULL || !PyLong_CheckExact(object)) return 0;
     int overflow;
     return PyLong_AsLongAndOverflow(object, &overflow) == 0 && !overflow;

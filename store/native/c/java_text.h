@@ -1,4 +1,4 @@
-/* Java's hash of texts that lie as UTF-8: h = 31 * h + unit over UTF-16 units, modulo 2^32. */
+/* Java's String.hashCode of UTF-8 texts: h = 31 * h + unit over the UTF-16 units, modulo 2^32. */
 #ifndef FLIGHTLOG_JAVA_TEXT_H
 #define FLIGHTLOG_JAVA_TEXT_H
 
@@ -17,7 +17,7 @@
 #define POWER_7 (31u * POWER_6)
 #define POWER_8 (31u * POWER_7)
 
-/* One code point, or U+FFFD for the longest bytes that could have begun one: as Python decodes with "replace". */
+/* One code point, or U+FFFD for the longest invalid prefix, as Python decodes with "replace". */
 static inline uint32_t next_code_point(const uint8_t **at, const uint8_t *stop) {
     const uint8_t lead = *(const volatile uint8_t *)(*at)++;
     uint8_t low = 0x80, high = 0xBF;
@@ -43,7 +43,7 @@ static inline uint32_t next_code_point(const uint8_t **at, const uint8_t *stop) 
     return point;
 }
 
-/* The hash of a text that follows one whose hash is `hash`. */
+/* The hash of a text appended to one with the hash `hash`. */
 static inline uint32_t java_hash_from(uint32_t hash, const uint8_t *text, size_t size) {
     const uint8_t *at = text, *const stop = text + size;
     while (at < stop) {

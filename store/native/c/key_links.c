@@ -1,14 +1,14 @@
-/* Linking keys: each entry names the one before it in its slot. */
+/* Linking keys: each entry refers to the previous one in its slot. */
 #include "key_links.h"
 
 #include <stdlib.h>
 
 #include "byteorder.h"
 
-#define AHEAD 16 /* slots that are asked for before they are needed: they lie anywhere in 20 MB */
+#define AHEAD 16 /* slots are prefetched this far ahead: they are scattered over 20 MB */
 #define SLOTS_A_PAGE_BITS 10
 
-/* The newest entry of this call, by slot: open addressing; number 0 is a free place. */
+/* A hash table with open addressing: slot -> its newest entry in this call. Number 0 is a free place. */
 struct newest {
     int32_t slot;
     int32_t number;
@@ -71,7 +71,7 @@ int set_heads(uint8_t *slots, size_t slot_count, uint8_t *stamps, size_t page_co
     }
     for (size_t i = 0; i < count; i++) {
         const uint32_t slot = (uint32_t)column32_once(in_slot, i);
-        if (slot >= end) return 0; /* it was changed meanwhile */
+        if (slot >= end) return 0; /* a slot was changed meanwhile */
         const size_t page = (slots_before + slot) >> SLOTS_A_PAGE_BITS;
         const int32_t head = first + (int32_t)i;
         memcpy(slots + 4 * (size_t)slot, &head, 4);

@@ -1,5 +1,5 @@
-/* From the rows of a walk to queue entries and keys. What is read of the log may change meanwhile: only values depend on
- * it, no bound does that was not checked as it was read. */
+/* Converts the rows of a walk to queue entries and keys. The log may change meanwhile: that may change values, but
+ * every bound is checked on the value that was loaded. */
 #include "listing.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ static int texts_of(struct bytes data, const uint8_t *row, struct span *topic, s
            span_in(data, ROW64(row, properties_position), ROW32(row, properties_size), properties);
 }
 
-/* Rows whose texts are asked for before they are needed: they lie a record apart. */
+/* Texts are prefetched this many rows ahead: they are a record apart. */
 #define AHEAD 8
 #define LINE_SIZE 64
 #define ASKED_SIZE 256
@@ -67,7 +67,7 @@ struct properties {
     int has_light_queues;
 };
 
-/* The first such byte in [at, stop), or stop. Texts are short: a call to memchr would cost more than the search. */
+/* The first such byte in [at, stop), or stop. Texts are short, so a call of memchr would cost more than the search. */
 static const uint8_t *find_byte(const uint8_t *at, const uint8_t *stop, uint8_t wanted) {
     const uint64_t ones = 0x0101010101010101u, pattern = ones * wanted;
     for (; stop - at >= 8; at += 8) {
@@ -83,7 +83,7 @@ static const uint8_t *find_byte(const uint8_t *at, const uint8_t *stop, uint8_t 
 
 #define IS_NAMED(at, size, name) ((size) >= sizeof(name) - 1 && memcmp(at, name, sizeof(name) - 1) == 0)
 
-/* Of two pairs of one name the later wins; a pair without a value is none. */
+/* Of two pairs with the same name the later one counts; a pair without a value is ignored. */
 static void take_value(const uint8_t *at, size_t size, size_t name_size, struct span *value) {
     if (size > name_size) *value = (struct span){at + name_size, size - name_size};
 }
@@ -141,7 +141,7 @@ struct queue {
     struct span topic;
     int64_t first_offset;
     int64_t last_offset;
-    size_t place; /* in units: of its next entry */
+    size_t place; /* the index in `units` of its next entry */
     uint64_t topic_mix;
     int32_t queue_id;
     uint32_t first_row;
@@ -152,10 +152,10 @@ struct queue {
 struct scratch {
     struct queue *queues;
     uint8_t *units;      /* in the order of the rows */
-    uint32_t *unit_rows; /* of each unit */
+    uint32_t *unit_rows; /* the queue of each unit */
     uint32_t *unit_queues;
     uint32_t *apart;
-    uint32_t *table; /* queue number + 1, by topic and queue id */
+    uint32_t *table; /* hash table: queue number + 1, by topic and queue id */
     size_t mask;     /* of the table's places */
 };
 
@@ -185,8 +185,8 @@ static uint64_t mix(uint64_t mixed, uint64_t more) {
 }
 
 /*
- * A place for a topic. Not by its Java hash, of which anybody can make as many collisions as there are topics: each
- * listing of them would take the square of their number. Where the table happens to lie, nobody knows beforehand.
+ * The hash of a topic in the table. Not its Java hash, for which an attacker can choose colliding topics: a listing
+ * would then take quadratic time. The address of the table is the seed, which is unknown in advance.
  */
 static uint64_t mix_text(const struct scratch *scratch, struct span text) {
     uint64_t mixed = mix((uintptr_t)scratch->table, text.size), word;
@@ -218,7 +218,7 @@ static uint32_t find_queue(struct scratch *scratch, size_t *queue_count, struct 
     }
 }
 
-/* The topic of the row before, and what is known of it. */
+/* The topic of the previous row, with its hashes. */
 struct topic {
     struct span text;
     uint64_t mix;
@@ -243,7 +243,7 @@ static void write_unit(uint8_t *unit, int64_t physical_offset, int32_t size, str
     store64(unit + 12, code);
 }
 
-/* The units into the order of their queues. */
+/* Groups the units by queue. */
 static void group(struct scratch *scratch, struct listing *listing) {
     size_t place = 0;
     for (size_t i = 0; i < listing->queue_count; i++) {

@@ -1,6 +1,6 @@
 /*
- * A class with slots, made in C: Python code uses them as any others, and the fast path reads them as members of a
- * struct.
+ * A class with slots, defined in C: Python code uses the slots like any others, and the fast path reads them as members
+ * of a struct.
  */
 #include "message_fields.h"
 

@@ -1,4 +1,4 @@
-/* Queue entries and records without their bodies: every number is checked before it is used. */
+/* Queue entries and records without bodies. Every number is checked before it is used. */
 #include "messages.h"
 
 #include <string.h>
@@ -63,7 +63,7 @@ int fields_of(struct bytes rest, struct fields *found) {
     return 1;
 }
 
-/* Whether this record is the message that entry i stands for; its body is another question. */
+/* Whether this record is the message of entry i; the body is not checked. */
 static int is_entry(const struct entries *entries, struct bytes log, size_t i, const struct frame_row *row) {
     if ((int32_t)little32(row->sys_flag) & INNER_BATCH) return 0;
     if ((int32_t)little32(row->queue_id) != entries->queue_id) return 0;
@@ -73,7 +73,7 @@ static int is_entry(const struct entries *entries, struct bytes log, size_t i, c
     return size == entries->topic.size && (size == 0 || memcmp(topic, entries->topic.data, size) == 0);
 }
 
-/* Whether the body is what its CRC says; copied on the way unless `to` is NULL. */
+/* Whether the body matches its CRC. Copies it at the same time unless `to` is NULL. */
 static int is_body_sound(struct bytes log, const struct frame_row *row, uint8_t *to) {
     const uint8_t *const body = log.data + little64(row->body_position);
     const size_t size = little32(row->body_size);
@@ -83,7 +83,7 @@ static int is_body_sound(struct bytes log, const struct frame_row *row, uint8_t 
 size_t entry_rows(struct bytes log, const struct entries *entries, uint8_t *rows, size_t capacity, uint8_t *bodies,
                   size_t bodies_size, size_t *copied) {
     enum { TURN = 64 };
-    /* Nobody else can change these between their check and their use. */
+    /* Local copies: no other thread can change them between check and use. */
     uint8_t starts[8 * TURN], sizes[8 * TURN];
     const struct ranges places = {log, starts, sizes};
     int64_t left = entries->max_size;

@@ -1,10 +1,10 @@
 /*
- * The kernel as a Python module: arguments in, one of walk.h / encode.h / crc32.h, result out. pure/ is its
- * reference.
+ * The kernel as a Python module. Its functions convert arguments, call walk.h, encode.h or crc32.h, and convert the
+ * result. pure/ is its reference.
  *
- * Only the limited API of CPython 3.11 is used, so one build serves 3.11 and everything later. Mistakes are reported in
- * one order by kernel and reference: first every integer (TypeError, OverflowError), then every buffer (TypeError,
- * BufferError), then the values (ValueError), and nothing is written before all of them are right.
+ * Only the limited API of CPython 3.11 is used, so one build serves 3.11 and later. Kernel and reference report wrong
+ * arguments in the same order: first all integers (TypeError, OverflowError), then all buffers (TypeError,
+ * BufferError), then values (ValueError). Nothing is written before all arguments are valid.
  */
 #include "arguments.h"
 
@@ -90,7 +90,7 @@ static PyObject *py_walk(PyObject *Py_UNUSED(module), PyObject *const *args, Py_
     return result;
 }
 
-/* A record some of whose bytes lie where it is going to stand is put together elsewhere first. */
+/* A record whose parts overlap its destination is encoded elsewhere first. */
 static int encode_aside(uint8_t *at, int32_t size, const struct record *record) {
     uint8_t *scratch = PyMem_Malloc((size_t)size);
     if (scratch == NULL) {

@@ -1,4 +1,4 @@
-/* The kernel as a Python module: what each file `module_*.c` gives module.c. Adding a type returns -1 with an error. */
+/* The functions and types of the files `module_*.c`, for module.c. Adding a type returns -1 with an error. */
 #ifndef FLIGHTLOG_MODULE_H
 #define FLIGHTLOG_MODULE_H
 
@@ -16,7 +16,7 @@ int add_fast_path_type(PyObject *module);
 /* module_group_commit.c */
 int add_group_commit_type(PyObject *module);
 
-/* module_listing.c: queues and the key index are filled */
+/* module_listing.c: entries of queues and of the key index */
 PyObject *py_list_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_link_keys(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_set_heads(PyObject *module, PyObject *const *args, Py_ssize_t count);
@@ -26,7 +26,7 @@ PyObject *py_messages(PyObject *module, PyObject *const *args, Py_ssize_t count)
 PyObject *py_entry_rows(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_decode_properties(PyObject *module, PyObject *raw);
 
-/* module_pages.c: pages of a mapping that come before they are stored into, go once they are not, and are synced */
+/* module_pages.c: populates, releases and syncs pages of a mapping */
 PyObject *py_populate(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_release_pages(PyObject *module, PyObject *const *args, Py_ssize_t count);
 PyObject *py_sync_pages(PyObject *module, PyObject *const *args, Py_ssize_t count);

@@ -1,10 +1,10 @@
-/* The columns' part of the module: arguments in, one of walk.h / columns.h, result out. */
+/* Functions of the module over columns, see walk.h and columns.h. */
 #include "module.h"
 
 #include "columns.h"
 #include "walk.h"
 
-/* All the buffers of a call in turn; on failure those that came before are let go. */
+/* Acquires all buffers of a call; on failure releases those acquired before. */
 static int to_inputs(PyObject *const *args, const int *places, int count, struct input *inputs) {
     for (int i = 0; i < count; i++) {
         if (to_bytes(args[places[i]], &inputs[i]) < 0) {
@@ -15,7 +15,7 @@ static int to_inputs(PyObject *const *args, const int *places, int count, struct
     return 0;
 }
 
-/* How many items a column has; -1 where it is not a whole number of them. */
+/* The number of items in a column; -1 if its size is not a multiple of theirs. */
 static int64_t items(const struct input *input, size_t item_size) {
     return input->bytes.size % item_size ? -1 : (int64_t)(input->bytes.size / item_size);
 }

@@ -1,4 +1,4 @@
-/* The fast path as a type of Python: how it is made, what can be asked of it, and what it holds. */
+/* The fast path as a Python type: creation, methods and members. */
 #include "module.h"
 
 #include <stddef.h>
@@ -110,7 +110,7 @@ failed:
     return NULL;
 }
 
-/* Nobody can make a type from that of fast paths, so no other type ends its objects in this way. */
+/* The type of fast paths cannot be subclassed, so no other type has this dealloc. */
 int is_fast_path(PyObject *object) {
     return PyType_GetSlot(Py_TYPE(object), Py_tp_dealloc) == (void *)fast_path_dealloc;
 }

@@ -1,13 +1,13 @@
-/* The part of the module that fills queues and the key index: arguments in, one of listing.h / key_links.h, result out. */
+/* Functions of the module that fill queues and the key index, see listing.h and key_links.h. */
 #include "module.h"
 
 #include "key_links.h"
 #include "listing.h"
 #include "walk.h"
 
-#define MANY 64 /* rows or keys from which the GIL is given away */
+#define MANY 64 /* with this many rows or keys the GIL is released */
 
-/* The buffers of a call in turn, those from `writable` on to be written to; on failure those before are let go. */
+/* Acquires all buffers of a call, those from `writable` on for writing; on failure releases those acquired before. */
 static int to_inputs(PyObject *const *args, const char *const *names, int count, int writable, struct input *inputs) {
     for (int i = 0; i < count; i++) {
         if (i < writable ? to_bytes(args[i], &inputs[i]) : to_writable(args[i], names[i], &inputs[i])) {
@@ -18,7 +18,7 @@ static int to_inputs(PyObject *const *args, const char *const *names, int count,
     return 0;
 }
 
-/* Whether a buffer that is written to shares memory with any other. */
+/* Whether a writable buffer overlaps another one. */
 static int overlap(const struct input *inputs, int count, int writable) {
     for (int i = writable; i < count; i++) {
         for (int j = 0; j < count; j++) {

@@ -1,4 +1,4 @@
-/* The messages' part of the module: arguments in, one of messages.h / walk.h, Python objects out. */
+/* Functions of the module that return messages, see messages.h and walk.h. */
 #include "module.h"
 
 #include "byteorder.h"
@@ -10,19 +10,19 @@
 #include "residence.h"
 #include "walk.h"
 
-/* Whose entries these are, and what is made of them. */
+/* The queue of the entries, and the type of the messages. */
 struct wanted {
     int32_t queue_id;
     struct bytes topic;
     PyTypeObject *type;
     allocfunc allocate;
-    int has_fields; /* objects of the type are struct record_fields; else they have these two attributes */
+    int has_fields; /* objects of the type are struct record_fields; otherwise they have these two attributes */
     PyObject *body_name, *rest_name;
     PyObject *topic_text;
-    struct known_hosts hosts, *shared; /* NULL for one message: it shares nothing */
+    struct known_hosts hosts, *shared; /* NULL for a single message, which shares nothing */
 };
 
-/* Set without asking the object: a message is frozen. Takes the reference to the value over. */
+/* Sets an attribute of a frozen message, bypassing its __setattr__. Steals the reference to the value. */
 static int set_field(PyObject *message, PyObject *name, PyObject *value) {
     if (value == NULL) return -1;
     const int result = PyObject_GenericSetAttr(message, name, value);
@@ -32,7 +32,7 @@ static int set_field(PyObject *message, PyObject *name, PyObject *value) {
 
 /* ---- messages ---- */
 
-/* The bytes of a record in front of its body and behind it. Its lengths were checked, but not those in the copy. */
+/* The bytes of a record before and after its body. Its lengths were checked, but those in the copy were not. */
 static PyObject *copy_rest(const uint8_t *log, const struct frame_row *row) {
     const size_t size = little32(row->size), body_size = little32(row->body_size);
     const size_t before_body = (size_t)(little64(row->body_position) - little64(row->position));
@@ -45,7 +45,7 @@ static PyObject *copy_rest(const uint8_t *log, const struct frame_row *row) {
     return rest;
 }
 
-/* Whether this is the message that entry `queue_offset` stands for: as read from the copy, which nobody changes. */
+/* Whether this is the message of entry `queue_offset`, by the fields of the copy, which cannot change. */
 static int is_wanted(PyObject *rest, const struct frame_row *row, const struct wanted *wanted, int64_t queue_offset,
                      struct fields *fields) {
     const struct bytes bytes = {(const uint8_t *)PyBytes_AsString(rest), (size_t)PyBytes_Size(rest)};
@@ -56,7 +56,7 @@ static int is_wanted(PyObject *rest, const struct frame_row *row, const struct w
            (fields->topic.size == 0 || memcmp(fields->topic.data, wanted->topic.data, fields->topic.size) == 0);
 }
 
-/* A message of the wanted type. Takes the references to both objects over. */
+/* A message of the wanted type. Steals the references to both objects. */
 static PyObject *make_message(struct wanted *wanted, PyObject *rest, PyObject *body,
                               const struct fields *fields) {
     PyObject *message = body != NULL ? wanted->allocate(wanted->type, 0) : NULL;
@@ -67,7 +67,7 @@ static PyObject *make_message(struct wanted *wanted, PyObject *rest, PyObject *b
     }
     if (wanted->has_fields) {
         struct record_fields *const self = (struct record_fields *)message;
-        /* Nothing that it holds leads back to it: the garbage collector need not look. */
+        /* It cannot be part of a reference cycle, so the garbage collector need not track it. */
         if (PyType_GetFlags(wanted->type) & Py_TPFLAGS_HAVE_GC) PyObject_GC_UnTrack(message);
         self->body = body;
         if (fill_record_fields(self, rest, fields, wanted->topic_text, wanted->shared) < 0) Py_CLEAR(message);
@@ -80,7 +80,7 @@ static PyObject *make_message(struct wanted *wanted, PyObject *rest, PyObject *b
     return message;
 }
 
-/* The body of a record, checked and copied in one pass; NULL without an error if it is not what its CRC says. */
+/* The body of a record, checked and copied in one pass; NULL without an error if it does not match its CRC. */
 static PyObject *copy_body(const uint8_t *log, const struct frame_row *row, int32_t crc) {
     const size_t size = little32(row->body_size);
     PyObject *body = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
@@ -90,7 +90,7 @@ static PyObject *copy_body(const uint8_t *log, const struct frame_row *row, int3
     return body;
 }
 
-/* Adds the message at a place to the list: 1. Another one is there, or a damaged one: 0. An error is set: -1. */
+/* Adds the message at a place to the list. 1: added; 0: another or a damaged record is there; -1: an error is set. */
 static int add_message(PyObject *list, const uint8_t *log, struct bytes place, int64_t physical_base,
                        struct wanted *wanted, int64_t queue_offset) {
     struct frame_row row;
@@ -111,8 +111,8 @@ static int add_message(PyObject *list, const uint8_t *log, struct bytes place, i
 }
 
 /*
- * `memory` has room for two columns of int64. The GIL is let go only where bytes have to come from the disk: of many
- * threads that read, each would wait for it longer than it takes to look at these messages.
+ * `memory` has room for two int64 columns. The GIL is released only if bytes must be read from the disk: with many
+ * reading threads, reacquiring it would take longer than the work on these messages.
  */
 static PyObject *read_entries(const struct input *inputs, size_t count, int64_t physical_base, int64_t max_size,
                               struct wanted *wanted, uint8_t *memory) {
@@ -160,7 +160,7 @@ static PyObject *read_wanted(const struct input *inputs, size_t count, int64_t p
     return result;
 }
 
-/* Whether objects of this type have the kernel's own fields: -1 with an error set. */
+/* Whether the type is based on the kernel's RecordFields; -1 with an error set. */
 static int is_of_fields(PyObject *module, PyTypeObject *type) {
     PyObject *fields = PyObject_GetAttrString(module, "RecordFields");
     if (fields == NULL) return -1;
@@ -237,7 +237,7 @@ PyObject *py_entry_rows(PyObject *Py_UNUSED(module), PyObject *const *args, Py_s
     entries.topic = inputs[TOPIC].bytes;
     const struct bytes rows = inputs[ROWS].bytes;
     static uint8_t nowhere;
-    uint8_t *bodies = NULL; /* an empty buffer may come without an address */
+    uint8_t *bodies = NULL; /* the address of an empty buffer may be NULL */
     if (has_bodies) bodies = inputs[BODIES].bytes.size > 0 ? inputs[BODIES].view.buf : &nowhere;
     int shares = 0;
     for (int out = ROWS; out < buffers; out++) {

@@ -1,5 +1,5 @@
-/* Pages of a mapping, made present, let go or synced without the GIL. The first two piece by piece, for while a piece is
- * under way nobody can map anything. */
+/* Populates, releases and syncs pages of a mapping without the GIL. The first two work in pieces, because each call
+ * blocks other changes of the process's mappings. */
 #include "module.h"
 
 #if defined(__linux__)
@@ -25,7 +25,7 @@ static int advise(uint8_t *at, size_t size, int advice) {
     return 1;
 }
 
-/* There it is an fdatasync of these bytes of the file alone. Other systems do not wait for the disk's cache. */
+/* On Linux, an fdatasync of only these bytes of the file. Other systems do not wait for the disk's cache. */
 static int sync_to_disk(uint8_t *at, size_t size, int flags) {
     int result;
     do result = msync(at, size, flags);
@@ -46,7 +46,7 @@ static int sync_to_disk(uint8_t *at, size_t size, int flags) { return advise(at,
 static uintptr_t page_size(void) { return 4096; }
 #endif
 
-/* `work` says whether it could; -1 for an error, which stands in errno. */
+/* `work` returns whether it could; -1 for an error, which is in errno. */
 static PyObject *work_on_pages(const char *function, PyObject *const *args, Py_ssize_t count,
                                int (*work)(uint8_t *at, size_t size, int how), int how) {
     enum { BUFFER, POSITION, SIZE, ARGUMENTS };
@@ -68,7 +68,7 @@ static PyObject *work_on_pages(const char *function, PyObject *const *args, Py_s
     } else {
         PyThreadState *const thread = let_others_run();
         const int is_done = work(buffer + position, (size_t)size, how);
-        PyEval_RestoreThread(thread); /* errno stays what it was */
+        PyEval_RestoreThread(thread); /* keeps errno */
         result = is_done < 0 ? PyErr_SetFromErrno(PyExc_OSError) : PyBool_FromLong(is_done);
     }
     release(&input, 1);

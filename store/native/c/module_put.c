@@ -1,4 +1,4 @@
-/* `put` of a store as a method of its own type: an ordinary put runs no Python frame. See pure/put.py, its reference. */
+/* `put` of a store as a C method, so that an ordinary put runs no Python frame. pure/put.py is its reference. */
 #include "module.h"
 
 #include <stddef.h>
@@ -12,7 +12,7 @@ struct put_calls {
     PyObject *fast_path; /* NULL or None: every put takes the slow path */
 };
 
-/* Says what a caller is promised; the same text stands in pure/put.py. */
+/* The docstring of `put`; pure/put.py has the same text. */
 static const char put_doc[] =
     "put($self, message)\n--\n\n"
     "Append one message, to a topic that is made if need be (see the setting `auto_create_topics`).\n"
@@ -26,7 +26,7 @@ static const char put_doc[] =
     "TopicPermissionError), DiskFullError (nothing stored), SyncFailedError and\n"
     "StorePoisonedError (stored at most in memory, not acknowledged), StoreClosedError, ForkedStoreError.";
 
-/* The message, given by position or by name; NULL with a TypeError set. */
+/* The message, a positional or keyword argument; NULL with a TypeError set. */
 static PyObject *message_of(PyObject *const *arguments, Py_ssize_t count, PyObject *names) {
     const Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names);
     if (count + named != 1) {
@@ -45,7 +45,7 @@ static PyObject *py_put(struct put_calls *self, PyObject *const *arguments, Py_s
     if (message == NULL) return NULL;
     PyObject *const fast_path = self->fast_path;
     if (fast_path != NULL && fast_path != Py_None) {
-        Py_INCREF(fast_path); /* a put can run code of others, which may take it away */
+        Py_INCREF(fast_path); /* a put may run other code, which may replace it */
         PyObject *result = is_fast_path(fast_path) ? fast_path_put((struct fast_path *)fast_path, message)
                                          : PyObject_CallMethod(fast_path, "put", "(O)", message);
         Py_DECREF(fast_path);

@@ -1,4 +1,4 @@
-/* Property texts for the module: arguments in, text_columns.h, result out. */
+/* The module's property_texts(), see text_columns.h. */
 #include "module.h"
 
 #include "text_columns.h"
@@ -16,7 +16,7 @@ static int to_column(PyObject *object, struct input inputs[PARTS]) {
     return 0;
 }
 
-/* 0 if the starts and sizes are no columns of `rows` numbers, or of one. */
+/* 0 unless starts and sizes are columns of `rows` numbers, or of a single one. */
 static int describe(const struct input inputs[PARTS], size_t rows, struct property_column *column) {
     const size_t size = inputs[STARTS].bytes.size;
     if (inputs[SIZES].bytes.size != size || (size != 8 * rows && size != 8)) return 0;
@@ -28,7 +28,7 @@ static int describe(const struct input inputs[PARTS], size_t rows, struct proper
 
 static PyObject *make_texts(const struct property_column *columns, size_t column_count, size_t rows,
                             uint8_t *text_sizes) {
-    /* A look at a value takes about as long as copying some bytes of it. */
+    /* The cost of a value in bytes: checking one takes as long as copying so many. */
     const int is_long = rows >= (size_t)GIL_RELEASE_SIZE / 16;
     int64_t size;
     if (is_long) {
@@ -98,7 +98,7 @@ PyObject *py_property_texts(PyObject *Py_UNUSED(module), PyObject *const *args, 
         PyErr_NoMemory();
     } else if (to_writable(args[TEXT_SIZES], "text_sizes", &out) == 0) {
         result = with_inputs(args[PROPERTIES], column_count, inputs, &out, columns);
-        for (size_t i = 0; i < column_count; i++) release(inputs + i * PARTS, PARTS); /* those that were never held, too */
+        for (size_t i = 0; i < column_count; i++) release(inputs + i * PARTS, PARTS); /* also those never acquired */
         release(&out, 1);
     }
     PyMem_Free(inputs);

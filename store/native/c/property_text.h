@@ -1,5 +1,5 @@
-/* The pairs in a record's property text, as RocketMQ's parser reads them: name 0x01 value 0x02, the last 0x02 perhaps
- * left out. A pair without a name or a value is none.
+/* The pairs in a record's property text, as RocketMQ's parser reads them: name 0x01 value 0x02; the last 0x02 may be
+ * missing. A pair without a name or a value is ignored.
  */
 #ifndef FLIGHTLOG_PROPERTY_TEXT_H
 #define FLIGHTLOG_PROPERTY_TEXT_H
@@ -10,7 +10,7 @@
 
 #include "encode.h"
 
-/* The next pair that counts: 1, and moves on; at the end 0. */
+/* Reads the next valid pair. 1, or 0 at the end. */
 static inline int next_pair(struct bytes *left, struct bytes *name, struct bytes *value) {
     enum { NAME_END = 1, VALUE_END = 2 };
     while (left->size > 0) {
@@ -28,7 +28,7 @@ static inline int next_pair(struct bytes *left, struct bytes *name, struct bytes
     return 0;
 }
 
-/* The last pair of this name; one without data if there is none. */
+/* The value of the last pair of this name; its data is NULL if there is none. */
 static inline struct bytes value_of(struct bytes raw, const char *wanted) {
     const size_t size = strlen(wanted);
     struct bytes name, value, found = {NULL, 0};

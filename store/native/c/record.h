@@ -1,4 +1,4 @@
-/* Where the fixed fields of a commit-log record lie; frame.py draws it. B, S: sizes of born and store host. */
+/* The positions of the fixed fields of a record; frame.py has a drawing. B, S: sizes of born and store host. */
 #ifndef FLIGHTLOG_RECORD_H
 #define FLIGHTLOG_RECORD_H
 
@@ -6,7 +6,7 @@
 
 #define MAGIC_V1 ((int32_t)-626843481)    /* DAA320A7: one byte of topic length */
 #define MAGIC_V2 ((int32_t)-626843477)    /* DAA320AB: two bytes */
-#define MAGIC_BLANK ((int32_t)-875286124) /* CBD43194: the filler of a segment's end */
+#define MAGIC_BLANK ((int32_t)-875286124) /* CBD43194: the filler at the end of a segment */
 
 #define BORN_HOST_V6 0x10
 #define STORE_HOST_V6 0x20
@@ -47,7 +47,7 @@ static inline int32_t store_host_size(int32_t sys_flag) {
 }
 static inline int32_t topic_length_size(int32_t magic) { return magic == MAGIC_V2 ? 2 : 1; }
 
-/* Bytes of a record besides body, topic and properties. */
+/* Size of a record without body, topic and properties. */
 static inline int32_t fixed_size(int32_t magic, int32_t sys_flag) {
     return BODY_AT + born_host_size(sys_flag) + store_host_size(sys_flag) + topic_length_size(magic) +
            PROPERTIES_LENGTH_SIZE;

@@ -1,6 +1,6 @@
 /*
- * A type whose objects keep the bytes of a record, and its numbers as numbers: to make one costs a few stores, and each
- * field that is looked at costs what it costs.
+ * A type whose objects hold the bytes of a record, and its numbers as C numbers: creating one takes a few stores, and
+ * the other fields are decoded when they are read.
  */
 #include "record_fields.h"
 
@@ -12,7 +12,7 @@
 #include "property_text.h"
 #include "record.h"
 
-/* In what messages share: the two hosts, then the name and the value of each property, as far as anybody has asked. */
+/* The list that messages share: the two hosts, then name and value of each property that was read. */
 enum { BORN, STORE, SHARED_TEXTS, SHARED_MOST = SHARED_TEXTS + 2 * 16 };
 
 static int is_same(struct bytes bytes, const uint8_t *data, size_t size) {
@@ -26,8 +26,8 @@ static PyObject *text_of(struct bytes raw) {
 }
 
 /*
- * The text that stands at this place in what messages share, if it is the same: the names of their properties are, and
- * many values. Else a new one, which stands there from now on.
+ * The shared text at this place, if it is equal: names of properties usually are, and many values. Otherwise a new
+ * text, which replaces it.
  */
 static PyObject *shared_text(PyObject *shared, Py_ssize_t place, struct bytes raw) {
     if (shared == NULL || place >= SHARED_MOST) return text_of(raw);
@@ -74,7 +74,7 @@ static PyObject *tokens_of(struct bytes text) {
     return list;
 }
 
-/* ---- fields that are made when they are asked for ---- */
+/* ---- fields that are decoded on first use ---- */
 
 static PyObject *no_field(const char *name) {
     PyErr_SetString(PyExc_AttributeError, name);
@@ -82,8 +82,7 @@ static PyObject *no_field(const char *name) {
 }
 
 /*
- * Keeps what was made, unless somebody else was faster: to make an object may run other code. Takes the reference over
- * and returns one.
+ * Stores a decoded field, unless code that ran meanwhile has stored one. Steals the reference, and returns a new one.
  */
 static PyObject *keep(PyObject **field, PyObject *made) {
     if (made == NULL) return NULL;
@@ -113,7 +112,7 @@ static struct bytes born_host_there(const struct record_fields *self) {
     return (struct bytes){head + BORN_HOST_AT, (size_t)(self->store_host_there.data - head) - STORE_HOST_AT};
 }
 
-/* As the class says with its `_decode_host`. Takes the reference to the bytes over. */
+/* Decodes a host with the `_decode_host` of the class. Steals the reference to the bytes. */
 static PyObject *host_of(struct record_fields *self, int which, PyObject *raw) {
     if (raw == NULL) return NULL;
     PyObject *decode = PyObject_GetAttrString((PyObject *)self, "_decode_host");
@@ -146,9 +145,9 @@ static PyObject *get_store_host(struct record_fields *self, void *closure) {
     return keep(&self->store_host, host);
 }
 
-/* ---- properties, and what stands among them ---- */
+/* ---- properties, and fields that are properties ---- */
 
-/* Where the property text is. The owner, a new reference, keeps it there. */
+/* The property text. The owner, a new reference, keeps it alive. */
 static int hold_properties(struct record_fields *self, struct input *input, PyObject **owner) {
     *owner = self->properties_raw != NULL ? self->properties_raw : self->rest;
     if (*owner == NULL) {
@@ -176,7 +175,7 @@ static PyObject *get_properties(struct record_fields *self, void *Py_UNUSED(clos
     return keep(&self->properties, found);
 }
 
-/* The text of a property, or its tokens; where it is missing None, or no tokens. */
+/* The text of a property, or its tokens; None or no tokens if it is missing. */
 static PyObject *get_property(struct record_fields *self, const char *name, int is_split) {
     struct input raw;
     PyObject *owner;
@@ -188,7 +187,7 @@ static PyObject *get_property(struct record_fields *self, const char *name, int 
     return found;
 }
 
-/* The same out of the dict, which whoever has it may have changed. */
+/* The same from the dict, which the application may have changed. */
 static PyObject *get_known_property(PyObject *properties, const char *name, int is_split) {
     PyObject *key = PyUnicode_FromString(name);
     PyObject *value = key != NULL ? PyDict_GetItemWithError(properties, key) : NULL;
@@ -228,7 +227,7 @@ static void forget(struct record_fields *self) {
     for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++) Py_CLEAR(*objects[i]);
 }
 
-/* The list for messages with these hosts: that of the message before, or a new one, which is remembered. */
+/* The shared list for messages with these hosts: that of the previous message, or a new one, which is remembered. */
 static int share_hosts(struct record_fields *self, struct known_hosts *known) {
     const struct bytes born = born_host_there(self), store = self->store_host_there;
     if (known->list == NULL || !is_same(born, known->born, known->born_size) ||
@@ -269,7 +268,7 @@ int fill_record_fields(struct record_fields *self, PyObject *rest, const struct 
     return known != NULL ? share_hosts(self, known) : 0;
 }
 
-/* The message is that of this record from now on; its body is set apart. */
+/* Sets all fields from a record, except the body. */
 static int set_rest(struct record_fields *self, PyObject *rest, void *Py_UNUSED(closure)) {
     if (rest == NULL || !PyBytes_Check(rest)) {
         PyErr_SetString(PyExc_TypeError, "_rest: expected bytes");

@@ -1,4 +1,4 @@
-/* Pages of a mapping: are they in memory, and if not, wait for them. */
+/* Whether pages of a mapping are in memory, and waiting for them. */
 #if !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE /* for mincore() */
 #endif

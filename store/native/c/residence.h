@@ -1,4 +1,4 @@
-/* Whether bytes of a mapping are in memory, and having them brought there. */
+/* Whether bytes of a mapping are in memory, and loading them. */
 #ifndef FLIGHTLOG_RESIDENCE_H
 #define FLIGHTLOG_RESIDENCE_H
 
@@ -7,12 +7,13 @@
 #include "columns.h"
 
 /*
- * Whether all of these ranges can be looked at without waiting for a device, as far as the system tells: of a file that
- * is neither ours nor writable for us Linux says yes. No for ranges that lie far apart, which would take long to tell.
+ * Whether all of these ranges can be read without waiting for a device, as reported by the system: Linux always says
+ * yes for a file that the user neither owns nor may write. 0 for ranges far apart, for which the answer would take
+ * long.
  */
 int are_in_memory(const struct ranges *ranges, size_t count);
 
-/* Looks at every page of the ranges, up to the first that does not lie in the data. */
+/* Touches every page of the ranges, up to the first range outside of the data. */
 void bring_in(const struct ranges *ranges, size_t count);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Every put makes a result, and most of them are dropped unread. As a struct a result is one allocation; as a tuple it was
- * one more for each number. The collector need not look inside: an enum's member, text and bytes close no reference cycle.
+ * Every put creates a result, and most results are dropped unread. A struct is one allocation; a tuple would be one
+ * more for each number. The type needs no garbage collection: an enum member, str and bytes cannot form a reference
+ * cycle.
  */
 #include "result_fields.h"
 

@@ -1,21 +1,21 @@
-/* The base of the results of puts: plain numbers, of which Python's are made when they are asked for. */
+/* The base class of put results: C numbers, converted to Python's when an attribute is read. */
 #ifndef FLIGHTLOG_RESULT_FIELDS_H
 #define FLIGHTLOG_RESULT_FIELDS_H
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* What Python calls them, too. An object that is NULL reads as None. */
+/* The names are those of the Python attributes. A NULL object reads as None. */
 struct result_fields {
     PyObject_HEAD
     PyObject *status, *topic, *store_host_raw;
     long long queue_id, queue_offset, physical_offset, size, store_timestamp_ms;
 };
 
-/* The type, as the module's ResultFields. */
+/* Adds the type to the module as ResultFields. */
 int add_result_fields_type(PyObject *module);
 
-/* Whether the objects of a type begin as struct result_fields does. */
+/* Whether the objects of a type begin with struct result_fields. */
 int has_result_fields(PyTypeObject *type);
 
 #endif

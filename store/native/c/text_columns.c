@@ -1,11 +1,11 @@
-/* Property texts: every number of a column is bounds checked where it is used, whatever stood there before. */
+/* Property texts. Every number of a column is bounds checked where it is used, because it may change meanwhile. */
 #include "text_columns.h"
 
 #include <string.h>
 
 #include "byteorder.h"
 
-#define COUNTED_SIZE 4096 /* bytes that are looked through at a time, while they are cached */
+#define COUNTED_SIZE 4096 /* bytes checked at a time, while they are in the cache */
 
 static int value_at(const struct property_column *column, size_t row, struct bytes *value) {
     return range_at(&column->values, column->is_constant ? 0 : row, value);
@@ -27,7 +27,7 @@ int64_t texts_size(const struct property_column *columns, size_t column_count, s
     return size;
 }
 
-/* A few bytes, as names and values mostly are: a call would take longer than the copy. */
+/* Copies a few bytes, as most names and values have: a call would take longer than the copy. */
 static inline uint8_t *append_short(uint8_t *at, struct bytes bytes) {
     const uint8_t *from = bytes.data;
     const size_t size = bytes.size;
@@ -57,7 +57,7 @@ static inline uint8_t *append_short(uint8_t *at, struct bytes bytes) {
     return at + size;
 }
 
-/* What a text is looked through for. */
+/* The bytes that a check counts. */
 struct found {
     uint64_t name_ends, value_ends;
     uint8_t bits; /* of all bytes */
@@ -66,7 +66,7 @@ struct found {
 
 static void look_through(const uint8_t *at, size_t size, struct found *found) {
     while (size > 0) {
-        /* So few that a byte holds their count: the compiler makes vectors of it. */
+        /* So few that a byte can hold the count, which lets the compiler vectorize. */
         const size_t some = size < 128 ? size : 128;
         uint8_t name_ends = 0, value_ends = 0, bits = 0, zeros = 0;
         for (size_t i = 0; i < some; i++) {

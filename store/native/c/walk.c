@@ -1,4 +1,4 @@
-/* The walk over record frames: what stands at a position, decided from bytes that may be hostile. */
+/* The walk over record frames, which decides from untrusted bytes what is at a position. */
 #include "walk.h"
 
 #include "byteorder.h"
@@ -7,8 +7,8 @@
 
 /*
  * Examines the frame at `position`, of which `left` = stop - position >= HEAD_SIZE bytes may be read. Returns END and
- * fills `row` if a whole record stands there; any other value says what does instead. Every length is loaded once,
- * checked as the 64-bit number it is, and only then used.
+ * fills `row` if there is a whole record; any other value tells what is there instead. Every length is loaded once,
+ * checked as a 64-bit number, and only then used.
  */
 static enum walk_end examine(const uint8_t *data, int64_t position, int64_t left, int64_t physical_base, int check_crc,
                              struct frame_row *row) {
@@ -18,7 +18,7 @@ static enum walk_end examine(const uint8_t *data, int64_t position, int64_t left
     if (size == 0 && magic == 0) return EMPTY;
     if (magic == MAGIC_BLANK) return size < HEAD_SIZE ? BAD_LENGTHS : BLANK;
     if (magic != MAGIC_V1 && magic != MAGIC_V2) return BAD_MAGIC;
-    /* The flags lie inside any record of at least the least size, and are read once all of it is known to be here. */
+    /* Every record of at least the least size contains the flags, which are read after its presence is checked. */
     if (size < fixed_size(magic, 0)) return BAD_LENGTHS;
     if (size > left) return TRUNCATED;
     const int32_t sys_flag = load32_once(frame + SYS_FLAG_AT);
@@ -67,14 +67,14 @@ static enum walk_end examine(const uint8_t *data, int64_t position, int64_t left
     return END;
 }
 
-/* Records that are asked for before they are needed, where all have the size of this one: the walk itself only knows the
- * next, and waits for it. */
+/* Records are prefetched this far ahead, assuming that all have the size of this one: otherwise the walk would know
+ * only the next one, and wait for it. */
 #define AHEAD 4
 #define LINE_SIZE 64
 
 static inline void ask_ahead(const uint8_t *frame, int64_t size, int64_t left) {
     if (size > left / (AHEAD + 1)) return;
-    const uint8_t *next = frame + AHEAD * size; /* the end of the record before lies just below */
+    const uint8_t *next = frame + AHEAD * size; /* the end of the previous record is just below */
     __builtin_prefetch(next - LINE_SIZE);
     __builtin_prefetch(next);
     __builtin_prefetch(next + LINE_SIZE);
@@ -111,7 +111,7 @@ enum walk_end look_at(const uint8_t *data, struct bytes place, int64_t physical_
     return end == END && (int32_t)little32(row->size) != (int64_t)place.size ? BAD_LENGTHS : end;
 }
 
-/* Of a longer one the rest comes by itself, once it is read from end to end. */
+/* The hardware prefetches the rest of a longer record, which is read sequentially. */
 #define ASKED_SIZE 2048
 
 void ask_for_place(const struct ranges *places, size_t i, size_t count) {

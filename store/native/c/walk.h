@@ -1,4 +1,4 @@
-/* The walk over record frames: one row a record, and why it stopped. The Python side of both is frame.py. */
+/* The walk over record frames: a row for each record, and why it stopped. frame.py is the Python side of both. */
 #ifndef FLIGHTLOG_WALK_H
 #define FLIGHTLOG_WALK_H
 
@@ -46,20 +46,20 @@ enum walk_end walk_frames(const uint8_t *data, int64_t *position, int64_t stop, 
                           uint8_t *rows, size_t capacity, size_t *count);
 
 /*
- * The same for records at known places, in any order: each place must hold one record and nothing else. Stops at the
- * first that does not and says why. *count is the number of rows written, which is also the place it stopped at.
- * `bases`, unless it is NULL, is an int64 column of this host with a base for each place, in place of the one for all.
+ * The same for records at known places, in any order. Each place must contain exactly one record; stops at the first
+ * that does not, and returns why. *count is the number of rows written, and so the place it stopped at. `bases`, unless
+ * NULL, is an int64 column in host byte order with a base for each place, instead of one for all.
  */
 enum walk_end walk_places(const struct ranges *places, size_t wanted, int64_t physical_base, const uint8_t *bases,
                           int check_crc, uint8_t *rows, size_t capacity, size_t *count);
 
-/* The record that takes up all of this place of the data, or why there is none. */
+/* The record that fills this place of the data, or why there is none. */
 enum walk_end look_at(const uint8_t *data, struct bytes place, int64_t physical_base, int check_crc,
                       struct frame_row *row);
 
 /*
- * Has place i of `count` brought nearer, if there is one. Nothing tells the CPU where the next of several records lies,
- * and to wait for the first lines of one takes as long as to check all of it.
+ * Prefetches place i of `count`, if there is one. The CPU cannot predict the place of the next record, and waiting for
+ * its first cache lines takes as long as checking all of it.
  */
 void ask_for_place(const struct ranges *places, size_t i, size_t count);
 #define PLACES_AHEAD 2
