@@ -27,6 +27,8 @@ from .consume.group.group_settings import GroupSettings
 from .consume.group.group_state import GroupState
 from .consume.group.initial_offset import StartFrom
 from .consume.group.retry_policy import CustomizedRetryPolicy, ExponentialRetryPolicy
+from .consume.pop.pop_errors import ExpiredHandleError
+from .consume.pop.popped import PopHandle, PoppedMessage
 from .consume.store import Store
 from .consume.store import open_store as open
 from .consume.stores import Stores
@@ -144,6 +146,7 @@ __all__ = [
     "DataLossError",
     "DiskError",
     "DiskFullError",
+    "ExpiredHandleError",
     "ExponentialRetryPolicy",
     "FileGoneError",
     "FileSystemWarning",
@@ -176,6 +179,8 @@ __all__ = [
     "MissingSegmentsError",
     "NewerFormatError",
     "NoRouteError",
+    "PopHandle",
+    "PoppedMessage",
     "Producer",
     "PropertiesTooLargeError",
     "PutResult",

@@ -3,6 +3,7 @@
 The files of the folder itself are the classes that users hold, and the coordinator of their groups. Which room inside
 imports from which:
 
+    pop      -> group, retry
     deliver  -> group, allocate, retry
     group    -> allocate
     allocate -> nothing

@@ -38,7 +38,7 @@ from ..store.get_result import GetResult
 from ..store.log.atomic_append import AtomicRange, Commit
 from ..store.message import Message
 from ..store.queue_offsets import QueueKey
-from ..store.results import AppendResult, PutResult
+from ..store.results import AppendResult, PutResult, PutStatus
 from ..store.settings import StoreSettings
 from ..store.stored_message import StoredMessage
 from ..store.topic import READ_WRITE, Topic
@@ -55,6 +55,11 @@ from .group.initial_offset import StartFrom
 from .group.retry_policy import RetryPolicy
 from .group_admin import GroupAdmin
 from .group_coordinator import GroupCoordinator
+from .pop.check_point import MAX_COUNT as MAX_POP_COUNT
+from .pop.pop_request import DEFAULT_INVISIBLE_MS
+from .pop.pop_service import PopService
+from .pop.popped import PopHandle, PoppedMessage
+from .pop.recovery import recover_offsets
 from .retry.send_back import dead_letter_topic
 
 if TYPE_CHECKING:
@@ -83,6 +88,7 @@ class Store(native.OrdinaryPut):
         with ExitStack() as undo:
             undo.callback(store.close)
             self._group_table.load()
+            recover_offsets(store)
             undo.pop_all()
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
         self._put_slow = store.put_slow  # type: ignore[method-assign]
@@ -92,6 +98,7 @@ class Store(native.OrdinaryPut):
         self._readers: WeakKeyDictionary[GroupCoordinator, ConsumedStore] = WeakKeyDictionary()
         """The store as each coordinator reads it: its own, and those of `Stores`."""
         self._owners: dict[str, Owner] = {}
+        self._pop = PopService(store, self._group_table, self._owners, STORE_NAME)
         atexit.register(self._at_exit)  # after that of the store: so it comes first
 
     @classmethod
@@ -390,6 +397,38 @@ class Store(native.OrdinaryPut):
             consume_timeout_s=consume_timeout_s,
         )
 
+    @documented_by(PopService.receive)
+    def receive(
+        self,
+        group: str | int,
+        topic: str,
+        max_count: int = MAX_POP_COUNT,
+        *,
+        invisible_ms: int = DEFAULT_INVISIBLE_MS,
+        wait_s: float = 0.0,
+        tags: str = "*",
+        filter: SqlFilter | None = None,
+        start: StartFrom | int | datetime = StartFrom.FIRST,
+        max_attempts: int | None = None,
+    ) -> list[PoppedMessage]:
+        return self._pop.receive(
+            *(group, topic, max_count),
+            invisible_ms=invisible_ms,
+            wait_s=wait_s,
+            tags=tags,
+            filter=filter,
+            start=start,
+            max_attempts=max_attempts,
+        )
+
+    @documented_by(PopService.ack)
+    def ack(self, *handles: PopHandle) -> PutStatus:
+        return self._pop.ack(*handles)
+
+    @documented_by(PopService.change_invisible)
+    def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
+        return self._pop.change_invisible(handle, invisible_ms)
+
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
         """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
         self._store.check_usable()
@@ -528,6 +567,7 @@ class Store(native.OrdinaryPut):
             return
         with self._subscribing:
             try:
+                self._pop.close()
                 for coordinator, consumed in tuple(self._readers.items()):
                     if coordinator is self._coordinator:
                         coordinator.close()

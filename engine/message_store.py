@@ -141,7 +141,7 @@ class MessageStore(native.OrdinaryPut):
                 pre_put_hook or DelayHook(settings, park_timer=delay_service.timers.admission),
                 *(flushing, maintenance, topics, delay_service),
             )
-            offsets = OffsetTable(disk, path, clock, commit_log.flush)
+            offsets = OffsetTable(disk, path, clock, commit_log.flush, lambda: commit_log.end)
             topic_admin = TopicAdmin(
                 *(path, settings, topics, offsets, deleted, found.deleted_file),
                 *(reader.queues, maintenance.delete_topic, maintenance.poison),
@@ -153,7 +153,7 @@ class MessageStore(native.OrdinaryPut):
             self.put_fast_path = self._put_fast_path = putter.put_fast_path
             self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
             self._service, self._preparing, self._pulls = flushing, preparing, pulls
-            self._delay_service = delay_service
+            self._delay_service, self.timers, self.topic_table = delay_service, delay_service.timers, topics
             self._services = pulls, arrivals, delay_service, flushing, preparing  # as they are stopped
             self._end = ending(self._services, putter.pending, delay_service.close, maintenance)
 

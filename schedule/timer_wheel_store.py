@@ -91,6 +91,12 @@ class TimerWheelStore:
         self._pending = self._parked_end = 0
         self._goal: int | None = None
         """The queue's end when it was begun to take in all before it; None: that is done."""
+        self._goal_ms = 0
+        """When that was."""
+        self._late_second = -1
+        """The last second of the wheel with a timer whose own second was over when it was taken in."""
+        self.settled_ms = 0
+        """Every timer that was parked before this time, and whose second was over by then, has been delivered."""
         self.delivered = 0
         """Timers, also those that were rolled on."""
         self.lost = 0
@@ -135,10 +141,12 @@ class TimerWheelStore:
         error it can be called again: what was done is done.
         """
         if self._goal is None:
-            self._goal = self._store.queue_bounds()[1]
+            self._goal, self._goal_ms = self._store.queue_bounds()[1], now_ms
         if self._take_in(now_ms, self._goal):
             self._goal = None
             self._give_out(now_ms, GIVE_LIMIT)
+            if self._has_given_out(self._goal_ms):
+                self.settled_ms = self._goal_ms
         if self._save_due_ms is not None and not now_ms < self._save_due_ms <= now_ms + SAVE_INTERVAL_MS:
             self.save(now_ms)
         end = self._store.queue_bounds()[1]
@@ -159,6 +167,15 @@ class TimerWheelStore:
 
     def _is_due(self, now_ms: int) -> bool:
         return self._next_second is not None and (self._next_second + 1) * PRECISION_MS <= now_ms
+
+    def _has_given_out(self, now_ms: int) -> bool:
+        """Whether nothing on the wheel was due by this time, late timers included."""
+        return not self._is_due(now_ms) and self._late_second < self._read_second
+
+    def is_settled(self, now_ms: int) -> bool:
+        """Whether every timer that was parked, and whose second is over by this time, has been delivered. Any thread:
+        what is taken in meanwhile is looked for first, then the wheel."""
+        return self.untaken == 0 and self._parked_end <= self._queue_offset and self._has_given_out(now_ms)
 
     def _take_in(self, now_ms: int, end: int) -> bool:
         """A part of what comes before this queue offset; whether nothing is left."""
@@ -191,7 +208,8 @@ class TimerWheelStore:
         held = self._wheel.holder(max(second, self._read_second))
         if held and self._read_second <= held != max(second, self._read_second):
             self._give_out(now_ms)  # a turn of the wheel ago, and so due: the store was closed for long
-        second = max(second, self._read_second)
+        if second < self._read_second:
+            second = self._late_second = self._read_second
         if props.TIMER_CANCELLED_KEY in properties:
             magic |= MAGIC_CANCEL
         change = -1 if magic & MAGIC_CANCEL else 1

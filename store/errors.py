@@ -11,6 +11,7 @@
     │   ├── InconsistentGroupError     a member of a consumer group differs from those that are there
     │   ├── GroupNotFoundError         the store knows no such consumer group
     │   ├── GroupHasMembersError       the consumer group has members, which the call does not allow
+    │   ├── ExpiredHandleError         consume/: a popped message whose invisible time is over
     │   ├── ListenerResultError        a consumer's listener returned neither None nor a status
     │   ├── InvalidMessageError
     │   │   ├── InvalidTopicError      a name that RocketMQ gives no topic

@@ -208,6 +208,14 @@ class Timers:
             timers.pending, timers.untaken, timers.lag_ms(self._clock.now_ms()), timers.delivered, timers.lost
         )
 
+    def settled_ms(self, now_ms: int) -> int:
+        """A time by which all timers were delivered that were parked before it and whose second was over then; `now_ms`
+        if nothing is left to do. To be asked before their topics are read."""
+        timers = self._timers
+        if timers is None:
+            return now_ms if self._parked_end == 0 and self._host.queue_bounds()[1] == 0 else 0
+        return now_ms if timers.is_settled(now_ms) else timers.settled_ms
+
     @property
     def is_unsaved(self) -> bool:
         return self._timers is not None and self._timers.is_unsaved

@@ -1,6 +1,9 @@
 """Consumer offsets of each group in each queue: `config/consumerOffset.json`, in RocketMQ's format.
 
-    {"dataVersion": {…}, "offsetTable": {"orders@billing": {"0": 12, "1": 7}}}
+    {"dataVersion": {…}, "offsetTable": {"orders@billing": {"0": 12, "1": 7}}, "flightlogPoppedBefore": 4096}
+
+The last one is ours, in stores that were popped from (consume/pop/): check points below this physical offset are in the
+offsets. A broker leaves it out when it writes the file.
 
 A consumer offset is the queue offset of the next message to read: every message below it was acknowledged.
 
@@ -32,6 +35,7 @@ log = logging.getLogger("flightlog.consume")
 
 OFFSETS_FILE = "consumerOffset.json"
 SEPARATOR = "@"
+POPPED_BEFORE = "flightlogPoppedBefore"
 
 Offsets = dict[int, int]
 """Queue id -> consumer offset, of one topic."""
@@ -40,7 +44,17 @@ Offsets = dict[int, int]
 class OffsetTable:
     """The consumer offsets of all groups of a store that is open for writing. Thread-safe."""
 
-    def __init__(self, disk: Disk, root: Path, clock: Clock, flush_log: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        root: Path,
+        clock: Clock,
+        flush_log: Callable[[], object],
+        log_end: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.log_end = log_end
+        """One past the last byte of the log."""
+        self._popped_before: Callable[[], int] | None = None
         self._file = ConfigFile(disk, root / CONFIG_FOLDER / OFFSETS_FILE)
         self._clock, self._flush_log = clock, flush_log
         self._lock = threading.Lock()
@@ -108,6 +122,20 @@ class OffsetTable:
                 offsets[queue_id] = queue_offset
                 self._changes += 1
 
+    @property
+    def popped_before(self) -> int | None:
+        """What the file says of it; None where it says nothing."""
+        found = self._document.get(POPPED_BEFORE)
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+    def note_popped(self, popped_before: Callable[[], int]) -> None:
+        """Have every save write what this returns, which is asked for before the offsets are taken; the first one now.
+        Raises as `save`."""
+        with self._lock:
+            self._popped_before = popped_before
+            self._changes += self.popped_before is None
+        self.save()
+
     def forget_topic(self, topic: str) -> None:
         """Remove all offsets in a topic, before the topic is deleted. The next `save` writes it."""
         with self._lock:
@@ -139,6 +167,7 @@ class OffsetTable:
         if not self.is_unsaved:
             return
         with self._save_lock:
+            popped = {} if self._popped_before is None else {POPPED_BEFORE: self._popped_before()}
             with self._lock:
                 changes = self._changes
                 table = {name: {str(i): offsets[i] for i in sorted(offsets)} for name, offsets in self._offsets.items()}
@@ -146,7 +175,7 @@ class OffsetTable:
                 return
             self._flush_log()
             version = next_data_version(self._document, self._clock.now_ms())
-            document = self._document | {"dataVersion": version, "offsetTable": table}
+            document = self._document | {"dataVersion": version, "offsetTable": table} | popped
             self._file.write(document)
             self._document, self._saved_changes = document, changes
 

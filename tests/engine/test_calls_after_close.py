@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog import Consumer, Message, MessageQueue, Producer, Stores, StoreSettings, TopicColumns
+from flightlog import Consumer, Message, MessageQueue, PopHandle, Producer, Stores, StoreSettings, TopicColumns
 from flightlog.engine.message_store import MessageStore
 from flightlog.engine.read_only import ReadOnlyStore
 from flightlog.produce.faults import FaultRules
@@ -25,6 +25,7 @@ Answers = dict[str, tuple[Call, object]]
 """A method, a call of it, and what it answers: a value, or an error and a part of its text."""
 
 QUEUE = MessageQueue("t", "store", 0)
+HANDLE = PopHandle("g", "t", "0 1700000000000 1000 0 0 store 0 0")
 PLAIN = Message("t", b"x")
 LATER_MS = 4_102_444_800_000
 
@@ -80,6 +81,9 @@ CONSUMING_STORE: dict[str, Call] = {
     "subscribe": lambda o: o.on.subscribe("t", "g"),
     "subscribe, in order": lambda o: o.on.subscribe("t", "g", ordered=True),
     "subscribe, must exist": lambda o: o.on.subscribe("none", "g", must_exist=True),
+    "receive": lambda o: o.on.receive("g", "t"),
+    "ack": lambda o: o.on.ack(HANDLE),
+    "change_invisible": lambda o: o.on.change_invisible(HANDLE, 5),
     "group_offsets": lambda o: o.on.group_offsets("g", "t"),
     "groups": lambda o: o.on.groups(),
     "lag": lambda o: o.on.lag("g"),

@@ -17,7 +17,17 @@ import numpy as np
 import pytest
 
 import flightlog
-from flightlog import Consumer, Message, MessageQueue, MessageTypeError, Producer, Stores, StoreSettings, TopicColumns
+from flightlog import (
+    Consumer,
+    Message,
+    MessageQueue,
+    MessageTypeError,
+    PopHandle,
+    Producer,
+    Stores,
+    StoreSettings,
+    TopicColumns,
+)
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.produce.faults import FaultRules
@@ -31,6 +41,15 @@ Row = tuple[Call, type[Exception], str, str]
 """A call, the error that it raises, the argument that the error names, and what else it says."""
 
 NOW_MS = 1_700_000_000_000
+HANDLE = PopHandle("g", "t", f"0 {NOW_MS} 1000 0 0 store 0 0")
+BAD_WORDS = (
+    "0",
+    "0 1 2 3 0 store 0",
+    "0 1 2 3 0 store 0 -1",
+    "0 1 2 3 0 store 0 x",
+    "0 1 2 3 0 store  0 0",
+    "٣ 1 2 3 0 store 0 0",
+)
 NAIVE = datetime(2024, 1, 1)
 ALIAS = {"T": WrongTypeError, "V": InvalidArgumentError, "M": InvalidMessageError}
 
@@ -276,6 +295,31 @@ MESSAGING: list[Row] = [
     *each("T", "filter=5", "flightlog.sql", lambda o: o.store.pull("t", 0, 0, filter=5)),
     *each("V", "filter", "one of tags", lambda o: o.store.subscribe("t", "g", tags="a", filter=flightlog.sql("a > 5"))),
     *each("V", "filter", "beside several", lambda o: o.store.subscribe({"t": "a"}, "g", filter=flightlog.sql("a > 5"))),
+    *each("T", "group", "as text", *(lambda o, g=g: o.store.receive(g, "t") for g in (None, True, ["g"]))),
+    *each("T", "topic", "text", *(lambda o, t=t: o.store.receive("g", t) for t in (None, 5, ["t"]))),
+    *each("V", "topic", "the topic itself", lambda o: o.store.receive("g", "%RETRY%g_t")),
+    *each("T", "max_count", "from 1 to 32", *(lambda o, n=n: o.store.receive("g", "t", n) for n in ("1", None, 0.5))),
+    *each("V", "max_count", "from 1 to 32", *(lambda o, n=n: o.store.receive("g", "t", n) for n in (0, -1, 33))),
+    *each(
+        "V", "invisible_ms", "from 1", *(lambda o, n=n: o.store.receive("g", "t", invisible_ms=n) for n in (0, 1 << 40))
+    ),
+    *each("T", "invisible_ms", "from 1", lambda o: o.store.receive("g", "t", invisible_ms="5")),
+    *each("T", "wait_s", "seconds", lambda o: o.store.receive("g", "t", wait_s="5")),
+    *each("V", "wait_s=-1", "seconds", lambda o: o.store.receive("g", "t", wait_s=-1)),
+    *each("T", "tags", "text such as", lambda o: o.store.receive("g", "t", tags=["a"])),
+    *each("T", "start='last'", "StartFrom.LAST here", lambda o: o.store.receive("g", "t", start="last")),
+    *each("V", "filter", "one of tags", lambda o: o.store.receive("g", "t", tags="a", filter=flightlog.sql("a > 5"))),
+    *each("T", "filter='a > 5'", "flightlog.sql", lambda o: o.store.receive("g", "t", filter="a > 5")),
+    *each("V", "max_attempts=0", "from 1", lambda o: o.store.receive("g", "t", max_attempts=0)),
+    *each("V", "handles=()", "at least one", lambda o: o.store.ack()),
+    *each("T", "handle", "that `receive` returned", *(lambda o, h=h: o.store.ack(h) for h in (None, "0 1", [HANDLE]))),
+    *each("T", "handle.topic", "text", lambda o: o.store.ack(PopHandle("g", 5, HANDLE.extra_info))),
+    *each("V", "handle", "the words", *(lambda o, x=x: o.store.ack(PopHandle("g", "t", x)) for x in BAD_WORDS)),
+    *each("V", "handle", "a reviveQid below 8", lambda o: o.store.ack(PopHandle("g", "t", "0 1 1 9 0 store 0 0"))),
+    *each("V", "handle", "a retryFlag of 0 or 1", lambda o: o.store.ack(PopHandle("g", "t", "0 1 1 0 2 store 0 0"))),
+    *each("V", "invisible_ms=0", "from 1", lambda o: o.store.change_invisible(HANDLE, 0)),
+    *each("T", "invisible_ms", "from 1", lambda o: o.store.change_invisible(HANDLE, 1.5)),
+    *each("T", "handle", "that `receive` returned", lambda o: o.store.change_invisible("0 1", 5)),
     *each("T", "start='last'", "StartFrom.LAST here", lambda o: o.store.subscribe("t", "g", start="last")),
     *each("V", "start=-1", "0 or more", lambda o: o.store.subscribe("t", "g", start=-1)),
     *each("V", "start", "with a time zone", lambda o: o.store.subscribe("t", "g", start=NAIVE)),

@@ -32,6 +32,8 @@ FACE = {
     "GroupState",
     "Message",
     "MessageQueue",
+    "PopHandle",
+    "PoppedMessage",
     "Producer",
     "PutResult",
     "PutStatus",

@@ -9,6 +9,7 @@ import pytest
 
 import flightlog
 from flightlog.consume.group import group_errors
+from flightlog.consume.pop import pop_errors
 from flightlog.index.filter import invalid_filter
 from flightlog.produce import send_errors
 from flightlog.spark.options import data_loss
@@ -28,6 +29,10 @@ def drawn() -> dict[str, str]:
             if depth - 4 in above:
                 found[match[2]] = above[depth - 4]
     return found
+
+
+PLACES = errors, timer_errors, invalid_filter, group_errors, pop_errors, send_errors, data_loss
+MODULES = {place.__name__ for place in PLACES}
 
 
 def below(cls: type[Exception]) -> Iterator[type[Exception]]:

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from flightlog import ReadOnlyStore, Store, Stores, Subscription
 from flightlog.consume.group_coordinator import GroupCoordinator
+from flightlog.consume.pop.pop_service import PopService
 from flightlog.engine.delay.delay_levels import DelayLevels
 from flightlog.engine.delay.delay_service import DelayService
 from flightlog.engine.delay.store_timers import Timers
@@ -282,3 +283,7 @@ def view_keys(view: ReadOnlyStore) -> ViewKeys:
     source = view._reader._keys._source
     assert isinstance(source, ViewKeys)
     return source
+
+
+def pop_service(store: Store) -> PopService:
+    return store._pop

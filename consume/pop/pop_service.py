@@ -1,0 +1,435 @@
+"""Receiving by pop from one store: who may have which message until when.
+
+Invariants:
+- A message is handed out after its check point was stored, and its queue's offset goes on after that: a crash in
+  between delivers the message again, never less than once.
+- The offsets of a queue are popped and committed in order, under the lock of (group, topic, queue).
+- Two check points of a queue differ in start offset or pop time, so an ack can belong to one of them alone.
+- An acknowledgement is answered after its record was stored, and while the invisible time lasts.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from ...engine.message_store import MessageStore
+from ...engine.services.service_thread import ServiceThread
+from ...engine.services.wake_up import WakeUp
+from ...index.filter.sql_filter import SqlFilter
+from ...index.filter.wanted import tags_or_filter
+from ...store.arguments import check_group, check_seconds
+from ...store.errors import (
+    DiskError,
+    FlightlogError,
+    InconsistentGroupError,
+    StoreClosedError,
+    TopicExistsError,
+    TopicNotFoundError,
+    TopicPermissionError,
+    UsageError,
+)
+from ...store.get_result import GetStatus
+from ...store.queue_offsets import QueueKey
+from ...store.results import PutResult, PutStatus
+from ...store.stored_message import StoredMessage
+from ...store.topic import Topic, TopicPermission
+from ..group.consumed_store import Owner
+from ..group.group_settings import GroupSettings
+from ..group.group_table import GroupTable
+from ..group.initial_offset import StartFrom, start_offset
+from ..retry.send_back import send_to_dead_letters
+from .check_point import Ack, CheckPoint, CheckPointKey, ack_message, check_point_message
+from .pop_errors import ExpiredHandleError
+from .pop_request import PopRequest, checked_handle, checked_handles, checked_invisible_ms, checked_request
+from .pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC, retry_topic
+from .popped import HandleWords, PopHandle, PoppedMessage, words_of
+from .revive import ReviveQueue
+
+log = logging.getLogger("flightlog.pop")
+
+RETRY_FIRST_PERCENT = 20
+"""How often messages that come again are looked for first (`popFromRetryProbability`)."""
+REVIVE_INTERVAL_S = 1.0
+SAVE_INTERVAL_S = 5.0
+WAIT_TICK_S = 0.5
+"""How often a waiting receive looks at the clock."""
+
+
+@dataclass(eq=False)
+class _Place:
+    """A queue as a group pops from it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    """Held from the reading of the offset until the next one is set."""
+    last_start: int = -1
+    last_pop_time_ms: int = 0
+
+
+class PopService:
+    """Of one store. Safe from many threads."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        groups: GroupTable,
+        owners: Mapping[str, Owner],
+        broker_name: str,
+        seed: int | None = None,
+    ) -> None:
+        """`owners` balances subscriptions; `seed`: of the order in which queues are looked at. Writes nothing yet."""
+        self._store, self._groups, self._owners, self._broker_name = store, groups, owners, broker_name
+        self._random, self._turn = random.Random(seed), itertools.count()
+        self._places: dict[tuple[str, str, int], _Place] = {}
+        self._begun: dict[_Place, int] = {}
+        """Where the log ended when a check point that is being put was begun: the group does not go on yet."""
+        self._starting, self._is_started = threading.Lock(), False
+        self._is_idle = False
+        """Whether the thread sleeps until something arrives in the revive topic."""
+        self._reviving = threading.Lock()
+        self._queues = [ReviveQueue(store, queue_id, broker_name) for queue_id in range(REVIVE_QUEUE_COUNT)]
+        self._save_due_s: float | None = None
+        self._failure = ""
+        self._wake_up = WakeUp()
+        wake_up = self._wake_up
+        self._thread = ServiceThread("flightlog-revive", _serving(self, wake_up), wake_up.notify)
+
+    # -- receiving
+
+    def receive(
+        self,
+        group: str | int,
+        topic: str,
+        max_count: int,
+        *,
+        invisible_ms: int,
+        wait_s: float,
+        tags: str,
+        filter: SqlFilter | None,
+        start: StartFrom | int | datetime,
+        max_attempts: int | None,
+    ) -> list[PoppedMessage]:
+        """Pop up to `max_count` messages (32 at most) of a topic for a group: no other receive of the group gets them
+        for `invisible_ms` milliseconds. Any number of threads may receive, also from one queue.
+
+        Acknowledge each message with `ack(message.handle)` within that time, or prolong it with `change_invisible`. A
+        message that is not acknowledged is delivered again two to four seconds after its time, `attempt` one higher,
+        also after a crash and by a later process. One that was delivered `max_attempts` times (None: as the settings of
+        the group say, 17 by default) goes to the topic `%DLQ%GROUP` instead, when a receive comes to it.
+
+        `wait_s`: how many seconds to wait while there is no message; 0 returns at once. `tags` or `filter` (made by
+        `flightlog.sql`) passes other messages over for the group. `start` is where a group begins in a queue that it
+        has no offset in. All queues of the topic are tried from a random one on; in one of five calls messages that
+        come again are looked for first, else last. The list is empty if there is no message; it may be shorter than
+        `max_count` though there are more.
+
+        Durable on return as a put is: who has the messages until when, and where the group goes on.
+
+        Raises TopicNotFoundError, TopicPermissionError, InconsistentGroupError if the group has subscriptions here,
+        UsageError with deliver_delayed=False or for a group that is not enabled, InvalidArgumentError,
+        CorruptRecordError at a damaged message, and as `put`; StoreClosedError, also if the store is closed meanwhile.
+        """
+        self._store.check_usable()
+        settings = self._groups.settings(check_group(group))
+        attempts = settings.max_attempts if max_attempts is None else max_attempts
+        request = checked_request(
+            *(group, topic, max_count, invisible_ms, tags_or_filter(tags, filter), start, attempts),
+            longest_ms=self._longest_ms,
+        )
+        check_seconds("wait_s", wait_s)
+        self._check_group(settings)
+        self._check_topic(topic)
+        self._start()
+        return self._receive(request, wait_s)
+
+    @property
+    def _longest_ms(self) -> int:
+        return self._store.settings.timer_max_delay_s * 1000
+
+    def _check_group(self, settings: GroupSettings) -> None:
+        group = settings.name
+        if not settings.is_enabled:
+            raise UsageError(f"group {group!r} is not enabled in {self._store.path}: enable it with update_group")
+        owner = self._owners.get(group)
+        if owner is not None and owner.is_balancing(group):
+            raise InconsistentGroupError(group, "subscriptions of it", "a group that only receives")
+
+    def _start(self) -> None:
+        """Make the revive topic and start the thread, once. Raises DiskError, ThreadStartError."""
+        if self._is_started:
+            return
+        with self._starting:
+            if self._store.topic(REVIVE_TOPIC) is None:
+                with suppress(TopicExistsError):
+                    self._store.topic_table.create(Topic(REVIVE_TOPIC, REVIVE_QUEUE_COUNT, REVIVE_QUEUE_COUNT))
+            self._store.offsets.note_popped(self._popped_before)
+            self._thread.start()
+            self._is_started = True
+
+    def _receive(self, request: PopRequest, wait_s: float) -> list[PoppedMessage]:
+        """Pop, and wait for messages as long as there are none."""
+        clock, arrivals = self._store.clock, self._store.arrivals
+        due_s = clock.monotonic_s() + wait_s
+        wake_up = WakeUp()
+        try:
+            while True:
+                if wait_s:
+                    arrivals.expect(wake_up, set(self._queue_keys(request)))
+                popped = self._pop(request)
+                left_s = due_s - clock.monotonic_s()
+                if popped or left_s <= 0:
+                    return popped
+                wake_up.wait(min(left_s, WAIT_TICK_S))
+                self._store.check_usable()
+        finally:
+            if wait_s:
+                arrivals.forget(wake_up)
+
+    def _queue_keys(self, request: PopRequest) -> Iterator[QueueKey]:
+        """All queues that the request reads."""
+        for name in (request.topic, retry_topic(request.group, request.topic)):
+            topic = self._store.topic(name)
+            yield from ((name, queue_id) for queue_id in range(topic.read_queue_count if topic else 1))
+
+    def _readable_count(self, name: str) -> int:
+        topic = self._store.topic(name)
+        return topic.read_queue_count if topic is not None and TopicPermission.READ in topic.perm else 0
+
+    def _check_topic(self, topic: str) -> None:
+        """Raises TopicNotFoundError, TopicPermissionError; UsageError for a store that delivers no timers."""
+        if not self._store.settings.deliver_delayed:
+            raise UsageError(
+                "receive: the store was opened with deliver_delayed=False, so messages that are not acknowledged could "
+                "not come again; expected deliver_delayed=True"
+            )
+        if self._store.topic(topic) is None:
+            raise TopicNotFoundError(self._store.path, topic, "make it with create_topic")
+        if not self._readable_count(topic):
+            raise TopicPermissionError(f"{self._store.path}: the topic {topic!r} has no queue to read from")
+
+    def _pop(self, request: PopRequest) -> list[PoppedMessage]:
+        spin, revive_queue_id = self._random.randrange(100), next(self._turn) % REVIVE_QUEUE_COUNT
+        names = [request.topic, retry_topic(request.group, request.topic)]
+        if spin < RETRY_FIRST_PERCENT:
+            names.reverse()
+        now_ms = self._store.clock.now_ms()
+        popped: list[PoppedMessage] = []
+        failure: FlightlogError | None = None
+        for name in names:
+            count = self._readable_count(name)
+            for number in range(count):
+                room = request.max_count - len(popped)
+                if room <= 0:
+                    break
+                try:
+                    popped += self._pop_queue(request, (name, (spin + number) % count), room, revive_queue_id, now_ms)
+                except FlightlogError as e:  # the other queues are received from
+                    failure = failure or e
+        if failure is not None:
+            if not popped:
+                raise failure
+            log.warning("a queue is passed over: %s", failure, extra={"cause": repr(failure)})
+        return self._without_dead(popped, request)
+
+    def _pop_queue(
+        self, request: PopRequest, queue: QueueKey, room: int, revive_queue_id: int, now_ms: int
+    ) -> list[PoppedMessage]:
+        group, offsets = request.group, self._store.offsets
+        place = self._places.setdefault((group, *queue), _Place())
+        with place.lock:
+            start = offsets.get(group, *queue)
+            if start is None:
+                bounds = self._store.queue_bounds(*queue)
+                start = start_offset(self._store, *queue, request.start, bounds)
+                offsets.set(group, *queue, start)
+                offsets.save()  # else a crash would have it begin anew, at another place
+            found = self._store.get(*queue, start, room, tags=request.wanted)
+            while not found.messages:
+                if found.next_queue_offset == start or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
+                    return []
+                start = found.next_queue_offset  # passed over: of other tags, removed, or beyond the end
+                offsets.set(group, *queue, start)
+                found = self._store.get(*queue, start, room, tags=request.wanted)
+            pop_time_ms = now_ms
+            if start == place.last_start:  # popped again after a reset
+                pop_time_ms = max(now_ms, place.last_pop_time_ms + 1)
+            key = CheckPointKey(queue[0], group, queue[1], start, pop_time_ms, self._broker_name)
+            point = CheckPoint(key, request.invisible_ms, tuple(each.queue_offset for each in found.messages))
+            self._begun[place] = offsets.log_end()
+            try:
+                self._store.put(check_point_message(point, revive_queue_id, found.next_queue_offset))
+                place.last_start, place.last_pop_time_ms = start, pop_time_ms
+                offsets.set(group, *queue, found.next_queue_offset)
+            finally:
+                del self._begun[place]
+        if self._is_idle:  # it is to write the offset
+            self._is_idle = False
+            self._wake_up.notify()
+        return [self._handed_out(request, point, revive_queue_id, message) for message in found.messages]
+
+    def _handed_out(
+        self, request: PopRequest, point: CheckPoint, revive_queue_id: int, message: StoredMessage
+    ) -> PoppedMessage:
+        words = HandleWords(point.key, point.invisible_ms, revive_queue_id, message.queue_offset)
+        return PoppedMessage(message, words.to_handle(request.group, request.topic), words.expires_ms)
+
+    def _without_dead(self, popped: list[PoppedMessage], request: PopRequest) -> list[PoppedMessage]:
+        """What is to be delivered; the rest had its attempts, and goes to the dead letters."""
+        dead = [each for each in popped if each.attempt > request.max_attempts]
+        if dead:
+            for each in dead:
+                origin = replace(each.message, topic=request.topic)
+                send_to_dead_letters(self._store, request.group, origin, each.attempt)
+            with suppress(ExpiredHandleError):  # then it comes to the dead letters a second time
+                self.ack(*(each.handle for each in dead))
+        return [each for each in popped if each.attempt <= request.max_attempts]
+
+    def _popped_before(self) -> int:
+        """Every check point below this physical offset has its group's offset set."""
+        end = self._store.offsets.log_end()  # before the look at the rest
+        return min([end, *tuple(self._begun.values())])
+
+    # -- acknowledging
+
+    def ack(self, *handles: PopHandle) -> PutStatus:
+        """Acknowledge messages that `receive` returned: they are not delivered again. Acknowledging twice is fine.
+
+        Durable on return as a put is: under sync flush PUT_OK says that it is, FLUSH_DISK_TIMEOUT that it may not be
+        yet. Raises ExpiredHandleError if the invisible time of some is over, after the others were acknowledged;
+        InvalidArgumentError, and as `put`: then a message may come again.
+        """
+        self._store.check_usable()
+        words = [words_of(handle) for handle in checked_handles(handles)]
+        self._start()
+        now_ms = self._store.clock.now_ms()
+        together: dict[tuple[CheckPointKey, int, int], list[int]] = {}
+        for each in words:
+            if each.expires_ms > now_ms:
+                offsets = together.setdefault((each.key, each.expires_ms, each.revive_queue_id), [])
+                if each.queue_offset not in offsets:
+                    offsets.append(each.queue_offset)
+        messages = [
+            ack_message(Ack(key, offsets), expires_ms, revive_queue_id)
+            for (key, expires_ms, revive_queue_id), offsets in together.items()
+        ]
+        results = self._store.put_many(messages)
+        now_ms = max(now_ms, self._store.clock.now_ms())
+        expired = [handle for handle, each in zip(handles, words, strict=True) if each.expires_ms <= now_ms]
+        if expired:
+            raise ExpiredHandleError(expired, min(each.expires_ms for each in words), now_ms)
+        return _status_of(results)
+
+    def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
+        """Have a received message be delivered again `invisible_ms` milliseconds from now unless it is acknowledged: a
+        longer time while you work on it, a short one to try it again soon. Returns the handle that counts from now on;
+        the old one has no effect any more.
+
+        The next delivery counts as an attempt either way. Durable on return as a put is. After a crash during the call
+        the message may come twice. Raises ExpiredHandleError, InvalidArgumentError, and as `put`.
+        """
+        self._store.check_usable()
+        old = words_of(checked_handle(handle))
+        invisible_ms = checked_invisible_ms(invisible_ms, self._longest_ms)
+        self._start()
+        now_ms = self._store.clock.now_ms()
+        if old.expires_ms <= now_ms:
+            raise ExpiredHandleError([handle], old.expires_ms, now_ms)
+        pop_time_ms = max(now_ms, old.key.pop_time_ms + 1)  # else the old ack would be one of the new check point
+        key = old.key._replace(start_offset=old.queue_offset, pop_time_ms=pop_time_ms)
+        new = HandleWords(key, invisible_ms, old.revive_queue_id, old.queue_offset)
+        point = CheckPoint(key, invisible_ms, (old.queue_offset,))
+        ack = Ack(old.key, (old.queue_offset,))
+        self._store.put_many(  # in this order: a crash in between delivers the message twice
+            [
+                check_point_message(point, old.revive_queue_id),
+                ack_message(ack, old.expires_ms, old.revive_queue_id),
+            ]
+        )
+        after_ms = self._store.clock.now_ms()
+        if old.expires_ms <= after_ms:
+            raise ExpiredHandleError([handle], old.expires_ms, after_ms)
+        return new.to_handle(handle.group, handle.topic)
+
+    # -- reviving
+
+    def revive(self) -> int:
+        """Bring back what was not acknowledged in time; returns how many messages. The service's thread does this
+        every second while check points wait; tests may call it."""
+        with self._reviving:
+            now_ms = self._store.clock.now_ms()
+            revived = sum(queue.revive(now_ms) for queue in self._queues)
+            if revived:  # so that hardly any comes twice after a crash
+                self._store.offsets.save()
+            return revived
+
+    def run_due(self) -> float | None:
+        """One round of the thread; returns after how many seconds to come again, None: when something arrives."""
+        revive_keys = {(REVIVE_TOPIC, queue_id) for queue_id in range(REVIVE_QUEUE_COUNT)}
+        self._store.arrivals.expect(self._wake_up, revive_keys)
+        try:
+            self.revive()
+            self._save_when_due()
+            self._failure = ""
+        except StoreClosedError:
+            return None
+        except FlightlogError as e:
+            if str(e) != self._failure:
+                log.warning("messages that are to come again wait: %s", e, extra={"cause": repr(e)})
+            self._failure = str(e)
+            return REVIVE_INTERVAL_S
+        except Exception as e:  # the thread must go on: nothing would come again without it
+            log.exception("messages that are to come again wait", extra={"cause": repr(e)})
+            return REVIVE_INTERVAL_S
+        if any(map(len, self._queues)):
+            return REVIVE_INTERVAL_S
+        self._is_idle = not self._store.offsets.is_unsaved
+        return None if self._is_idle else SAVE_INTERVAL_S
+
+    def _save_when_due(self) -> None:
+        now_s = self._store.clock.monotonic_s()
+        if not self._store.offsets.is_unsaved:
+            self._save_due_s = None
+        elif self._save_due_s is None:
+            self._save_due_s = now_s + SAVE_INTERVAL_S
+        elif now_s >= self._save_due_s:
+            self._save_due_s = None
+            self._store.offsets.save()
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._thread.is_stopping
+
+    def close(self) -> None:
+        """Return once the thread has ended and the offsets are written. Before the store is closed."""
+        self._thread.stop()
+        if not self._is_started:
+            return
+        try:
+            self._store.offsets.save()
+        except DiskError as e:
+            log.warning("offsets of popped messages were not written: %s", e, extra={"cause": repr(e)})
+
+
+def _serving(service: PopService, wake_up: WakeUp) -> Callable[[], None]:
+    """The work of its thread. It does not hold the service: a store that is dropped without `close` is closed."""
+    held = weakref.ref(service, lambda _: wake_up.notify())
+
+    def serve() -> None:
+        while (service := held()) is not None and not service.is_stopping:
+            wait_s = service.run_due()
+            del service
+            wake_up.wait(wait_s)
+
+    return serve
+
+
+def _status_of(results: Iterable[PutResult]) -> PutStatus:
+    statuses = {result.status for result in results}
+    return PutStatus.FLUSH_DISK_TIMEOUT if PutStatus.FLUSH_DISK_TIMEOUT in statuses else PutStatus.PUT_OK

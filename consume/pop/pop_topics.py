@@ -1,0 +1,18 @@
+"""The topics that pop adds to a store, and the group that revives."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ...store.format.record import RETRY_TOPIC_PREFIX
+
+REVIVE_TOPIC: Final = "rmq_sys_REVIVE_LOG_DefaultCluster"
+"""RocketMQ's prefix and the name of its broker's cluster."""
+REVIVE_QUEUE_COUNT: Final = 8
+REVIVE_GROUP: Final = "CID_RMQ_SYS_REVIVE_GROUP"
+"""Its offsets in the revive topic are those of the last check point that was worked off, not of the next."""
+
+
+def retry_topic(group: str, topic: str) -> str:
+    """Where messages of a topic go that the group did not acknowledge in time (RocketMQ's retry topic V1)."""
+    return f"{RETRY_TOPIC_PREFIX}{group}_{topic}"

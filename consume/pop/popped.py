@@ -1,0 +1,105 @@
+"""A popped message, and the handle by which it is acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from ...store.errors import InvalidArgumentError
+from ...store.format.record import RETRY_TOPIC_PREFIX
+from ...store.stored_message import StoredMessage
+from .check_point import CheckPointKey
+from .pop_topics import REVIVE_QUEUE_COUNT, retry_topic
+
+NORMAL, RETRY = "0", "1"
+WORDS: Final = "'ckQueueOffset popTime invisibleTime reviveQid retryFlag brokerName queueId msgQueueOffset'"
+
+
+@dataclass(frozen=True)
+class PopHandle:
+    """Names a popped message until its invisible time is over. It may go to another process, as its three texts."""
+
+    group: str
+    topic: str
+    """As it was received from; the retry topic's name is not used here."""
+    extra_info: str
+    """RocketMQ's words (the property POP_CK)."""
+
+    def __str__(self) -> str:
+        return f"{self.extra_info!r} of group {self.group!r}, topic {self.topic!r}"
+
+
+@dataclass(frozen=True)
+class HandleWords:
+    """What a handle says."""
+
+    key: CheckPointKey
+    invisible_ms: int
+    revive_queue_id: int
+    queue_offset: int
+    """Of the message, in the topic of the key."""
+
+    @property
+    def expires_ms(self) -> int:
+        return self.key.pop_time_ms + self.invisible_ms
+
+    def to_handle(self, group: str, topic: str) -> PopHandle:
+        key = self.key
+        flag = RETRY if key.topic.startswith(RETRY_TOPIC_PREFIX) else NORMAL
+        words = (
+            *(key.start_offset, key.pop_time_ms, self.invisible_ms, self.revive_queue_id),
+            *(flag, key.broker_name, key.queue_id, self.queue_offset),
+        )
+        return PopHandle(group, topic, " ".join(map(str, words)))
+
+
+def words_of(handle: PopHandle) -> HandleWords:
+    """Raises InvalidArgumentError for a handle that this store cannot have given."""
+    words = handle.extra_info.split(" ")
+    numbers = [word for place, word in enumerate(words) if place != 5]
+    if len(words) != 8 or not all(word.isascii() and word.isdigit() and len(word) < 19 for word in numbers):
+        raise InvalidArgumentError("handle", handle.extra_info, f"the words {WORDS} of a message that was received")
+    start, pop_time_ms, invisible_ms, revive_queue_id, flag, queue_id, queue_offset = map(int, numbers)
+    if revive_queue_id >= REVIVE_QUEUE_COUNT or str(flag) not in (NORMAL, RETRY):
+        expected = f"a reviveQid below {REVIVE_QUEUE_COUNT} and a retryFlag of 0 or 1, in {WORDS}"
+        raise InvalidArgumentError("handle", handle.extra_info, expected)
+    topic = retry_topic(handle.group, handle.topic) if str(flag) == RETRY else handle.topic
+    key = CheckPointKey(topic, handle.group, queue_id, start, pop_time_ms, words[5])
+    return HandleWords(key, invisible_ms, revive_queue_id, queue_offset)
+
+
+@dataclass(frozen=True)
+class PoppedMessage:
+    """A message that was received for an invisible time. Acknowledge it with `Store.ack(message.handle)`."""
+
+    message: StoredMessage
+    """As the store read it: one that comes again is in the retry topic of its group."""
+    handle: PopHandle
+    invisible_until_ms: int
+    """When it is delivered again unless it was acknowledged; ms since 1970 of the store's clock."""
+
+    @property
+    def attempt(self) -> int:
+        """How many times it has been delivered to the group, this one included. It survives crashes."""
+        return self.message.reconsume_times + 1
+
+    @property
+    def topic(self) -> str:
+        """The topic that was received from."""
+        return self.handle.topic
+
+    @property
+    def body(self) -> bytes:
+        return self.message.body
+
+    @property
+    def tags(self) -> str | None:
+        return self.message.tags
+
+    @property
+    def keys(self) -> list[str]:
+        return self.message.keys
+
+    def with_handle(self, handle: PopHandle) -> PoppedMessage:
+        """The same message with the handle that `change_invisible` returned."""
+        return replace(self, handle=handle, invisible_until_ms=words_of(handle).expires_ms)

@@ -1,0 +1,155 @@
+"""What was popped and not acknowledged in time comes back: check points paired with their acks (`PopReviveService`).
+
+One `revive` of a queue of the revive topic reads what is new there, marks what was acknowledged, and works off the
+check points in order, up to the first one whose acks may still be on the wheel. Each message without an ack is put to
+the group's retry topic, with `reconsume_times` one higher and the time of its first pop. Then the offset of the last
+check point is committed for the revive group.
+
+Invariants:
+- A check point is worked off more than SAFETY_MS after its messages became visible again, by a time that the timers
+  have reached: an ack that was answered before the invisible time was over has been read by then.
+- The committed offset is that of the last check point worked off: what comes behind it is read again by the next life,
+  RocketMQ's broker included.
+- A crash between a put to the retry topic and the next save of offsets puts the message there a second time.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from ...engine.message_store import MessageStore
+from ...store.errors import CorruptQueueError, CorruptRecordError
+from ...store.format import property_names as props
+from ...store.format.crc_property import CRC_PROPERTY
+from ...store.format.sys_flag import HOST_BITS, INNER_BATCH, NEED_UNWRAP
+from ...store.message import Message
+from ...store.stored_message import StoredMessage
+from ..retry.send_back import make_topic
+from .check_point import (
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECK_POINT_TAG,
+    CheckPoint,
+    CheckPointKey,
+    check_point_message,
+    read_ack,
+    read_check_point,
+)
+from .pop_topics import REVIVE_GROUP, REVIVE_TOPIC, retry_topic
+
+log = logging.getLogger("flightlog.pop")
+
+SAFETY_MS = 2000
+"""Acks leave the wheel within a second of their time, and a check point a second before it."""
+FIRST_POP_TIME = "1ST_POP_TIME"
+RETRY_DELAYS_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
+"""After how long a message that cannot be read is tried again (`ckRewriteIntervalsInSeconds`)."""
+
+
+class ReviveQueue:
+    """One queue of the revive topic. Not safe from several threads."""
+
+    def __init__(self, store: MessageStore, queue_id: int, own_name: str) -> None:
+        self._store, self._queue_id, self._own_name = store, queue_id, own_name
+        worked_off = store.offsets.get(REVIVE_GROUP, REVIVE_TOPIC, queue_id)
+        self._next_offset = 0 if worked_off is None else worked_off + 1
+        self._points: dict[CheckPointKey, CheckPoint] = {}
+        """Those that were read and are not worked off, in order."""
+
+    def __len__(self) -> int:
+        """How many check points wait here."""
+        return len(self._points)
+
+    def revive(self, now_ms: int) -> int:
+        """Work off what is ripe; returns how many messages went to retry topics."""
+        settled_ms = self._store.timers.settled_ms(now_ms)  # before the reading
+        self._read_new()
+        revived = 0
+        for key, point in tuple(self._points.items()):
+            if settled_ms - point.revive_ms <= SAFETY_MS:
+                break
+            revived += self._work_off(point)
+            del self._points[key]
+            self._store.offsets.set(REVIVE_GROUP, REVIVE_TOPIC, self._queue_id, point.revive_offset)
+        return revived
+
+    def _read_new(self) -> None:
+        first, end = self._store.queue_bounds(REVIVE_TOPIC, self._queue_id)
+        if self._next_offset >= end:
+            return
+        start = max(self._next_offset, first)
+        for message in self._store.read(REVIVE_TOPIC, self._queue_id, start, on_corrupt="skip"):
+            self._next_offset = message.queue_offset + 1
+            try:
+                self._note(message)
+            except ValueError as e:
+                text = "queue %d of the revive topic, offset %d: passed over: %s"
+                log.warning(text, self._queue_id, message.queue_offset, e, extra={"cause": repr(e)})
+
+    def _note(self, message: StoredMessage) -> None:
+        if message.tags == CHECK_POINT_TAG:
+            point = read_check_point(message.body)
+            point.revive_offset = message.queue_offset
+            self._points.pop(point.key, None)  # the later one counts, in its own place
+            self._points[point.key] = point
+        elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
+            ack = read_ack(message.body, self._own_name)
+            acked = self._points.get(ack.key)
+            if acked is not None:
+                acked.acked.update(ack.offsets)
+
+    def _work_off(self, point: CheckPoint) -> int:
+        key = point.key
+        own_retry = retry_topic(key.group, "")
+        is_retry = key.topic.startswith(own_retry)
+        normal = key.topic.removeprefix(own_retry)
+        if self._store.topic(normal) is None:  # the topic was deleted
+            return 0
+        retry = key.topic if is_retry else retry_topic(key.group, key.topic)
+        revived = 0
+        for offset in point.offsets:
+            if offset in point.acked:
+                continue
+            try:
+                found = self._store.get(key.topic, key.queue_id, offset, 1).messages
+            except (CorruptRecordError, CorruptQueueError) as e:
+                log.error("a message that comes again cannot be read: %s", e, extra={"topic": key.topic})
+                self._put_again(point, offset)
+            else:
+                if found and found[0].queue_offset == offset:  # else retention removed it
+                    make_retry_topic(self._store, key.group, retry)
+                    self._store.put(retried(found[0], retry, key.pop_time_ms))
+                    revived += 1
+            point.acked.add(offset)  # not a second time if a later one fails
+        return revived
+
+    def _put_again(self, point: CheckPoint, offset: int) -> None:
+        delay_ms = 1000 * RETRY_DELAYS_S[min(point.put_count, len(RETRY_DELAYS_S) - 1)]
+        again = CheckPoint(
+            point.key._replace(start_offset=offset), point.invisible_ms + delay_ms, (offset,), point.put_count + 1
+        )
+        self._store.put(check_point_message(again, self._queue_id))
+
+
+def make_retry_topic(store: MessageStore, group: str, name: str) -> None:
+    """A retry topic has one queue, and its group begins there with the first message."""
+    make_topic(store, name, 1)
+    if store.offsets.get(group, name, 0) is None:
+        store.offsets.set(group, name, 0, 0)
+
+
+def retried(found: StoredMessage, retry: str, pop_time_ms: int) -> Message:
+    """The message to put to the retry topic. A delay that it had when it was sent is over."""
+    left_out = (CRC_PROPERTY, props.DELAY, props.INNER_COUNT, props.INNER_BASE)
+    properties = {name: value for name, value in found.properties.items() if name not in left_out}
+    if found.reconsume_times == 0 or FIRST_POP_TIME not in properties:
+        properties[FIRST_POP_TIME] = str(pop_time_ms)
+    return Message(
+        retry,
+        found.body,
+        properties=properties,
+        flag=found.flag,
+        born_timestamp_ms=found.born_timestamp_ms,
+        sys_flag=found.sys_flag & ~(HOST_BITS | INNER_BATCH | NEED_UNWRAP),
+        reconsume_times=found.reconsume_times + 1,
+    )
