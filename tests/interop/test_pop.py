@@ -18,7 +18,6 @@ from flightlog.consume.pop.check_point import NEXT_OFFSET
 from flightlog.consume.pop.pop_topics import REVIVE_QUEUE_COUNT, REVIVE_TOPIC
 from flightlog.testing.clock import ManualClock
 from flightlog.tests.interop.harness import Line, RocketMq
-from flightlog.tests.support import inside
 from flightlog.tests.support.popped_store import PoppedStore, numbers_of
 
 pytestmark = pytest.mark.ci
@@ -44,7 +43,7 @@ def root(tmp_path: Path) -> Path:
 def run_broker(rocketmq: RocketMq, root: Path, *orders: Sequence[object]) -> list[Line]:
     """A broker with these orders; see PopProgram.java."""
     path = root.parent / "orders"
-    path.write_text("".join("\t".join(map(str, words)) + "\n" for words in (("group", "g"), *orders)))
+    path.write_text("".join("\t".join(map(str, words)) + "\n" for words in (("group", "g"), ("sleep", 2000), *orders)))
     with rocketmq.run("pop", {"path": root, "orders": path, **SIZES}, 300) as output:
         return [json.loads(line) for line in output.read_text().splitlines()]
 
@@ -114,7 +113,7 @@ def test_both_write_the_same_records(rocketmq: RocketMq, root: Path, tmp_path: P
         ("sleep", AGAIN_MS),
     )
     assert [line["code"] for line in lines if "code" in line] == [0] * 8
-    here = PoppedStore(other, ManualClock(), SETTINGS)
+    here = ours(other)
     messages = here.receive(invisible_ms=INVISIBLE_MS)
     by_body = {int(each.body): each.handle for each in messages}
     order = [int(line["body"]) for line in popped_by(lines).values()]
@@ -190,7 +189,6 @@ def test_what_a_broker_popped_goes_on_here(rocketmq: RocketMq, root: Path) -> No
         assert popped["a2"] not in numbers_of(again)
     finally:
         here.store.close()
-    assert inside is not None
 
 
 def test_lives_of_both_in_turn(rocketmq: RocketMq, root: Path) -> None:
