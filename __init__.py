@@ -20,6 +20,7 @@ if _sys.platform == "win32":
 
 
 from .consume.consumer import Consumer
+from .consume.deduplication.deduplication_window import DeduplicationWindow, EffectInProgressError
 from .consume.deliver.received import ReceivedMessage
 from .consume.deliver.subscription import Subscription
 from .consume.group.group_errors import GroupHasMembersError, GroupNotFoundError
@@ -144,8 +145,10 @@ __all__ = [
     "CustomizedRetryPolicy",
     "DamagedStoreError",
     "DataLossError",
+    "DeduplicationWindow",
     "DiskError",
     "DiskFullError",
+    "EffectInProgressError",
     "ExpiredHandleError",
     "ExponentialRetryPolicy",
     "FileGoneError",

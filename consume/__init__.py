@@ -8,4 +8,5 @@ imports from which:
     group    -> allocate
     allocate -> nothing
     retry    -> nothing
+    deduplication -> nothing
 """

@@ -43,6 +43,7 @@
     │   ├── MissingExtraError
     │   └── MissingJavaError
     ├── ThreadStartError               the system has no thread to give; a RuntimeError, too
+    ├── EffectInProgressError          consume/: an id of a deduplication window that another thread is at work on
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
     ├── SendTimeoutError               a producer's send was not over in time; a TimeoutError, too
@@ -93,9 +94,8 @@ SHOWN_BODY_SIZE = 40
 
 
 class FileSystemWarning(UserWarning):
-    """A store that was opened for writing is on a file system that does not promise what others do: btrfs, ZFS, NFS,
-    overlay, virtiofs and the like. No error: the store takes puts, slower, and none of them ends the process by
-    SIGBUS."""
+    """A store that was opened for writing is on a file system that promises less than others: btrfs, ZFS, NFS, overlay,
+    virtiofs and the like. No error: it takes puts, slower, and none of them ends the process by SIGBUS."""
 
 
 class FlightlogError(Exception):

@@ -190,6 +190,8 @@ class PowerDisk(RealDisk):
 
     def rename(self, old: Path, new: Path) -> None:
         self.meet()
+        if new in self.live:
+            self.live[new].last = new.read_bytes()
         super().rename(old, new)
         if self._keeps_notes:
             assert old.parent == new.parent, "a rename between folders would need two of them at once"

@@ -14,7 +14,17 @@ from typing import Any
 import pytest
 
 import flightlog
-from flightlog import Consumer, Message, MessageQueue, PopHandle, Producer, Stores, StoreSettings, TopicColumns
+from flightlog import (
+    Consumer,
+    DeduplicationWindow,
+    Message,
+    MessageQueue,
+    PopHandle,
+    Producer,
+    Stores,
+    StoreSettings,
+    TopicColumns,
+)
 from flightlog.engine.message_store import MessageStore
 from flightlog.engine.read_only import ReadOnlyStore
 from flightlog.produce.faults import FaultRules
@@ -147,6 +157,16 @@ STORES: Answers = {
     "remove_store": (lambda o: o.on.remove_store("a"), STORES_OVER),
     "subscribe": (lambda o: o.on.subscribe("t", "g"), STORES_OVER),
 }
+WINDOW_OVER = (StoreClosedError, "the window was closed; open it again")
+WINDOW: Answers = {
+    "close": (lambda o: o.on.close(), None),
+    "first_time": (lambda o: o.on.first_time("a"), WINDOW_OVER),
+    "flush": (lambda o: o.on.flush(), WINDOW_OVER),
+    "forget": (lambda o: o.on.forget("a"), WINDOW_OVER),
+    "once": (lambda o: o.on.once("a").__enter__(), WINDOW_OVER),
+    "in": (lambda o: "a" in o.on, WINDOW_OVER),
+    "len": (lambda o: len(o.on), WINDOW_OVER),
+}
 CLOSED = (StoreClosedError, "the store was closed; open it again")
 PRODUCER: Answers = {
     "send": (lambda o: o.on.send(PLAIN), CLOSED),
@@ -242,6 +262,12 @@ def test_closed_stores(store: flightlog.Store) -> None:
     check_answers(STORES, SimpleNamespace(on=stores, open=store))
 
 
+def test_a_closed_window(tmp_path: Path) -> None:
+    window = DeduplicationWindow(tmp_path)
+    window.close()
+    check_answers(WINDOW, SimpleNamespace(on=window))
+
+
 def test_a_producer_of_a_closed_store(store: flightlog.Store) -> None:
     # A failed store is not left alone: each row asks it again.
     producer = Producer(store, fault_rules=FaultRules((1,), (0,)))
@@ -260,6 +286,7 @@ def test_a_producer_of_a_closed_store(store: flightlog.Store) -> None:
         (Consumer, CONSUMER, set()),
         (Stores, STORES, set()),
         (Producer, PRODUCER, set()),
+        (DeduplicationWindow, WINDOW, {"mark_forked"}),
     ],
 )
 def test_every_method_has_a_row(of: type, rows: dict[str, object], beside: set[str]) -> None:

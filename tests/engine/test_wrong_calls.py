@@ -19,6 +19,7 @@ import pytest
 import flightlog
 from flightlog import (
     Consumer,
+    DeduplicationWindow,
     Message,
     MessageQueue,
     MessageTypeError,
@@ -382,6 +383,17 @@ MESSAGING: list[Row] = [
     *each("T", "ordered", "True or False", lambda o: Consumer(o.store, "t", "g", print, ordered=1)),
     *each("T", "first_s", "seconds", lambda o: BackOff("1")),
     *each("V", "max_count=0", "1 or more", lambda o: FlowLimits(max_count=0)),
+    *each("T", "folder", "the path of", *(lambda o, f=f: DeduplicationWindow(f) for f in (None, 5, b"window"))),
+    *each("V", "folder", "a file is there", lambda o: DeduplicationWindow(o.file)),
+    *each("V", "folder", "a folder of its own", lambda o: DeduplicationWindow(o.path)),
+    *each("V", "max_count=0", "1 or more", lambda o: DeduplicationWindow(o.new, max_count=0)),
+    *each("V", "max_age_s=-1", "seconds", lambda o: DeduplicationWindow(o.new, max_age_s=-1)),
+    *each("T", "flush_mode='SYNC'", "a FlushMode", lambda o: DeduplicationWindow(o.new, flush_mode="SYNC")),
+    *each("T", "id", "text or bytes", *(lambda o, i=i: o.window.first_time(i) for i in (None, 5, ["a"]))),
+    *each("T", "id=5", "text or bytes", lambda o: o.window.forget(5), lambda o: o.window.once(5).__enter__()),
+    *each("T", "id=5", "text or bytes", lambda o: 5 in o.window),
+    *each("V", "id=''", "not empty", lambda o: o.window.first_time(""), lambda o: "" in o.window),
+    *each("V", "id=b''", "not empty", lambda o: o.window.forget(b""), lambda o: o.window.once(b"").__enter__()),
     *each("T", "stores", "by name", *(lambda o, s=s: Stores(s) for s in (None, 5, "s", ["s"]))),
     *each("T", "stores", "by name", lambda o: Stores(o.store)),
     *each("T", "store", "open for writing", lambda o: Stores({"a": o.view}), lambda o: Stores({"a": "path"})),
@@ -438,8 +450,13 @@ def test_wrong_openings_and_wrong_messaging(opened: Opened) -> None:
     file = opened.path.with_name("file")
     file.write_bytes(b"")
     end, new = opened.end, opened.path.with_name("new")
-    with flightlog.open_read_only(opened.path) as view, opened.store.subscribe("nothing", "g0") as member:
+    with (
+        flightlog.open_read_only(opened.path) as view,
+        opened.store.subscribe("nothing", "g0") as member,
+        DeduplicationWindow(opened.path.with_name("window")) as window,
+    ):
         on = SimpleNamespace(store=opened.store, path=opened.path, view=view, file=file, new=new, member=member)
+        on.window = window
         on.producer = Producer(opened.store)
         for row in (*OPENING, *MESSAGING):
             check(row, on)

@@ -23,6 +23,7 @@ FACE = {
     "CompressionType",
     "Consumer",
     "CustomizedRetryPolicy",
+    "DeduplicationWindow",
     "ExponentialRetryPolicy",
     "FileSystemWarning",
     "FlushMode",

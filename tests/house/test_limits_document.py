@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.consume.deduplication import deduplication_window
 from flightlog.consume.deliver.process_queue import FlowLimits
 from flightlog.engine.read import finding, get_limits, reading
 from flightlog.engine.services.long_polls import MAX_WAIT_S
@@ -47,6 +48,7 @@ SETTINGS, FLOW = StoreSettings(), FlowLimits()
         f"| {MAX_ROUTED_QUEUES:,} | each takes memory",
         f"| {FLOW.max_count:,} messages, {FLOW.max_size >> 20} MiB of bodies, a span of {FLOW.max_span:,} offsets",
         f"| SQL92 filters | {FILTER_LENGTH:,} characters, {FILTER_DEPTH} parts",
+        f"| {deduplication_window.MAX_COUNT:,} (`max_count`), three days (`max_age_s`)",
         f"| wait of a pull | {MAX_WAIT_S:.0f} s",
         f"| queue offset | {MAX_QUEUE_OFFSET:,} |",
         f"| {config_file.MAX_CONFIG_SIZE >> 20} MiB, {config_file.MAX_DEPTH} levels of nesting",
@@ -62,5 +64,5 @@ def test_a_limit_is_that_of_the_code(told: str) -> None:
 
 def test_every_error_is_one_of_ours() -> None:
     named = set(re.findall(r"`(\w+(?:Error|Warning))`", DOCUMENT)) - {"ImportError"}
-    ours = (errors, timer_errors, invalid_filter)
+    ours = (errors, timer_errors, invalid_filter, deduplication_window)
     assert {name for name in named if not any(hasattr(module, name) for module in ours)} == set()

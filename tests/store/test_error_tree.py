@@ -8,14 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 import flightlog
+from flightlog.consume.deduplication import deduplication_window
 from flightlog.consume.group import group_errors
 from flightlog.consume.pop import pop_errors
 from flightlog.index.filter import invalid_filter
 from flightlog.produce import send_errors
 from flightlog.spark.options import data_loss
 from flightlog.store import errors, timer_errors
-
-MODULES = {m.__name__ for m in (errors, invalid_filter, timer_errors, send_errors, group_errors, data_loss)}
 
 
 def drawn() -> dict[str, str]:
@@ -31,7 +30,7 @@ def drawn() -> dict[str, str]:
     return found
 
 
-PLACES = errors, timer_errors, invalid_filter, group_errors, pop_errors, send_errors, data_loss
+PLACES = errors, timer_errors, invalid_filter, group_errors, pop_errors, send_errors, deduplication_window, data_loss
 MODULES = {place.__name__ for place in PLACES}
 
 
