@@ -15,14 +15,13 @@ import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ..engine.topics.offset_table import name_of
 from ..index.filter.sql_filter import SqlFilter
 from ..index.filter.wanted import Wanted
 from ..store.arguments import (
@@ -38,8 +37,8 @@ from ..store.errors import (
     InvalidSettingsError,
     StoreClosedError,
     StorePoisonedError,
-    TopicNotFoundError,
     UsageError,
+    shown,
 )
 from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy, Averagely
@@ -52,7 +51,8 @@ from .group.group import Change, Group
 from .group.initial_offset import StartFrom, check_start
 from .group.local_progress import LocalProgress
 from .group.queue_locks import RENEW_INTERVAL_S, QueueLocks
-from .group.rebalance import RebalanceService
+from .group.rebalance import INTERVAL_S, RebalanceService
+from .group.store_checks import check_group_settings, check_names, check_topics
 from .subscription_arguments import check_attempts, checked_subscription
 
 log = logging.getLogger("flightlog.consume")
@@ -106,10 +106,15 @@ class _Consumers(NamedTuple):
 class GroupCoordinator:
     """Safe from many threads. Its thread runs while there are members: who lets go of them needs no `close`."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock | None = None,
+        save_interval_s: float = SAVE_INTERVAL_S,
+        rebalance_interval_s: float = INTERVAL_S,
+    ) -> None:
         self._clock = clock or SystemClock()
-        self._service = RebalanceService(self._clock)
-        self._service.also_every(SAVE_INTERVAL_S, self._look_after)
+        self._service = RebalanceService(self._clock, rebalance_interval_s)
+        self._service.also_every(save_interval_s, self._look_after)
         self._service.also_every(RENEW_INTERVAL_S, self._renew_locks)
         self._service.also_every(LATE_INTERVAL_S, self._fail_late)
         self._locks = QueueLocks(self._clock)
@@ -271,13 +276,10 @@ class GroupCoordinator:
                 max_attempts=max_attempts,
                 on_dead_letter=on_dead_letter,
             )
-        for topic in wanted:
-            name_of(topic, group)  # whether both are names that offsets can be kept under
-            for store in self._stores.values():
-                if store.is_usable:
-                    store.check_routable(topic)
-        self._check_topics(wanted, group, must_exist)
-        self._check_settings(group, is_broadcasting=broadcast_folder is not None)
+        is_new, is_broadcasting = group not in self._groups, broadcast_folder is not None
+        check_names(self._stores, wanted, group)
+        check_topics(self._stores, wanted, group, must_exist=must_exist, is_new=is_new)
+        check_group_settings(self._stores, group, is_broadcasting=is_broadcasting, is_new=is_new)
         progress: ConsumeProgress = GroupProgress(lambda: self._stores, group)
         if broadcast_folder is not None:
             progress = LocalProgress(RealDisk(), Path(broadcast_folder), group, lambda: self._stores)
@@ -303,35 +305,56 @@ class GroupCoordinator:
         self._join(found)
         return found
 
-    def _check_topics(self, topics: Iterable[str], group: str, must_exist: bool) -> None:
-        """Say which topics there are not, once for a group that has no members yet. Raises TopicNotFoundError."""
-        stores = [store for store in self._stores.values() if store.is_usable]
-        for topic in topics:
-            if any(store.has_topic(topic) for store in stores):
-                continue
-            paths = ", ".join(str(store.store.path) for store in stores) or "no open store"
-            if must_exist:
-                raise TopicNotFoundError(
-                    Path(paths), topic, "make it with create_topic, or subscribe without must_exist to wait for it"
-                )
-            if group not in self._groups:
-                text = "group %s: there is no topic %r (%s): the group receives nothing from it until it is created"
-                extra = {"group": group, "topic": topic, "stores": [store.name for store in stores]}
-                log.warning(text, group, topic, paths, extra=extra)
+    def change_subscription(
+        self,
+        group: str | int,
+        topics: str | Mapping[str, Wanted] | None = None,
+        *,
+        tags: str = "*",
+        filter: SqlFilter | None = None,
+        strategy: AllocationStrategy | None = None,
+    ) -> None:
+        """Change what the members of a group in this process read, or how they share the queues, while they run.
 
-    def _check_settings(self, group: str, *, is_broadcasting: bool) -> None:
-        """Say that a group is not enabled, once for one that has no members yet. Raises UsageError for a group that may
-        not broadcast."""
-        for store in self._stores.values():
-            settings, path = store.groups.settings(group), store.store.path
-            if is_broadcasting and not settings.is_broadcast_enabled:
-                raise UsageError(
-                    f"group {group!r} may not broadcast in the store {path}: subscribe without broadcast_folder, or "
-                    "allow it with update_group(..., is_broadcast_enabled=True)"
-                )
-            if not settings.is_enabled and group not in self._groups:
-                text = "group %s is not enabled in the store %s: it receives nothing there until it is (update_group)"
-                log.warning(text, group, path, extra={"group": group, "stores": [store.name]})
+        `topics`, `tags` and `filter` are those of `subscribe`, and replace the ones that there are; None leaves them.
+        `strategy` replaces the strategy; None leaves it. It holds for all members at once. Queues of topics that are
+        left out are dropped, with the messages that are in process; new topics begin as each member's `start` says.
+        Other tags or filters hold for messages that are read from now on: those that a member has read before are still
+        delivered, and those that were filtered before do not come again. The queues are reallocated when this returns,
+        unless an ordered member has a message in process.
+
+        A member that joins later must agree with the change. It is kept by no file.
+
+        Raises UsageError if the group has no members, or nothing to change was given; TooManyQueuesError,
+        InvalidArgumentError, StoreClosedError, ForkedStoreError.
+        """
+        wanted = None
+        if topics is None and (tags != "*" or filter is not None):
+            raise UsageError("change_subscription: tags and filter need topics: those that they are for")
+        if topics is None and strategy is None:
+            raise UsageError(f"change_subscription({shown(group)}): nothing to change was given")
+        checked, group = checked_subscription(
+            "any" if topics is None else topics, group, tags, filter, None, strategy, None, None
+        )
+        if topics is not None:
+            wanted = checked
+            check_names(self._stores, wanted, group)
+        with self._lock:
+            self._check_open()
+            consumers = self._groups.get(group)
+            members = [member for member in self._subscriptions() if member.group == group and member.is_alive]
+            if consumers is None or not members:
+                raise UsageError(f"group {group!r} has no members here: subscribe with what it is to read")
+            if wanted is not None:
+                added = wanted.keys() - members[0].topics.keys()
+                check_topics(self._stores, added, group, must_exist=False, is_new=True)
+            with consumers.group.between_rounds():
+                for slot in consumers.slots:
+                    slot.strategy = strategy or slot.strategy
+                for member in members:
+                    member.change(wanted, strategy)
+                consumers.group.change_subscription(members[0].read_topics)
+                consumers.group.rebalance()
 
     def _join(self, subscription: Subscription) -> None:
         """It has its queues, and has begun in them, when this returns."""

@@ -429,6 +429,18 @@ class Store(native.OrdinaryPut):
     def change_invisible(self, handle: PopHandle, invisible_ms: int) -> PopHandle:
         return self._pop.change_invisible(handle, invisible_ms)
 
+    @documented_by(GroupCoordinator.change_subscription)
+    def change_subscription(
+        self,
+        group: str | int,
+        topics: str | Mapping[str, Wanted] | None = None,
+        *,
+        tags: str = "*",
+        filter: SqlFilter | None = None,
+        strategy: AllocationStrategy | None = None,
+    ) -> None:
+        self._groups().change_subscription(group, topics, tags=tags, filter=filter, strategy=strategy)
+
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
         """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
         self._store.check_usable()
@@ -518,7 +530,9 @@ class Store(native.OrdinaryPut):
         with self._subscribing:
             self._store.check_usable()
             if self._coordinator is None:
-                made = GroupCoordinator(self._store.clock)
+                settings = self.settings
+                intervals_s = settings.offset_save_interval_ms / 1_000, settings.rebalance_interval_ms / 1_000
+                made = GroupCoordinator(self._store.clock, *intervals_s)
                 self._read_by(made, STORE_NAME)
                 self._coordinator = made
             return self._coordinator

@@ -9,10 +9,11 @@ from datetime import datetime
 from ..engine.documented import documented_by
 from ..index.filter.sql_filter import SqlFilter
 from ..index.filter.wanted import Wanted
-from ..store.arguments import check_group, check_text, check_topic, check_type
+from ..store.arguments import check_group, check_text, check_topic, check_type, check_whole
 from ..store.disk.clock import Clock
 from ..store.errors import WrongTypeError
 from ..store.message_queue import MessageQueue
+from ..store.settings import INTERVAL_MS
 from .allocate.allocate import AllocationStrategy
 from .deliver.failures import OnDeadLetter
 from .deliver.process_queue import FlowLimits
@@ -37,12 +38,24 @@ class Stores:
     closed reads it on.
     """
 
-    def __init__(self, stores: Mapping[str, Store], *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        stores: Mapping[str, Store],
+        *,
+        clock: Clock | None = None,
+        offset_save_interval_ms: int = 5_000,
+        rebalance_interval_ms: int = 20_000,
+    ) -> None:
+        """The intervals are those of StoreSettings, for the groups of these stores."""
         if not isinstance(stores, Mapping):
             raise WrongTypeError("stores", stores, "open stores by name, as in {'disk-a': store}")
         for name, store in stores.items():
             _check_store(name, store)
-        self._coordinator = GroupCoordinator(clock)
+        intervals_s = (
+            check_whole("offset_save_interval_ms", offset_save_interval_ms, *INTERVAL_MS) / 1_000,
+            check_whole("rebalance_interval_ms", rebalance_interval_ms, *INTERVAL_MS) / 1_000,
+        )
+        self._coordinator = GroupCoordinator(clock, *intervals_s)
         for name, store in stores.items():
             self.add_store(name, store)
 
@@ -87,6 +100,18 @@ class Stores:
             on_dead_letter=on_dead_letter,
             consume_timeout_s=consume_timeout_s,
         )
+
+    @documented_by(GroupCoordinator.change_subscription)
+    def change_subscription(
+        self,
+        group: str | int,
+        topics: str | Mapping[str, Wanted] | None = None,
+        *,
+        tags: str = "*",
+        filter: SqlFilter | None = None,
+        strategy: AllocationStrategy | None = None,
+    ) -> None:
+        self._coordinator.change_subscription(group, topics, tags=tags, filter=filter, strategy=strategy)
 
     def add_store(self, name: str, store: Store) -> None:
         """Read this one, too, from now on; in place of the one of that name, if there is one. Raises

@@ -53,6 +53,8 @@ RANGES: Ranges = {
     "default_queue_count": (1, MAX_ANSWER),
     "max_auto_queue_count": (1, MAX_ANSWER),
     "delay_save_interval_ms": INTERVAL_MS,
+    "offset_save_interval_ms": INTERVAL_MS,
+    "rebalance_interval_ms": INTERVAL_MS,
     "timer_max_delay_s": (1, 10 * 365 * 86_400),
     "timer_slot_max_count": (1, MAX_ANSWER),
     "get_memory_max_size": (1, MAX_ANSWER),
@@ -173,6 +175,13 @@ class StoreSettings:
     delay_save_interval_ms: int = 10_000
     """How often it is written how far deliveries are (`flushDelayOffsetInterval`), while there are any. What was
     delivered since then is delivered again after a kill."""
+    offset_save_interval_ms: int = 5_000
+    """How often the offsets of consumer groups are written while they change (`flushConsumerOffsetInterval`), and
+    members whose threads have ended are looked for. After a kill, messages acknowledged since then are delivered again.
+    `Stores` has its own."""
+    rebalance_interval_ms: int = 20_000
+    """How often the queues of consumer groups are reallocated besides at once on every change (the clients'
+    `rocketmq.client.rebalance.waitInterval`). `Stores` has its own."""
     timer_max_delay_s: int = 3 * 86_400
     """How far ahead a timer may be (`timerMaxDelaySec`)."""
     timer_slot_max_count: int = (1 << 31) - 1

@@ -80,7 +80,6 @@ class Subscription(AsyncSubscription):
     ) -> None:
         """`failures`: None where the group broadcasts. Then there are no retries that others could see."""
         self.group, self.name, self.strategy, self.topics = group, name, strategy, topics
-        self._retry_topic = None if failures is None or retry_topic(group) in topics else retry_topic(group)
         self._failures, self._consume_timeout_s = failures, consume_timeout_s
         self._stores, self.progress = stores, progress
         self._start, self._limits, self._idle_s, self._clock = start, limits, idle_s, clock
@@ -108,6 +107,20 @@ class Subscription(AsyncSubscription):
         return f"<Subscription {self.name!r} of group {self.group!r} to {', '.join(map(repr, self.topics))}, {state}>"
 
     # -- a member of its group
+
+    @property
+    def _retry_topic(self) -> str | None:
+        """Of the group; None where there is none, or where it is one of the topics that were asked for."""
+        own = retry_topic(self.group)
+        return None if self._failures is None or own in self.topics else own
+
+    def change(self, topics: dict[str, Wanted] | None, strategy: AllocationStrategy | None) -> None:
+        """See GroupCoordinator.change_subscription, which has a round follow. None changes nothing."""
+        with self._lock:
+            self.strategy = strategy or self.strategy
+            self.topics = topics or self.topics
+            for queue in [queue for queue in self._has if queue.topic not in self.read_topics]:
+                self._drop(queue)
 
     @property
     def read_topics(self) -> dict[str, Wanted]:

@@ -1,4 +1,4 @@
-"""Schedule of rebalances: at once on a notice, else every 20 s, or after 1 s while a group is unbalanced.
+"""Schedule of rebalances: at once on a notice, else every 20 s (or as set), or after 1 s while a group is unbalanced.
 
 A lost notice delays a rebalance to the next round at most. RocketMQ: `RebalanceService`.
 """
@@ -43,8 +43,8 @@ class Hint:
 class RebalanceService:
     """The rounds of any number of groups, on one thread. `start` it, or call `run_due` oneself."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, clock: Clock | None = None, interval_s: float = INTERVAL_S) -> None:
+        self._clock, self._interval_s = clock or SystemClock(), interval_s
         self._lock = threading.Lock()
         self._due_s: dict[Group, float] = {}
         self._noticed: set[Group] = set()
@@ -92,7 +92,7 @@ class RebalanceService:
         done: dict[Group, Round] = {}
         for group in due:
             done[group] = found = group.rebalance()
-            after_s = INTERVAL_S if found.is_balanced else UNBALANCED_INTERVAL_S
+            after_s = self._interval_s if found.is_balanced else min(UNBALANCED_INTERVAL_S, self._interval_s)
             with self._lock:
                 if group in self._due_s:
                     self._due_s[group] = self._clock.monotonic_s() + after_s

@@ -54,6 +54,7 @@ NAMES: Mapping[str, str] = {
     "check_crc_property": "forceVerifyPropCRC",
     "delay_levels": "messageDelayLevel",
     "delay_save_interval_ms": "flushDelayOffsetInterval",
+    "offset_save_interval_ms": "flushConsumerOffsetInterval",
     "timer_max_delay_s": "timerMaxDelaySec",
     "timer_slot_max_count": "timerCongestNumEachSlot",
     "get_memory_max_size": "maxTransferBytesOnMessageInMemory",

@@ -95,7 +95,6 @@ FEATURES: Table = {
     "autoCreateSubscriptionGroup": (OFF, "any consumer group may subscribe"),
     "disableConsumeIfConsumerReadSlowly": (ON, "a slow consumer group is not shut off"),
     "rejectPullConsumerEnable": (ON, "any code of the process may read"),
-    "flushConsumerOffsetInterval": (_is_not("5000"), "offsets of groups are written every 5000 ms"),
     "defaultMessageRequestMode": (_is("POP"), "consumers pull"),
     "coldDataFlowControlEnable": (ON, "reads of cold data are not slowed down"),
     # what operators see

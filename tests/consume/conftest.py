@@ -80,8 +80,8 @@ def no_thread_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What a test reads as one is closed after it."""
     made: list[GroupCoordinator] = []
 
-    def coordinator(clock: Clock | None) -> GroupCoordinator:
-        made.append(GroupCoordinator(clock))
+    def coordinator(clock: Clock | None, *intervals_s: float) -> GroupCoordinator:
+        made.append(GroupCoordinator(clock, *intervals_s))
         return made[-1]
 
     monkeypatch.setattr("flightlog.consume.stores.GroupCoordinator", coordinator)

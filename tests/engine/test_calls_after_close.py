@@ -95,6 +95,7 @@ CONSUMING_STORE: dict[str, Call] = {
     "ack": lambda o: o.on.ack(HANDLE),
     "change_invisible": lambda o: o.on.change_invisible(HANDLE, 5),
     "group_offsets": lambda o: o.on.group_offsets("g", "t"),
+    "change_subscription": lambda o: o.on.change_subscription("g", "t"),
     "groups": lambda o: o.on.groups(),
     "lag": lambda o: o.on.lag("g"),
     "reset_offset": lambda o: o.on.reset_offset("g", "t", 0),
@@ -131,7 +132,7 @@ SUBSCRIPTION: Answers = {
     "send_back": (lambda o: o.received.send_back(), False),
 }
 OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "revoke", "on_change"}
-OF_THE_GROUP |= {"leave_group", "assign", "wake", "reset", "is_broadcasting"}
+OF_THE_GROUP |= {"leave_group", "assign", "wake", "reset", "is_broadcasting", "change"}
 OF_THE_GROUP |= {"read_topics", "fail", "fail_late"}
 """What a member's group calls."""
 
@@ -153,6 +154,7 @@ STORES: Answers = {
     "add_store": (lambda o: o.on.add_store("b", o.open), STORES_OVER),
     "close": (lambda o: o.on.close(), None),
     "group_offsets": (lambda o: o.on.group_offsets("g", "t"), STORES_OVER),
+    "change_subscription": (lambda o: o.on.change_subscription("g", "t"), STORES_OVER),
     "names": (lambda o: o.on.names, []),
     "remove_store": (lambda o: o.on.remove_store("a"), STORES_OVER),
     "subscribe": (lambda o: o.on.subscribe("t", "g"), STORES_OVER),

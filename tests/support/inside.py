@@ -196,11 +196,13 @@ def waiting_for_messages(subscription: Subscription) -> int:
     return len(subscription._waiters._wake_ups)
 
 
-def rebalance_due(store: Store) -> None:
-    """One round of the coordinator's service, and its chores as far as they are due, in the caller's thread."""
-    service = coordinator(store)._service
-    service.run_due()
+def rebalance_due(store: Store | Stores) -> int:
+    """One round of the coordinator's service, and its chores as far as they are due, in the caller's thread. Returns of
+    how many groups."""
+    service = (store._coordinator if isinstance(store, Stores) else coordinator(store))._service
+    rounds = service.run_due()
     service._do_chores()
+    return len(rounds)
 
 
 def rebalance(store: Store, group: str) -> None:
