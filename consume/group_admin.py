@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from ..engine.message_store import MessageStore
@@ -21,6 +22,7 @@ from ..store.errors import InvalidArgumentError, QueueNotFoundError, TopicNotFou
 from ..store.format.light_queues import is_light
 from ..store.format.record import RETRY_TOPIC_PREFIX
 from ..store.queue_offsets import QueueKey
+from ..store.stored_message import StoredMessage
 from .deliver.subscription import Subscription
 from .group.consumed_store import ConsumedStore
 from .group.group_errors import GroupHasMembersError, GroupNotFoundError
@@ -28,6 +30,7 @@ from .group.group_state import GroupState, is_system_group, lag_of
 from .group.group_table import GroupTable
 from .group.initial_offset import StartFrom
 from .group_coordinator import GroupCoordinator
+from .pop.pop_service import PopService
 from .retry.send_back import dead_letter_topic, retry_topic
 
 Readers = Mapping[GroupCoordinator, ConsumedStore]
@@ -42,9 +45,11 @@ class GroupAdmin:
         store: MessageStore,
         table: GroupTable,
         readers: Readers,
+        pop: PopService,
         delete_topic: Callable[[str], None],
     ) -> None:
-        self._store, self._table, self._readers, self._delete_topic = store, table, readers, delete_topic
+        self._store, self._table, self._readers = store, table, readers
+        self._pop, self._delete_topic = pop, delete_topic
 
     # -- what there is
 
@@ -95,7 +100,24 @@ class GroupAdmin:
                 found.setdefault(member.group, []).append(member)
         return found
 
+    def dead_letters(self, group: str | int) -> Iterator[StoredMessage]:
+        """The messages that the group could not process, the oldest first, as they are now. The topic that a message
+        was first put to is its property RETRY_TOPIC, how often it was delivered its `reconsume_times`.
+
+        Raises InvalidArgumentError, StoreClosedError, ForkedStoreError; and as `read` while it is iterated.
+        """
+        topic = dead_letter_topic(check_group(group))
+        found = self._store.topic(topic)
+        queue_ids = range(found.queue_count if found is not None else 0)
+        return chain.from_iterable(self._store.read(topic, queue_id) for queue_id in queue_ids)
+
     # -- offsets
+
+    def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
+        """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
+        group = check_group(group)
+        check_topic(topic)
+        return self._store.offsets.of(group, topic)
 
     def reset_offset(
         self,
@@ -113,8 +135,9 @@ class GroupAdmin:
         have messages or an offset of the group.
 
         Running members go on from there at once: messages that they have in process are dropped, so their
-        acknowledgements do not count, and they are delivered again if they are behind the new offset. Durable when
-        this returns. `dry_run` only computes the offsets.
+        acknowledgements do not count, and they are delivered again if they are behind the new offset. Messages
+        that were received by `receive` stay with who has them, as with RocketMQ's broker. Durable when this returns.
+        `dry_run` only computes the offsets.
 
         Raises TopicNotFoundError, InvalidArgumentError, DiskError, StoreClosedError, ForkedStoreError.
         """
@@ -158,8 +181,12 @@ class GroupAdmin:
                     break
             else:
                 for queue_id, queue_offset in offsets.items():
-                    self._store.offsets.set(group, topic, queue_id, queue_offset)
+                    self._set_one(group, topic, queue_id, queue_offset)
         self._store.offsets.save()
+
+    def _set_one(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
+        with self._pop.no_pop(group, (topic, queue_id)):  # it would set where it goes on
+            self._store.offsets.set(group, topic, queue_id, queue_offset)
 
     def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set the offset that the group goes on at in a queue that none of its members has, up or down: for programs
@@ -188,7 +215,7 @@ class GroupAdmin:
             if has:
                 to_do = "acknowledge its messages, or use reset_offset"
                 raise GroupHasMembersError(self._store.path, group, has, to_do)
-            self._store.offsets.set(group, topic, queue_id, queue_offset)
+            self._set_one(group, topic, queue_id, queue_offset)
         self._store.offsets.save()
 
     # -- deleting

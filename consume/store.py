@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, Self
 from weakref import WeakKeyDictionary
 
@@ -31,7 +30,7 @@ from ..engine.write.queue_handle import QueueHandle
 from ..index.filter.sql_filter import SqlFilter
 from ..index.filter.wanted import Wanted, tags_or_filter
 from ..store import native
-from ..store.arguments import check_group, check_topic
+from ..store.arguments import check_group
 from ..store.disk.clock import Clock
 from ..store.disk.disk import Disk
 from ..store.get_result import GetResult
@@ -60,7 +59,6 @@ from .pop.pop_request import DEFAULT_INVISIBLE_MS
 from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
 from .pop.recovery import recover_offsets
-from .retry.send_back import dead_letter_topic
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -441,12 +439,9 @@ class Store(native.OrdinaryPut):
     ) -> None:
         self._groups().change_subscription(group, topics, tags=tags, filter=filter, strategy=strategy)
 
+    @documented_by(GroupAdmin.group_offsets)
     def group_offsets(self, group: str | int, topic: str) -> dict[int, int]:
-        """Queue id -> the offset that the group goes on at, of the queues it has begun in."""
-        self._store.check_usable()
-        group = check_group(group)
-        check_topic(topic)
-        return self._store.offsets.of(group, topic)
+        return self._admin().group_offsets(group, topic)
 
     def group_settings(self, group: str | int) -> GroupSettings:
         """The settings of a consumer group, set with `update_group` or by a broker; RocketMQ's defaults for one without
@@ -482,17 +477,9 @@ class Store(native.OrdinaryPut):
             coordinator.wake(settings.name)
         return settings
 
+    @documented_by(GroupAdmin.dead_letters)
     def dead_letters(self, group: str | int) -> Iterator[StoredMessage]:
-        """The messages that the group could not process, the oldest first, as they are now. The topic that a message
-        was first put to is its property RETRY_TOPIC, how often it was delivered its `reconsume_times`.
-
-        Raises InvalidArgumentError, StoreClosedError, ForkedStoreError; and as `read` while it is iterated.
-        """
-        self._store.check_usable()
-        topic = dead_letter_topic(check_group(group))
-        found = self._store.topic(topic)
-        queue_ids = range(found.queue_count if found is not None else 0)
-        return chain.from_iterable(self._store.read(topic, queue_id) for queue_id in queue_ids)
+        return self._admin().dead_letters(group)
 
     @documented_by(GroupAdmin.groups)
     def groups(self, *, include_system: bool = False) -> dict[str, GroupState]:
@@ -512,19 +499,22 @@ class Store(native.OrdinaryPut):
         queue_id: int | None = None,
         dry_run: bool = False,
     ) -> dict[int, int]:
+        self._groups()  # its coordinator is there, so that nobody joins meanwhile
         return self._admin().reset_offset(group, topic, to, queue_id=queue_id, dry_run=dry_run)
 
     @documented_by(GroupAdmin.commit_offset)
     def commit_offset(self, group: str | int, topic: str, queue_id: int, queue_offset: int) -> None:
+        self._groups()
         self._admin().commit_offset(group, topic, queue_id, queue_offset)
 
     @documented_by(GroupAdmin.delete)
     def delete_group(self, group: str | int, *, with_topics: bool = False) -> None:
+        self._groups()
         self._admin().delete(group, with_topics=with_topics)
 
     def _admin(self) -> GroupAdmin:
-        self._groups()  # its coordinator is there, so that nobody joins meanwhile
-        return GroupAdmin(self._store, self._group_table, dict(self._readers), self.delete_topic)
+        self._store.check_usable()
+        return GroupAdmin(self._store, self._group_table, dict(self._readers), self._pop, self.delete_topic)
 
     def _groups(self) -> GroupCoordinator:
         with self._subscribing:

@@ -16,7 +16,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -290,6 +290,10 @@ class PopService:
             with suppress(ExpiredHandleError):  # then it comes to the dead letters a second time
                 self.ack(*(each.handle for each in dead))
         return [each for each in popped if each.attempt <= request.max_attempts]
+
+    def no_pop(self, group: str, queue: QueueKey) -> AbstractContextManager[object]:
+        """The group pops nothing from the queue during the block, so that its offset can be set."""
+        return self._places.setdefault((group, *queue), _Place()).lock
 
     def _popped_before(self) -> int:
         """Every check point below this physical offset has its group's offset set."""

@@ -318,3 +318,33 @@ def test_members_that_come_and_go_do_not_undo_a_reset(store: Store) -> None:
     assert not failures
     assert store.group_offsets("billing", "orders") == dict.fromkeys(QUEUES, 10)
     assert store.lag("billing") == {("orders", queue_id): 0 for queue_id in QUEUES}
+
+
+def test_a_group_that_receives_goes_on_where_it_is_reset_to(store: Store) -> None:
+    held = store.receive("poppers", "orders", 32)
+    assert len(held) == 32 and sum(store.lag("poppers").values()) == 8
+    store.reset_offset("poppers", "orders", 9)
+    assert sorted(each.message.body for each in store.receive("poppers", "orders", 32)) == [
+        *(b"%d-9" % queue_id for queue_id in QUEUES)
+    ]
+    store.ack(*(each.handle for each in held))
+    assert store.group_offsets("poppers", "orders") == dict.fromkeys(QUEUES, 10)
+
+
+def test_receives_meanwhile_do_not_undo_a_reset(store: Store) -> None:
+    stop = threading.Event()
+
+    def receive() -> None:
+        while not stop.is_set():
+            store.receive("poppers", "orders", 3)
+
+    threads = [threading.Thread(target=receive) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(20):
+        store.reset_offset("poppers", "orders", "first")
+        store.reset_offset("poppers", "orders", "last")
+        assert store.group_offsets("poppers", "orders") == dict.fromkeys(QUEUES, 10)
+    stop.set()
+    for thread in threads:
+        thread.join(60)
