@@ -44,6 +44,9 @@ from .index.filter.sql_filter import SqlFilter, sql
 from .produce.producer import Producer
 from .produce.send_errors import MessageTypeError, SendTimeoutError
 from .produce.send_result import SendResult
+from .produce.transaction.checker import TransactionChecker
+from .produce.transaction.resolution import TransactionResolution
+from .produce.transaction.transaction import Transaction
 from .store.errors import (
     BodyTooLargeError,
     ClockBehindError,
@@ -230,6 +233,9 @@ __all__ = [
     "TopicPermission",
     "TopicPermissionError",
     "TopicTooLongError",
+    "Transaction",
+    "TransactionChecker",
+    "TransactionResolution",
     "UnkeptPromiseError",
     "UnknownTimerError",
     "UnreadMessagesError",

@@ -81,7 +81,7 @@ class Store(native.OrdinaryPut):
 
     def __init__(self, store: MessageStore) -> None:
         self._at_exit = close_at_exit(self)
-        self._store = store
+        self._store = self.message_store = store
         self._group_table = GroupTable(store.disk, store.path, store.clock)
         with ExitStack() as undo:
             undo.callback(store.close)

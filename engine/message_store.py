@@ -61,7 +61,7 @@ from .services.prepare_service import PrepareService
 from .services.retention import CleanUpReport
 from .services.store_maintenance import StoreMaintenance
 from .services.wake_up import WakeUp
-from .shutdown import close_at_exit, end_dropped, ending
+from .shutdown import Service, close_at_exit, end_dropped, ending
 from .statistics import StoreStatistics, live_statistics
 from .topics.offset_table import OffsetTable
 from .topics.topic_admin import TopicAdmin
@@ -149,13 +149,13 @@ class MessageStore(native.OrdinaryPut):
 
             self.recovery_report: RecoveryReport = found.report
             self._log, self._dispatcher, self._table, self._maintenance = commit_log, dispatcher, table, maintenance
-            self._reader, self._putter, self._topic_admin = reader, putter, topic_admin
+            self._reader, self.putter, self._topic_admin = reader, putter, topic_admin
             self.put_fast_path = self._put_fast_path = putter.put_fast_path
             self.offsets, self.arrivals, self.poison_wake_ups = offsets, arrivals, commit_log.poison_wake_ups
             self._service, self._preparing, self._pulls = flushing, preparing, pulls
             self._delay_service, self.timers, self.topic_table = delay_service, delay_service.timers, topics
-            self._services = pulls, arrivals, delay_service, flushing, preparing  # as they are stopped
-            self._end = ending(self._services, putter.pending, delay_service.close, maintenance)
+            self.services: list[Service] = [pulls, arrivals, delay_service, flushing, preparing]  # as they are stopped
+            self._end = ending(self.services, putter.pending, delay_service.close, maintenance)
 
             # Threads start here.
             watch_fork(self)
@@ -206,24 +206,24 @@ class MessageStore(native.OrdinaryPut):
     def put_slow(self, message: Message) -> PutResult:
         """The slow path of `put`. The kernel calls it after the fast path declined the message."""
         self.check_usable()
-        return self._putter.put(message)
+        return self.putter.put(message)
 
     _put_slow = put_slow
 
     @documented_by(Putter.put_async)
     def put_async(self, message: Message) -> Future[PutResult]:
         self.check_usable()
-        return self._putter.put_async(message)
+        return self.putter.put_async(message)
 
     @documented_by(Putter.put_many)
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         self.check_usable()
-        return self._putter.put_many(messages)
+        return self.putter.put_many(messages)
 
     @documented_by(Putter.put_batch)
     def put_batch(self, messages: Iterable[Message]) -> list[PutResult]:
         self.check_usable()
-        return self._putter.put_batch(messages)
+        return self.putter.put_batch(messages)
 
     def queue(self, topic: str, queue_id: int = 0) -> QueueHandle:
         """Lowest-overhead API: append to one queue without building a `Message`. Otherwise `append` works as `put`.
@@ -233,19 +233,19 @@ class MessageStore(native.OrdinaryPut):
         """
         self.check_usable()
         queue_id = check_queue(topic, queue_id)
-        return QueueHandle(topic, queue_id, self._putter.ordinary_append, self.put)
+        return QueueHandle(topic, queue_id, self.putter.ordinary_append, self.put)
 
     @documented_by(Putter.append_columns)
     def append_columns(self, topic: str, columns: Any) -> AppendResult:
         self.check_usable()
-        return self._putter.append_columns(topic, columns)
+        return self.putter.append_columns(topic, columns)
 
     @documented_by(Putter.append_atomically)
     def append_atomically(
         self, parts: Iterable[TopicColumns], before_commit: Commit = lambda appended: None
     ) -> AtomicRange:
         self.check_usable()
-        return self._putter.append_atomically(parts, before_commit)
+        return self.putter.append_atomically(parts, before_commit)
 
     @documented_by(checked_cancellation)
     def cancel_timer(self, topic: str, uniq_key: str, deliver_at_ms: int) -> PutResult:
@@ -528,7 +528,7 @@ class MessageStore(native.OrdinaryPut):
         self._log.conditions.handle = "closed"
         if self._forked:
             return
-        if not (self._putter.pending.runs_callbacks_here() or self._pulls.thread.is_current()):
+        if not (self.putter.pending.runs_callbacks_here() or self._pulls.thread.is_current()):
             with self._close_lock:
                 self._close_locked()
         elif self._close_lock.acquire(blocking=False):  # another closing thread may be waiting for this callback
@@ -554,7 +554,7 @@ class MessageStore(native.OrdinaryPut):
         text = f"{self.path}: the store was never closed; closing it now"
         warnings.warn(text, ResourceWarning, stacklevel=2, source=self)
         atexit.unregister(self._at_exit)
-        threads = *(each.thread for each in self._services), *self._putter.pending.threads
+        threads = *(each.thread for each in self.services), *self.putter.pending.threads
         end_dropped(self.path, self._end, threads)
 
     def __repr__(self) -> str:

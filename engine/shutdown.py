@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Protocol
 
 from ..store.errors import FlightlogError
-from .delay.delay_service import DelayService
-from .services.arrivals import Arrivals
-from .services.flush_service import FlushService
-from .services.long_polls import LongPolls
-from .services.prepare_service import PrepareService
 from .services.service_thread import ServiceThread
 from .services.store_maintenance import StoreMaintenance
 from .write.pending_puts import PendingPuts
 
-Service = LongPolls | Arrivals | DelayService | FlushService | PrepareService
-
 log = logging.getLogger("flightlog.store")
+
+
+class Service(Protocol):
+    """What runs beside the calls of an open store. It does not hold the store's handle."""
+
+    @property
+    def thread(self) -> ServiceThread: ...
+
+    def stop(self) -> None:
+        """Return once it does nothing any more. If a KeyboardInterrupt ends the wait, it is called again."""
 
 
 def ending(

@@ -1,1 +1,6 @@
-"""Producers: which queue a message is sent to."""
+"""Producers: which queue a message is sent to, and transactions.
+
+Which room inside imports from which:
+
+    transaction -> nothing
+"""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from ..engine.services.futures import complete
+from ..schedule.delivered import HALF_TOPIC
 from ..store.arguments import (
     check_callable,
     check_flag,
@@ -55,6 +56,9 @@ from .queue_hash import by_hash_code, by_sip_hash
 from .route import Route, Routes, SendStore
 from .send_errors import SendTimeoutError
 from .send_result import SendFailure, SendResult
+from .transaction.checker import transactions_of
+from .transaction.half_message import IS_TRANSACTION
+from .transaction.transaction import Transaction
 from .uniq_key import UniqKeys
 
 MASK = 0x7FFFFFFF
@@ -78,6 +82,8 @@ class RoundRobin:
 log = logging.getLogger("flightlog.produce")
 
 RETRIES = 2
+PRODUCER_GROUP = "DEFAULT_PRODUCER"
+"""RocketMQ's, of a producer that is given none."""
 TIMEOUT_S = 3.0
 """No try of a send begins later (RocketMQ's `sendMsgTimeout`)."""
 A_STORE = "a store that is open for writing, as flightlog.open gives"
@@ -116,6 +122,8 @@ class Sending:
     """Stores that have failed for it."""
     appended_to: MessageQueue | None = None
     """Where the message is, while a future waits for its sync."""
+    record_topic: str | None = None
+    """The topic of its record, if that is not the message's."""
 
     def to(self, queue: MessageQueue) -> Message:
         """What is put to this queue."""
@@ -132,8 +140,9 @@ class Producer:
     message group has. `rule`: which queue that is: `by_sip_hash` as RocketMQ's gRPC clients (the default),
     `by_hash_code` as its Java client, `by_jump_hash` as its proxy. To change the rule, the stores or a number of queues
     while messages wait breaks the order between what was sent before and what after. `retries`: of a message without a
-    group, each to another store where there is one. `timeout_s`: of a send, see there. `check_message_type`:
-    refuse messages of another type than their topic's attribute `message.type`, as RocketMQ's 5.x proxy does.
+    group, each to another store where there is one. `producer_group`: whose TransactionChecker answers for transactions
+    that are left without an end. `timeout_s`: of a send, see there. `check_message_type`: refuse messages of another
+    type than their topic's attribute `message.type`, as RocketMQ's 5.x proxy does.
     """
 
     def __init__(
@@ -142,6 +151,7 @@ class Producer:
         *,
         rule: GroupRule = by_sip_hash,
         retries: int = RETRIES,
+        producer_group: str = PRODUCER_GROUP,
         timeout_s: float | None = None,
         check_message_type: bool = False,
         fault_rules: FaultRules | None = None,
@@ -149,6 +159,7 @@ class Producer:
     ) -> None:
         retries = check_whole("retries", retries)
         check_callable("rule", rule, "a function of a message group and a number of queues, such as by_sip_hash")
+        check_text("producer_group", producer_group, "the name of a producer group as text")
         if timeout_s is not None:
             check_seconds("timeout_s", timeout_s)
         check_flag("check_message_type", check_message_type)
@@ -159,6 +170,7 @@ class Producer:
         for name, store in {} if isinstance(stores, SendStore) else stores.items():
             _check_store(name, store)
         self._stores = {ONE_STORE: stores} if isinstance(stores, SendStore) else dict(stores)
+        self.producer_group = producer_group
         self._rule, self._retries, self._clock = rule, retries, clock or SystemClock()
         self._timeout_s, self._checks_message_type = timeout_s, check_message_type
         self._faults = FaultTable(self._clock, fault_rules or FaultRules())
@@ -285,6 +297,38 @@ class Producer:
             raise
         except TimeoutError:
             raise self._timed_out(sending) from None
+
+    def transaction(
+        self, message: Message, *, group: str | None = None, selector: Selector | None = None
+    ) -> Transaction:
+        """Store a message that nobody sees until the transaction that this returns is committed.
+
+            with producer.transaction(Message("orders", b"created")) as tx:
+                ...  # the application's own work: an exception here rolls back
+                # at the end of the block it is committed, unless tx.rollback() or tx.unknown() was called
+
+        Queue and store are chosen as by `send`. The half message is stored when this returns, as durable as after a
+        put; the TransactionChecker of this producer's group answers for it if its process dies. The store must have
+        been opened without a pre_put_hook.
+
+        Raises InvalidMessageError for what a transaction cannot have: a delay, an inner batch, light queues;
+        ThreadStartError; otherwise as `send`.
+        """
+        check_message(message)
+        half = replace(message, properties={**(message.properties or {}), IS_TRANSACTION: "true"})
+        sending = self._begin(half, group, selector, None)
+        sending.record_topic = HALF_TOPIC
+        while True:
+            queue, began_s = self._choose_queue(sending), self._clock.monotonic_s()
+            try:
+                transactions = transactions_of(self._store(queue))
+                opened = transactions.begin(sending.to(queue), self.producer_group, sending.uniq_key)
+            except ELSEWHERE as e:
+                if (failure := self._refused(sending, queue, e)) is not None:
+                    raise _noted(failure) from failure.error.__cause__
+            else:
+                self._sent(sending, queue, opened.result, began_s)
+                return Transaction(transactions, opened, sending.uniq_key)
 
     # -- the way of a message
 
@@ -459,7 +503,7 @@ class Producer:
     def _doubt(self, name: str, sending: Sending) -> str:
         """Why the store that failed may have the message, now or when it is opened again; empty if it has not."""
         try:
-            if not self._stores[name].was_stored(sending.uniq_key, sending.message.topic):
+            if not self._stores[name].was_stored(sending.uniq_key, sending.record_topic or sending.message.topic):
                 return ""
         except (FlightlogError, KeyError) as e:
             return f"Whether the message {sending.uniq_key} is in {name!r} could not be found out: {e}"

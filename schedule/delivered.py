@@ -9,6 +9,7 @@ queue are those that the last two name; its offsets and store time are new.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 from ..store.errors import FlightlogError
@@ -33,16 +34,33 @@ class UndeliverableError(FlightlogError):
 
 
 class DueMessage(NamedTuple):
-    """A parked message that is due, to be put past the delay hook."""
+    """A message that has waited in another record, to be put past the delay hook."""
 
     message: Message
     hosts: tuple[bytes, bytes]
     """Sender and store host as the record that waited has them: RocketMQ keeps both."""
 
 
+def to_put_again(waited: StoredMessage) -> DueMessage:
+    """The same message once more, to the same topic and queue; the bits of a transaction are kept."""
+    properties = dict(waited.properties)
+    properties.pop(CRC_PROPERTY, None)  # of the record that waited; the put writes this one's, if any
+    message = Message(
+        waited.topic,
+        waited.body,
+        properties=properties,
+        queue_id=waited.queue_id,
+        flag=waited.flag,
+        born_timestamp_ms=waited.born_timestamp_ms,
+        sys_flag=waited.sys_flag & ~HOST_BITS,
+        reconsume_times=waited.reconsume_times,
+    )
+    return DueMessage(message, (raw_host(waited.born_host), waited.store_host_raw))
+
+
 def delivered(parked: StoredMessage) -> DueMessage:
     """The message to put in place of this one. Raises UndeliverableError."""
-    properties = dict(parked.properties)
+    properties = parked.properties
     topic, queue_text = properties.get(props.REAL_TOPIC, ""), properties.get(props.REAL_QUEUE_ID, "")
     queue_id = int(queue_text) if QUEUE_ID.fullmatch(queue_text) else -1
     if not is_safe_topic(topic) or topic in UNDELIVERABLE_TOPICS or not 0 <= queue_id <= INT32_MAX:
@@ -54,15 +72,5 @@ def delivered(parked: StoredMessage) -> DueMessage:
         raise UndeliverableError(
             f"the message at physical offset {parked.physical_offset}: an inner batch, expected a single message"
         )
-    properties.pop(CRC_PROPERTY, None)  # of the record that waited; the put writes this one's, if any
-    message = Message(
-        topic,
-        parked.body,
-        properties=properties,
-        queue_id=queue_id,
-        flag=parked.flag,
-        born_timestamp_ms=parked.born_timestamp_ms,
-        sys_flag=parked.sys_flag & ~HOST_BITS,
-        reconsume_times=parked.reconsume_times,
-    )
-    return DueMessage(message, (raw_host(parked.born_host), parked.store_host_raw))
+    message, hosts = to_put_again(parked)
+    return DueMessage(replace(message, topic=topic, queue_id=queue_id), hosts)

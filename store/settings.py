@@ -57,6 +57,9 @@ RANGES: Ranges = {
     "rebalance_interval_ms": INTERVAL_MS,
     "timer_max_delay_s": (1, 10 * 365 * 86_400),
     "timer_slot_max_count": (1, MAX_ANSWER),
+    "transaction_timeout_ms": INTERVAL_MS,
+    "transaction_check_interval_ms": INTERVAL_MS,
+    "transaction_check_max": (1, MAX_ANSWER),
     "get_memory_max_size": (1, MAX_ANSWER),
     "get_memory_max_count": (1, MAX_ANSWER),
     "get_disk_max_size": (1, MAX_ANSWER),
@@ -186,6 +189,14 @@ class StoreSettings:
     """How far ahead a timer may be (`timerMaxDelaySec`)."""
     timer_slot_max_count: int = (1 << 31) - 1
     """How many timers may be due in one second (`timerCongestNumEachSlot`)."""
+    transaction_timeout_ms: int = 6000
+    """How old a half message is before somebody is asked about it (`transactionTimeOut`), unless it says otherwise in
+    its property CHECK_IMMUNITY_TIME_IN_SECONDS. See TransactionChecker."""
+    transaction_check_interval_ms: int = 30_000
+    """How often half messages are looked at while there is a TransactionChecker (`transactionCheckInterval`)."""
+    transaction_check_max: int = 15
+    """How often somebody is asked about a half message, before it goes to TRANS_CHECK_MAX_TIME_TOPIC
+    (`transactionCheckMax`)."""
     get_memory_max_size: int = 256 << 10
     """Bytes of records that a get answers where they are near the log's end (`maxTransferBytesOnMessageInMemory`)."""
     get_memory_max_count: int = 32

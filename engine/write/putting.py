@@ -290,6 +290,35 @@ class Putter:
             self._log.flush(None, results[-1].physical_offset + results[-1].size)
         return len(results)
 
+    def check_admitted(self, message: Message, forms: Iterable[Message]) -> None:
+        """Raise what `put` would raise before it appends this message, which names its queue, or would if the message
+        had one of these `forms`. A topic that is not there is made as by `put`."""
+        if not self._parks:
+            raise UsageError("a transaction: expected a store without pre_put_hook, which would not see its records")
+        for form in (message, *forms):
+            prepare(form, self._settings, self._log.segment_size)
+        self._topics.queue_for(message.topic, message.queue_id, is_internal=False)
+
+    def put_internal(
+        self, message: Message, hosts: tuple[bytes, bytes] | None = None, *, waits: bool = False
+    ) -> PutResult:
+        """Append one message past the pre-put hook, as a broker does for itself: also to RocketMQ's own topics, and
+        whatever the permissions of its topic. `hosts`: sender and store host of its record; None: as by `put`.
+        `waits`: the caller calls `flushed` next. Raises as `put`."""
+        self._check_room()
+        record = prepare(message, self._settings, self._log.segment_size, hosts=hosts)
+        record.queue_id = self._topics.queue_for_delivery(record.topic, record.queue_id)
+        results: list[PutResult] = []
+        try:
+            self._append((record,), results)
+        finally:
+            self._wake(waits)
+        return results[0]
+
+    def flushed(self, result: PutResult) -> PutResult:
+        """The result once the message is durable, or marked as not known to be; at once under async flush."""
+        return self._flushed(result) if self._is_sync else result
+
     def _check_room(self) -> None:
         """Raise DiskFullError if the disk was full at the last check and still is."""
         if self._dispatcher.is_stalled:

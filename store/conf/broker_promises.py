@@ -60,10 +60,7 @@ SAFETY: Table = {
 
 FEATURES: Table = {
     # transactions
-    "transactionTimeOut": (ANY, "flightlog has no transactions: half messages are not checked"),
-    "transactionCheckMax": (ANY, "flightlog has no transactions: half messages are not checked"),
-    "transactionCheckInterval": (ANY, "flightlog has no transactions: half messages are not checked"),
-    "rejectTransactionMessage": (ON, "flightlog has no transactions and does not look for half messages in puts"),
+    "rejectTransactionMessage": (ON, "transactions are not refused"),
     # copies on other machines
     "totalReplicas": (_above(1), "flightlog does not replicate"),
     "haMasterAddress": (ANY, "flightlog does not replicate"),

@@ -24,6 +24,9 @@ from flightlog import (
     Stores,
     StoreSettings,
     TopicColumns,
+    Transaction,
+    TransactionChecker,
+    TransactionResolution,
 )
 from flightlog.engine.message_store import MessageStore
 from flightlog.engine.read_only import ReadOnlyStore
@@ -178,10 +181,21 @@ PRODUCER: Answers = {
     "send_async": (lambda o: o.on.send_async(PLAIN), CLOSED),
     "send_async, by group": (lambda o: o.on.send_async(PLAIN, group="g"), CLOSED),
     "send_coroutine": (lambda o: asyncio.run(o.on.send_coroutine(PLAIN)), CLOSED),
+    "transaction": (lambda o: o.on.transaction(PLAIN), CLOSED),
     "queues": (lambda o: o.on.queues("u"), (NoRouteError, "closed: store")),
     "hot_spots": (lambda o: dict(o.on.hot_spots.queues), {}),
     "add_store": (lambda o: o.on.add_store("b", o.closed), None),
     "remove_store": (lambda o: o.on.remove_store("b"), None),
+}
+TRANSACTION: Answers = {
+    "commit": (lambda o: o.on.commit(), CLOSED),
+    "rollback": (lambda o: o.on.rollback(), CLOSED),
+    "unknown": (lambda o: o.on.unknown(), CLOSED),
+}
+CHECKER: Answers = {
+    "check_now": (lambda o: o.on.check_now(), CLOSED),
+    "close": (lambda o: o.on.close(), None),
+    "another one": (lambda o: TransactionChecker(o.closed, "h", lambda _: TransactionResolution.UNKNOWN), CLOSED),
 }
 
 
@@ -278,6 +292,16 @@ def test_a_producer_of_a_closed_store(store: flightlog.Store) -> None:
     check_answers(PRODUCER, SimpleNamespace(on=producer, closed=store))
 
 
+def test_a_transaction_and_a_checker_of_a_closed_store(store: flightlog.Store) -> None:
+    transaction, checker = (
+        Producer(store).transaction(PLAIN),
+        TransactionChecker(store, "g", lambda _: TransactionResolution.UNKNOWN),
+    )
+    store.close()
+    check_answers(TRANSACTION, SimpleNamespace(on=transaction))
+    check_answers(CHECKER, SimpleNamespace(on=checker, closed=store))
+
+
 @pytest.mark.parametrize(
     ("of", "rows", "beside"),
     [
@@ -289,6 +313,8 @@ def test_a_producer_of_a_closed_store(store: flightlog.Store) -> None:
         (Stores, STORES, set()),
         (Producer, PRODUCER, set()),
         (DeduplicationWindow, WINDOW, {"mark_forked"}),
+        (Transaction, TRANSACTION, set()),
+        (TransactionChecker, CHECKER, set()),
     ],
 )
 def test_every_method_has_a_row(of: type, rows: dict[str, object], beside: set[str]) -> None:

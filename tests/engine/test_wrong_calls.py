@@ -28,6 +28,7 @@ from flightlog import (
     Stores,
     StoreSettings,
     TopicColumns,
+    TransactionChecker,
 )
 from flightlog.consume.deliver.back_off import BackOff
 from flightlog.consume.deliver.process_queue import FlowLimits
@@ -438,6 +439,16 @@ MESSAGING: list[Row] = [
         "topic 't'",
         "found a FIFO message, expected NORMAL",
     ),
+    *each("T", "message", "flightlog.Message", *(lambda o, m=m: o.producer.transaction(m) for m in (b"x", None, "x"))),
+    *each("T", "group=5", "text", lambda o: o.producer.transaction(Message("t", b""), group=5)),
+    *each("T", "selector", "a function", lambda o: o.producer.transaction(Message("t", b""), selector=5)),
+    *each("M", "delay_level=1", "no delay", lambda o: o.producer.transaction(Message("t", b"", delay_level=1))),
+    *each("T", "producer_group", "as text", *(lambda o, g=g: Producer(o.store, producer_group=g) for g in (None, 5))),
+    *each("V", "producer_group=''", "not empty", lambda o: Producer(o.store, producer_group="")),
+    *each("T", "store", "open for writing", *(lambda o, s=s: TransactionChecker(s, "g", print) for s in (None, "s"))),
+    *each("T", "store", "open for writing", lambda o: TransactionChecker(o.view, "g", print)),
+    *each("T", "producer_group", "as text", lambda o: TransactionChecker(o.store, 5, print)),
+    *each("T", "check", "a function", lambda o: TransactionChecker(o.store, "g", None)),
     *each("T", "topic", "expected the name", lambda o: o.producer.queues(5)),
     *each("T", "store", "open for writing", lambda o: o.producer.add_store("b", "path")),
     *each("T", "name", "text", lambda o: o.producer.remove_store(5)),

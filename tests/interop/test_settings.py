@@ -26,8 +26,8 @@ PIECES = (
 
 
 PRESENT = {
-    *("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval", "putMessageTimeout"),
-    *("osPageCacheBusyTimeOutMills", "compactionScheduleInternal", "compactionThreadNum"),
+    *("putMessageTimeout", "osPageCacheBusyTimeOutMills"),
+    *("compactionScheduleInternal", "compactionThreadNum"),
 }
 """Settings that promise something with any value, so also with their default."""
 

@@ -193,7 +193,6 @@ PROMISING = {
     "messageStorePlugIn": "org.example.Store",
     "brokerPermission": "4",
     "defaultMessageRequestMode": "POP",
-    **dict.fromkeys(("transactionTimeOut", "transactionCheckMax", "transactionCheckInterval"), "6000"),
     **dict.fromkeys(("startAcceptSendRequestTimeStamp", "putMessageTimeout", "osPageCacheBusyTimeOutMills"), "7"),
     **dict.fromkeys(("maxTopicLength", "timerPrecisionMs", "timerRollWindowSlot", "mappedFileSizeTimerLog"), "100"),
     "mapperFileSizeBatchConsumeQueue": "100",

@@ -26,6 +26,7 @@ from flightlog.engine.services.store_maintenance import StoreMaintenance
 from flightlog.engine.topics.offset_table import OffsetTable
 from flightlog.engine.write.putting import Putter
 from flightlog.index.queue.queue_table import QueueTable
+from flightlog.produce.transaction.transactions import Transactions
 from flightlog.schedule.timer_wheel_store import NOTHING_GIVEN
 from flightlog.store.disk.clock import Clock
 from flightlog.store.log.commit_log import CommitLog
@@ -100,7 +101,7 @@ def long_polls(store: AnyStore) -> LongPolls:
 
 
 def putter(store: AnyStore) -> Putter:
-    return engine(store)._putter
+    return engine(store).putter
 
 
 def clock(store: AnyStore) -> Clock:
@@ -289,3 +290,10 @@ def view_keys(view: ReadOnlyStore) -> ViewKeys:
 
 def pop_service(store: Store) -> PopService:
     return store._pop
+
+
+def transactions_by_hand(store: AnyStore) -> Transactions:
+    """The transactions of a store, before it has any: without their thread, so a test calls `run_due` itself."""
+    found = Transactions.of(engine(store))
+    found.thread.start = lambda: None  # type: ignore[method-assign]
+    return found
