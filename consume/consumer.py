@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ..index.filter.sql_filter import SqlFilter
 from ..index.filter.wanted import Wanted
@@ -18,6 +19,7 @@ from .allocate.allocate import AllocationStrategy
 from .deliver.back_off import SUSPENSION, BackOff
 from .deliver.delivery import ConsumerStatistics, Delivery, Listener, check_listener
 from .deliver.failures import OnDeadLetter
+from .deliver.listener_loop import ListenerLoop, is_coroutine_function
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
 from .deliver.workers import Workers
@@ -26,6 +28,9 @@ from .group.initial_offset import StartFrom, check_start
 from .store import Store
 from .stores import Stores
 from .subscription_arguments import check_attempts, checked_subscription
+
+if TYPE_CHECKING:
+    import asyncio
 
 log = logging.getLogger("flightlog.consume")
 
@@ -54,6 +59,9 @@ class Consumer:
     that is logged. The same happens to a message that the listener has had for longer than `consume_timeout_s` (15
     minutes; None: no limit). With `back_off` failed messages stay with this member instead, for less time, and their
     attempts end with it.
+
+    A listener may be a coroutine function. Its coroutines run in one event loop, `threads` at once: in a thread of its
+    own, or with `async with` in the loop that runs there. `async with` also closes without blocking that loop.
 
     `topics`, `tags`, `filter`, `start`, `member`, `strategy`, `limits`, `broadcast_folder`, `on_change` and
     `must_exist` say which messages, from where and how many at a time, as for `store.subscribe`; `store` may also be
@@ -129,18 +137,27 @@ class Consumer:
         )
         self._life = threading.Lock()
         self._parts: tuple[Subscription, Delivery, Workers] | None = None
+        self._loop: ListenerLoop | None = None
 
     # -- life
 
     def start(self) -> Consumer:
         """Join the group and begin. Raises what `store.subscribe` raises; RuntimeError if there are no threads to be
         had."""
+        return self._start(None)
+
+    def _start(self, loop: asyncio.AbstractEventLoop | None) -> Consumer:
         with self._life:
             if self._parts is not None:
                 raise UsageError(f"the consumer of group {self.group!r} was started before: make another one")
             subscription = self._subscribe()
-            in_batches = self._batch_size > 1
-            delivery = Delivery(subscription, self._listener, in_batches=in_batches, back_off=self._back_off)
+            if is_coroutine_function(self._listener):
+                self._loop = ListenerLoop(f"flightlog-consume-{subscription.group}-{subscription.name}-loop", loop)
+            delivery = Delivery(
+                *(subscription, self._listener, self._loop),
+                in_batches=self._batch_size > 1,
+                back_off=self._back_off,
+            )
             workers = Workers(
                 *(subscription, delivery.deliver, delivery.tell),
                 threads=self._thread_count,
@@ -148,6 +165,8 @@ class Consumer:
             )
             self._parts = subscription, delivery, workers
         try:
+            if self._loop is not None:
+                self._loop.start()
             workers.start()
         except BaseException:
             self.close()
@@ -158,11 +177,14 @@ class Consumer:
         """Take no more messages, wait for those in the listener's hands, write what was acknowledged, leave the group.
 
         False if the listener still had some after `timeout_s`: they come again, wherever its thread gets to. Close it
-        before the store. Calling it twice is fine, and so is a listener that calls it.
+        before the store. Calling it twice is fine, and so is a listener that calls it. Raises UsageError in the event
+        loop of a coroutine listener, which it would block: `await asyncio.to_thread(consumer.close)` there.
         """
         check_seconds("timeout_s", timeout_s)
         if self._parts is None:
             return True
+        if self._loop is not None and self._loop.is_current():
+            raise UsageError("close() would block the event loop of its listener: await asyncio.to_thread(x.close)")
         subscription, delivery, workers = self._parts
         has_ended = workers.stop(timeout_s)
         if not has_ended and subscription.is_alive:
@@ -170,6 +192,8 @@ class Consumer:
             values = (self.group, subscription.name, delivery.in_flight, timeout_s)
             log.warning(text, *values, extra={"group": self.group, "member": subscription.name})
         subscription.close()
+        if self._loop is not None:
+            self._loop.stop()
         return has_ended
 
     def __enter__(self) -> Consumer:
@@ -177,6 +201,16 @@ class Consumer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    async def __aenter__(self) -> Consumer:
+        import asyncio
+
+        return self._start(asyncio.get_running_loop())
+
+    async def __aexit__(self, *_: object) -> None:
+        import asyncio
+
+        await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
         return f"<Consumer of group {self.group!r}, {'not started' if self._parts is None else repr(self._parts[0])}>"

@@ -27,16 +27,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from ...store.errors import ListenerResultError, WrongTypeError
+from ...store.arguments import check_callable
+from ...store.errors import ListenerResultError
 from ...store.meters import Distribution, Latest
 from .back_off import BackOff
+from .listener_loop import ListenerLoop
 from .received import ReceivedMessage
 from .subscription import Subscription
 
 log = logging.getLogger("flightlog.consume")
 
-Listener = Callable[[Any], object]
-"""Called with a ReceivedMessage, or a list of them if there are batches."""
+Listener = Callable[[Any], Any]
+"""Called with a ReceivedMessage, or a list of them if there are batches; a coroutine function is awaited."""
 
 DONE, AGAIN = "CONSUME_SUCCESS", "RECONSUME_LATER"
 RESULTS: Mapping[str, bool] = {DONE: True, AGAIN: False}
@@ -63,25 +65,24 @@ class ConsumerStatistics:
 
 
 def check_listener(listener: Listener) -> None:
-    """A coroutine would be acknowledged before it ran."""
-    call = getattr(type(listener), "__call__", None)  # noqa: B004 (of an object, this may be the coroutine)
-    if not callable(listener) or inspect.iscoroutinefunction(listener) or inspect.iscoroutinefunction(call):
-        raise WrongTypeError(
-            "listener",
-            listener,
-            "a function that returns once the message is worked off; "
-            "in asyncio use `async for message in store.subscribe(...)`",
-        )
+    """Raises WrongTypeError for what cannot be called."""
+    check_callable("listener", listener, "a function, or a coroutine function, that returns once the work is done")
 
 
 class Delivery:
     """Safe from many threads."""
 
     def __init__(
-        self, subscription: Subscription, listener: Listener, *, in_batches: bool, back_off: BackOff | None
+        self,
+        subscription: Subscription,
+        listener: Listener,
+        loop: ListenerLoop | None,
+        *,
+        in_batches: bool,
+        back_off: BackOff | None,
     ) -> None:
-        """`back_off`: None where failed messages are stored for their next attempt."""
-        self._subscription, self._listener = subscription, listener
+        """`loop`: of a coroutine function. `back_off`: None where failed messages are stored for their next attempt."""
+        self._subscription, self._listener, self._loop = subscription, listener, loop
         self._in_batches, self._back_off = in_batches, back_off
         self._results = ORDERED_RESULTS if subscription.is_ordered else RESULTS
         self._lock = threading.Lock()
@@ -96,7 +97,9 @@ class Delivery:
         begin_s = time.perf_counter()
         failure: str | BaseException | None
         try:
-            failure = self._failure(self._listener(batch if self._in_batches else batch[0]))
+            given = batch if self._in_batches else batch[0]
+            returned = self._listener(given) if self._loop is None else self._loop.call(self._listener, given)
+            failure = self._failure(returned)
         except BaseException as e:  # whatever it is: the thread goes on, and the messages come again
             failure = e
         self._listener_ms.note((time.perf_counter() - begin_s) * 1e3)
@@ -124,7 +127,7 @@ class Delivery:
         if inspect.iscoroutine(returned):
             returned.close()
         if inspect.isawaitable(returned):
-            hint = " A consumer awaits nothing: in asyncio use `async for message in store.subscribe(...)`."
+            hint = " Nobody awaited it: define the listener with `async def`."
         return ListenerResultError(_name_of(self._listener), returned, tuple(self._results), hint)
 
     def _end(self, batch: Sequence[ReceivedMessage], *, consumed: int = 0, failed: int = 0) -> None:

@@ -10,11 +10,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
+from functools import partial
 
 from ...engine.services.service_thread import ServiceThread
 from ...store.errors import StoreClosedError
 from .received import ReceivedMessage
 from .subscription import PULL_RETRY_S, Subscription
+
+_worker: ContextVar[int] = ContextVar("flightlog_worker")
+"""The thread whose listener runs here; also in a coroutine that it waits for, and in what that hands to threads."""
 
 
 class Workers:
@@ -34,9 +39,11 @@ class Workers:
         self._has_ended = threading.Condition()
         self._stops = threading.Event()
         name = f"flightlog-consume-{subscription.group}-{subscription.name}"
-        self._threads = [ServiceThread(f"{name}-{number}", self._work, self._stops.set) for number in range(threads)]
-        self._running: set[int] = set()
-        """Identities of the threads that have not ended."""
+        self._threads = [
+            ServiceThread(f"{name}-{number}", partial(self._work, number), self._stops.set) for number in range(threads)
+        ]
+        self._running: dict[int, int] = {}
+        """Identities of the threads that have not ended -> their numbers."""
 
     def start(self) -> None:
         """Raises RuntimeError if the system has no threads to give."""
@@ -52,25 +59,29 @@ class Workers:
         for thread in self._threads:
             thread.request_stop()
         deadline_s = time.monotonic() + timeout_s
+        caller = _worker.get(threading.get_ident())
         with self._has_ended:
-            while self._running - {threading.get_ident()}:
+            while self._running.keys() - {caller}:
                 left_s = deadline_s - time.monotonic()
                 if left_s <= 0 or not self._has_ended.wait(min(left_s, threading.TIMEOUT_MAX)):
                     return False
-        for thread in self._threads:
-            if not thread.is_current():
+            own = self._running.get(caller)
+        for number, thread in enumerate(self._threads):
+            if number != own:
                 thread.stop()
         return True
 
-    def _work(self) -> None:
+    def _work(self, number: int) -> None:
+        ident = threading.get_ident()
+        _worker.set(ident)
         with self._has_ended:
-            self._running.add(threading.get_ident())
+            self._running[ident] = number
         try:
             while batch := self._next():
                 self._deliver(batch)
         finally:
             with self._has_ended:
-                self._running.discard(threading.get_ident())
+                self._running.pop(ident)
                 self._has_ended.notify_all()
 
     def _next(self) -> list[ReceivedMessage]:

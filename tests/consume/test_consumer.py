@@ -345,14 +345,8 @@ def test_reading_that_fails_is_told_and_tried_again(
 def test_calls_that_are_wrong(opened: Opened) -> None:
     store = opened()
 
-    async def asynchronous(message: ReceivedMessage) -> None: ...
-
-    class Asynchronous:
-        async def __call__(self, message: ReceivedMessage) -> None: ...
-
-    for listener in (asynchronous, Asynchronous(), None):
-        with pytest.raises(UsageError, match="expected a function that returns"):
-            Consumer(store, "t", "g", listener)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="expected a function, or a coroutine function, that returns"):
+        Consumer(store, "t", "g", None)  # type: ignore[arg-type]
     for wrong in ({"threads": 0}, {"threads": True}, {"batch_size": 1.5}):
         with pytest.raises(UsageError, match="1 or more"):
             Consumer(store, "t", "g", print, **wrong)

@@ -61,9 +61,6 @@ def each(kind: str, argument: str, says: str, *calls: Call) -> list[Row]:
     return [(call, ALIAS[kind], argument, says) for call in calls]
 
 
-async def listens(_: object) -> None: ...
-
-
 READS: list[Row] = [
     *each("T", "topic", "expected the name", *(lambda s, t=t: s.read(t) for t in (None, 5, b"t", ["t"], ("t",)))),
     *each("V", "topic=''", "not empty", lambda s: s.read(""), lambda s: s.get("", 0, 0), lambda s: s.query("", "k")),
@@ -383,7 +380,7 @@ MESSAGING: list[Row] = [
     *each("T", "store", "open for writing", lambda o: Consumer(o.view, "t", "g", print)),
     *each("T", "topics=['t']", "a mapping", lambda o: Consumer(o.store, ["t"], "g", print)),
     *each("T", "group", "as text", lambda o: Consumer(o.store, "t", None, print)),
-    *each("T", "listener", "async for", *(lambda o, f=f: Consumer(o.store, "t", "g", f) for f in (listens, None, 5))),
+    *each("T", "listener", "coroutine", *(lambda o, f=f: Consumer(o.store, "t", "g", f) for f in ("f", None, 5))),
     *each("V", "threads=0", "1 or more", lambda o: Consumer(o.store, "t", "g", print, threads=0)),
     *each("T", "batch_size", "1 or more", lambda o: Consumer(o.store, "t", "g", print, batch_size="2")),
     *each("T", "back_off", "BackOff", lambda o: Consumer(o.store, "t", "g", print, back_off=5)),
