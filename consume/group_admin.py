@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from datetime import datetime
 from itertools import chain
 from typing import Any
 
 from ..engine.message_store import MessageStore
-from ..store.arguments import check_flag, check_group, check_queue, check_time_ms, check_topic, check_whole, is_whole
-from ..store.errors import InvalidArgumentError, QueueNotFoundError, TopicNotFoundError, WrongTypeError
+from ..store.arguments import check_flag, check_group, check_queue, check_topic, check_whole
+from ..store.errors import InvalidArgumentError, QueueNotFoundError, TopicNotFoundError
 from ..store.format.light_queues import is_light
 from ..store.format.record import RETRY_TOPIC_PREFIX
 from ..store.queue_offsets import QueueKey
@@ -28,7 +27,7 @@ from .group.consumed_store import ConsumedStore
 from .group.group_errors import GroupHasMembersError, GroupNotFoundError
 from .group.group_state import GroupState, is_system_group, lag_of
 from .group.group_table import GroupTable
-from .group.initial_offset import StartFrom
+from .group.offset_reset import checked_target, reset_places
 from .group_coordinator import GroupCoordinator
 from .pop.pop_service import PopService
 from .retry.send_back import dead_letter_topic, retry_topic
@@ -146,32 +145,12 @@ class GroupAdmin:
         if queue_id is not None:
             queue_id = check_queue(topic, queue_id)
         check_flag("dry_run", dry_run)
-        target = _checked_target(to)
+        target = checked_target(to)
         self._check_topic(topic)
-        offsets = {}
-        for key, (first, end) in self._queues(group, topic, queue_id).items():
-            offsets[key[1]] = self._place(key, target, first, end)
+        offsets = reset_places(self._store, self._store.offsets.of(group, topic), topic, target, queue_id)
         if offsets and not dry_run:
             self._set(group, topic, offsets)
         return offsets
-
-    def _queues(self, group: str, topic: str, queue_id: int | None) -> dict[QueueKey, tuple[int, int]]:
-        if queue_id is not None:
-            return {(topic, queue_id): self._store.queue_bounds(topic, queue_id)}
-        found = {key: bounds for key, bounds in self._store.queues().items() if key[0] == topic}
-        for known in self._store.offsets.of(group, topic):
-            found.setdefault((topic, known), self._store.queue_bounds(topic, known))
-        return dict(sorted(found.items()))
-
-    def _place(self, key: QueueKey, target: StartFrom | datetime | int, first: int, end: int) -> int:
-        if target is StartFrom.FIRST:
-            return first
-        if target is StartFrom.LAST:
-            return end
-        if isinstance(target, datetime):
-            return self._store.offset_at(*key, check_time_ms("to", target))
-        assert isinstance(target, int)
-        return min(max(target, first), end)
 
     def _set(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         with self._without_joins():
@@ -264,18 +243,3 @@ class GroupAdmin:
             for coordinator in sorted(self._readers, key=id):  # one order for all: other stores may share them
                 held.enter_context(coordinator.without_joins())
             yield
-
-
-def _checked_target(to: object) -> StartFrom | datetime | int:
-    expected = "a queue offset, a datetime with a time zone, 'first' or 'last'"
-    if isinstance(to, datetime):
-        check_time_ms("to", to)
-        return to
-    if is_whole(to):
-        return check_whole("to", to)
-    if isinstance(to, (str, StartFrom)):
-        try:
-            return StartFrom(to)
-        except ValueError:
-            raise InvalidArgumentError("to", to, expected) from None
-    raise WrongTypeError("to", to, expected)

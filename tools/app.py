@@ -9,8 +9,11 @@ import typer
 
 from .commands.bench import bench
 from .commands.clean import clean
+from .commands.delete_group import delete_group
 from .commands.demo import demo
+from .commands.groups import groups
 from .commands.info import info
+from .commands.reset_offset import reset_offset
 from .commands.verify import verify
 from .program import run_program
 
@@ -22,7 +25,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (clean, demo, info, verify):
+for command in (clean, delete_group, demo, groups, info, reset_offset, verify):
     app.command()(command)
 app.add_typer(bench)
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ...store.disk.clock import Clock
@@ -103,13 +103,8 @@ class OffsetTable:
 
     def by_group(self) -> dict[str, dict[str, Offsets]]:
         """Group -> topic -> its offsets there, of every group that has any: a copy."""
-        found: dict[str, dict[str, Offsets]] = {}
         with self._lock:
-            for name, offsets in self._offsets.items():
-                topic, _, group = name.partition(SEPARATOR)
-                if group and SEPARATOR not in group:
-                    found.setdefault(group, {})[topic] = dict(offsets)
-        return found
+            return _by_group(self._offsets)
 
     def set(self, group: str, topic: str, queue_id: int, queue_offset: int) -> None:
         """Set the group's offset in this queue. The next `save` writes it."""
@@ -189,6 +184,21 @@ def name_of(topic: str, group: str) -> str:
                 f"{SEPARATOR!r}, or be empty"
             )
     return f"{topic}{SEPARATOR}{group}"
+
+
+def read_offsets(disk: Disk, root: Path) -> dict[str, dict[str, Offsets]]:
+    """Group -> topic -> its offsets there, of what the file says now. Raises ConfigFileError, DiskError."""
+    file = ConfigFile(disk, root / CONFIG_FOLDER / OFFSETS_FILE)
+    return _by_group(offsets_in(file.read() or {}, file.path))
+
+
+def _by_group(table: Mapping[str, Offsets]) -> dict[str, dict[str, Offsets]]:
+    found: dict[str, dict[str, Offsets]] = {}
+    for name, offsets in table.items():
+        topic, _, group = name.partition(SEPARATOR)
+        if group and SEPARATOR not in group:
+            found.setdefault(group, {})[topic] = dict(offsets)
+    return found
 
 
 def offsets_in(document: Config, path: Path) -> dict[str, Offsets]:

@@ -13,4 +13,8 @@ StorePath = Annotated[
     typer.Argument(help="The folder of a store, flightlog's or RocketMQ's.", show_default=False, readable=False),
 ]
 
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; otherwise it is only shown. The store must be closed.")]
+
+Group = Annotated[str, typer.Argument(help="The name of a consumer group.", show_default=False)]
+
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object instead of text.")]

@@ -1,0 +1,99 @@
+"""`flightlog groups`, `reset-offset` and `delete-group`: shown first, done only where that is asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import flightlog
+from flightlog import ExponentialRetryPolicy
+
+if TYPE_CHECKING:
+    from flightlog.tests.tools.conftest import Finished
+
+    Cli = Callable[..., Finished]
+
+EACH = 300
+"""Messages of a queue, of which there are three."""
+
+
+@pytest.fixture
+def path(clean_store: Path) -> Path:
+    """A store with two groups: one that was at 100 in each queue, one with settings alone."""
+    with flightlog.open(clean_store) as store:
+        for queue_id in range(3):
+            store.commit_offset("billing", "orders", queue_id, 100)
+        store.update_group("mail", retry_max_times=2, is_enabled=False, retry_policy=ExponentialRetryPolicy())
+        store.update_group("TOOLS_CONSUMER", retry_max_times=2)
+    return clean_store
+
+
+def offsets(path: Path) -> dict[int, int]:
+    with flightlog.open(path) as store:
+        return store.group_offsets("billing", "orders")
+
+
+def test_groups_are_listed(cli: Cli, path: Path) -> None:
+    finished = cli("groups", path)
+    assert finished.code == 0
+    lines = [line.split() for line in finished.out.splitlines() if line.strip()]
+    assert ["600", "17", "default", "enabled", "billing", "orders"] in lines
+    assert any(line[:2] == ["0", "3"] and "disabled" in line and line[-1] == "mail" for line in lines)
+    assert "TOOLS_CONSUMER" not in finished.out and "2 groups, lag 600" in finished.out
+    assert "TOOLS_CONSUMER" in cli("groups", path, "--system").out
+    found = {state["name"]: state for state in json.loads(cli("groups", path, "--json").out)}
+    assert set(found) == {"billing", "mail"} and found["billing"]["lag"] == 600
+    assert found["mail"]["settings"]["retry_policy"]["multiplier"] == 2
+
+
+def test_a_group_is_reset_when_asked(cli: Cli, path: Path) -> None:
+    finished = cli("reset-offset", path, "billing", "orders", "--to", "last")
+    assert finished.code == 0 and "to be reset: 3 queues. Reset them with --apply" in finished.out
+    assert ["0", "100", "300"] in [line.split() for line in finished.out.splitlines()]
+    assert offsets(path) == dict.fromkeys(range(3), 100)
+    finished = cli("reset-offset", path, "billing", "orders", "--to", "last", "--apply")
+    assert finished.code == 0 and "reset: 3 queues" in finished.out and offsets(path) == dict.fromkeys(range(3), EACH)
+    assert cli("reset-offset", path, "billing", "orders", "--to", "7", "--queue", "1", "--apply").code == 0
+    assert (
+        cli("reset-offset", path, "billing", "orders", "--to", "1999-01-01T00:00:00Z", "--queue=2", "--apply").code == 0
+    )
+    assert offsets(path) == {0: EACH, 1: 7, 2: 0}
+
+
+def test_a_group_is_deleted_when_asked(cli: Cli, path: Path) -> None:
+    finished = cli("delete-group", path, "billing")
+    assert finished.code == 0
+    assert finished.out == "to be deleted: group billing: offsets in 1 topic, lag 600. Delete it with --apply\n"
+    assert offsets(path)
+    finished = cli("delete-group", path, "billing", "--apply")
+    assert finished.code == 0 and "deleted: group billing" in finished.out and not offsets(path)
+    finished = cli("delete-group", path, "billing", "--apply")
+    assert finished.code == 2 and "no consumer group 'billing'" in finished.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["reset-offset", "billing", "orders", "--to", "middle"], "first, last, a queue offset"),
+        (["reset-offset", "billing", "orders", "--to", "2024-05-01T12:00:00"], "with a time zone"),
+        (["reset-offset", "billing", "ordres", "--to", "first"], "ordres"),
+        (["delete-group", "nobody"], "no consumer group 'nobody'"),
+    ],
+)
+def test_wrong_calls_are_told(cli: Cli, path: Path, arguments: list[str], says: str) -> None:
+    command, *rest = arguments
+    finished = cli(command, path, *rest)
+    assert finished.code == 2 and says in finished.err
+
+
+def test_a_writer_keeps_changes_out_but_not_looks(cli: Cli, path: Path) -> None:
+    with flightlog.open(path):
+        assert cli("groups", path).code == 0
+        assert cli("reset-offset", path, "billing", "orders", "--to", "first").code == 0
+        finished = cli("reset-offset", path, "billing", "orders", "--to", "first", "--apply")
+        assert finished.code == 3 and "writer" in finished.err
+    assert offsets(path) == dict.fromkeys(range(3), 100)

@@ -1,0 +1,74 @@
+"""`flightlog reset-offset PATH GROUP TOPIC --to WHERE`: have a consumer group go on elsewhere."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ...consume.group.offset_reset import Target, checked_target, reset_places
+from ...consume.store import open_store
+from ...engine.read_only import open_read_only
+from ...engine.topics.offset_table import read_offsets
+from ...store.disk.disk import RealDisk
+from ...store.errors import InvalidArgumentError, TopicNotFoundError
+from ...store.format.light_queues import is_light
+from ...store.settings import StoreSettings
+from ..output import Column, Output
+from .arguments import Apply, Group, StorePath
+
+AS_IT_IS = StoreSettings(deliver_delayed=False)
+"""Nothing but the offsets changes."""
+
+
+def reset_offset(
+    path: StorePath,
+    group: Group,
+    topic: Annotated[str, typer.Argument(help="The topic.", show_default=False)],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="first, last, a queue offset, or a time such as 2024-05-01T12:00:00+00:00", show_default=False
+        ),
+    ],
+    queue: Annotated[int | None, typer.Option(min=0, help="One queue id; otherwise all queues.")] = None,
+    apply: Apply = False,
+) -> None:
+    """Show where a consumer group would go on in a topic. Resets its offsets only with --apply."""
+    target = _target(to)
+    before, after = _places(path, group, topic, target, queue)
+    if apply:
+        with open_store(path, AS_IT_IS) as store:
+            after = store.reset_offset(group, topic, target, queue_id=queue)
+    output = Output()
+    columns = [Column("queue", True), Column("offset", True), Column("new offset", True)]
+    rows = [[str(i), f"{before[i]:,}" if i in before else "none", f"{after[i]:,}"] for i in after]
+    output.table("Offsets", columns, rows)
+    what = f"{len(after)} queues"
+    output.line(f"reset: {what}" if apply else f"to be reset: {what}. Reset them with --apply")
+
+
+def _target(to: str) -> Target:
+    if to.isascii() and to.isdigit():
+        return checked_target(int(to))
+    if to in ("first", "last"):
+        return checked_target(to)
+    try:
+        return checked_target(datetime.fromisoformat(to))
+    except ValueError as e:
+        if isinstance(e, InvalidArgumentError):
+            raise
+        expected = "first, last, a queue offset, or a time such as 2024-05-01T12:00:00+00:00"
+        raise InvalidArgumentError("to", to, expected) from None
+
+
+def _places(
+    path: Path, group: str, topic: str, target: Target, queue: int | None
+) -> tuple[dict[int, int], dict[int, int]]:
+    with open_read_only(path) as view:
+        if not is_light(topic) and view.topic(topic) is None:
+            raise TopicNotFoundError(path, topic, "its offsets cannot be set")
+        before = read_offsets(RealDisk(), path).get(group, {}).get(topic, {})
+        return before, reset_places(view, before, topic, target, queue)
