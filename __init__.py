@@ -42,8 +42,8 @@ from .engine.write.queue_handle import QueueHandle
 from .index.filter.invalid_filter import InvalidFilterError
 from .index.filter.sql_filter import SqlFilter, sql
 from .produce.producer import Producer
-from .produce.send_errors import MessageTypeError, SendTimeoutError
-from .produce.send_result import SendResult
+from .produce.send_errors import MessageTypeError, NoRouteError, SendManyError, SendTimeoutError
+from .produce.send_result import SendFailure, SendResult
 from .produce.transaction.checker import TransactionChecker
 from .produce.transaction.resolution import TransactionResolution
 from .produce.transaction.transaction import Transaction
@@ -76,7 +76,6 @@ from .store.errors import (
     MissingJavaError,
     MissingSegmentsError,
     NewerFormatError,
-    NoRouteError,
     PropertiesTooLargeError,
     QueueNotFoundError,
     RecordTooLargeError,
@@ -202,6 +201,8 @@ __all__ = [
     "SegmentGoneError",
     "SegmentLengthError",
     "SegmentRemovedError",
+    "SendFailure",
+    "SendManyError",
     "SendResult",
     "SendTimeoutError",
     "SqlFilter",

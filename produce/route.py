@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from ..store.disk.clock import Clock
-from ..store.errors import NoRouteError, StoreClosedError
+from ..store.errors import StoreClosedError
 from ..store.message import Message
 from ..store.message_queue import MessageQueue
 from ..store.results import PutResult
 from ..store.settings import StoreSettings
 from ..store.topic import NORMAL, Topic, TopicPermission, check_routable
+from .send_errors import NoRouteError
 
 KNOWN_FOR_S = 1.0
 """How long a route is believed: after that, topics that were changed meanwhile are seen."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from ..store.errors import FlightlogError, InvalidMessageError
+from collections.abc import Sequence
+
+from ..store.errors import FlightlogError, InvalidMessageError, UsageError
 from ..store.message_queue import MessageQueue
+from .send_result import SendFailure, SendResult
 
 ADVICE = {
     "NORMAL": "Send it without a message group, a delay or a transaction",
@@ -12,6 +15,11 @@ ADVICE = {
     "TRANSACTION": "Send it in a transaction",
 }
 """By the type of the topic."""
+
+
+class NoRouteError(UsageError):
+    """None of a producer's stores takes messages of a topic, or it is not known which queues they have. Nothing was
+    put."""
 
 
 class MessageTypeError(InvalidMessageError):
@@ -45,3 +53,22 @@ class SendTimeoutError(FlightlogError, TimeoutError):
         super().__init__(f"topic {topic!r}, message {uniq_key}: not sent within timeout_s={timeout_s:g}: {fate}")
         self.topic, self.uniq_key, self.timeout_s, self.queue = topic, uniq_key, timeout_s, queue
         self.may_be_stored = queue is not None
+
+
+class SendManyError(FlightlogError):
+    """Some of the messages of a `send_many` were not acknowledged.
+
+    `outcomes` has a SendResult or a SendFailure for each message, in their order; `failures` the latter alone, by the
+    message's place.
+    """
+
+    def __init__(self, outcomes: Sequence[SendResult | SendFailure]) -> None:
+        self.outcomes = tuple(outcomes)
+        self.failures = {place: each for place, each in enumerate(outcomes) if isinstance(each, SendFailure)}
+        place, first = next(iter(self.failures.items()))
+        in_doubt = sum(each.may_be_stored for each in self.failures.values())
+        super().__init__(
+            f"{len(self.failures)} of {len(self.outcomes)} messages were not acknowledged, {in_doubt} of them may be "
+            f"stored all the same; the first is messages[{place}] ({first.queue}): {first.error}. The outcome of each "
+            "message is in `outcomes`"
+        )

@@ -46,6 +46,7 @@
     ├── EffectInProgressError          consume/: an id of a deduplication window that another thread is at work on
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
+    ├── SendManyError                  some of the messages of a producer's send_many were not acknowledged
     ├── SendTimeoutError               a producer's send was not over in time; a TimeoutError, too
     ├── StoreChangingError             each look at a store was overtaken by its writer: try again
     ├── DataLossError                  spark/: what a query or a stream asks for was removed before it was read
@@ -212,11 +213,6 @@ class TopicNotFoundError(InvalidMessageError):
     def __init__(self, path: Path, topic: str, what_to_do: str) -> None:
         super().__init__(f"{path}: there is no topic {topic!r}; {what_to_do}")
         self.path, self.topic = path, topic
-
-
-class NoRouteError(UsageError):
-    """None of a producer's stores takes messages of a topic, or it is not known which queues they have. Nothing was
-    put."""
 
 
 class TopicPermissionError(InvalidMessageError):

@@ -222,7 +222,13 @@ class Putter:
     def _append_many(self, messages: Sequence[Message], results: list[PutResult]) -> bool:
         """The slow path: check all messages, then append all, and add their results. Returns whether one of them waits
         for a sync."""
-        self._check_room()
+        try:
+            self._check_room()
+        except DiskFullError as e:  # there was room for what took the fast path before
+            if self._is_sync:
+                self._await_sync(results)
+            e.results = results
+            raise
         records: list[PreparedRecord] = []
         waits = False
         for place, message in enumerate(messages):

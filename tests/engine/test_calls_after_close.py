@@ -31,7 +31,8 @@ from flightlog import (
 from flightlog.engine.message_store import MessageStore
 from flightlog.engine.read_only import ReadOnlyStore
 from flightlog.produce.faults import FaultRules
-from flightlog.store.errors import NoRouteError, StoreClosedError, UsageError
+from flightlog.produce.send_errors import NoRouteError, SendManyError
+from flightlog.store.errors import StoreClosedError, UsageError
 
 Call = Callable[[Any], object]
 Answers = dict[str, tuple[Call, object]]
@@ -180,6 +181,8 @@ PRODUCER: Answers = {
     "send, a topic that it did not ask for": (lambda o: o.on.send(Message("u", b"")), (NoRouteError, "closed: store")),
     "send_async": (lambda o: o.on.send_async(PLAIN), CLOSED),
     "send_async, by group": (lambda o: o.on.send_async(PLAIN, group="g"), CLOSED),
+    "send_many": (lambda o: o.on.send_many([PLAIN]), (SendManyError, "the store was closed; open it again")),
+    "send_many, none": (lambda o: o.on.send_many([]), []),
     "send_coroutine": (lambda o: asyncio.run(o.on.send_coroutine(PLAIN)), CLOSED),
     "transaction": (lambda o: o.on.transaction(PLAIN), CLOSED),
     "queues": (lambda o: o.on.queues("u"), (NoRouteError, "closed: store")),

@@ -106,6 +106,34 @@ def test_a_batch_is_stored_up_to_the_message_that_had_no_room(
 
 
 @pytest.mark.parametrize("mode", FlushMode)
+def test_a_put_of_many_refused_before_its_second_part_tells_the_results_of_the_first(
+    mode: FlushMode,
+    kernel: str,
+    tmp_path: Path,
+    acknowledged: Acknowledged,
+    assert_clean: AssertClean,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The results were lost where the disk was found to be full between two parts: the caller put them again."""
+
+    def refuse() -> None:
+        raise DiskFullError(tmp_path, 1, "no room")
+
+    with flightlog.open(tmp_path / "store", settings(mode)) as store:
+        acknowledged.put(store, acknowledged.message())
+        monkeypatch.setattr(inside.putter(store), "_check_room", refuse)
+        messages = tuple(acknowledged.message() for _ in range(2000))
+        with pytest.raises(DiskFullError) as caught:
+            store.put_many(messages)
+        results = caught.value.results
+        assert 0 < len(results) == store.queue_bounds("orders", 0)[1] - 1 < 2000
+        acknowledged.note(results, messages)
+        monkeypatch.undo()
+        acknowledged.put(store, *messages[len(results) :])
+    assert assert_clean(tmp_path / "store").records == 2001
+
+
+@pytest.mark.parametrize("mode", FlushMode)
 @pytest.mark.parametrize("operation", ["write", "create", "resize", "make_folder"])
 def test_no_room_for_queue_entries(
     operation: str,

@@ -42,6 +42,7 @@ FACE = {
     "QueueHandle",
     "ReadOnlyStore",
     "ReceivedMessage",
+    "SendFailure",
     "SendResult",
     "SqlFilter",
     "StartFrom",

@@ -20,13 +20,13 @@ from flightlog.produce.faults import FaultRules
 from flightlog.produce.hot_spots import WINDOW
 from flightlog.produce.producer import Producer, by_key
 from flightlog.produce.queue_hash import by_hash_code, by_jump_hash, by_sip_hash
+from flightlog.produce.send_errors import NoRouteError
 from flightlog.produce.send_result import SendResult
 from flightlog.store.errors import (
     DiskError,
     DiskFullError,
     InvalidMessageError,
     InvalidSettingsError,
-    NoRouteError,
     StoreClosedError,
     StorePoisonedError,
     SyncFailedError,
