@@ -4,7 +4,7 @@ import java.util.Arrays;
 
 /**
  * Starts one program: {@code write} makes or extends a store, {@code open} reads one, {@code live} holds one open and
- * puts when it is told to, {@code topics} is a broker's topics.json, {@code offsets} its consumerOffset.json, {@code groups} its subscriptionGroup.json, {@code delays} its schedule service, {@code timers} its timers, {@code pop} a whole broker that is popped from, {@code ask} answers questions about many;
+ * puts when it is told to, {@code topics} is a broker's topics.json, {@code offsets} its consumerOffset.json, {@code groups} its subscriptionGroup.json, {@code delays} its schedule service, {@code timers} its timers, {@code pop} a whole broker that is popped from, {@code transactions} one with transactions, {@code ask} answers questions about many;
  * {@code compress} works on bodies, {@code settings} reads a broker's, {@code allocate} shares queues out, {@code filter} evaluates SQL92, {@code rocksdb} writes what a broker keeps in RocksDB. Arguments are name=value.
  */
 public final class Main {
@@ -18,7 +18,7 @@ public final class Main {
     public static void main(String[] args) throws Exception {
         if (args.length == 0) {
             throw new IllegalArgumentException(
-                "usage: (write | open | live | topics | offsets | groups | local-offsets | delays | timers | pop | ask | compress | settings | allocate | filter | rocksdb) [name=value ...]");
+                "usage: (write | open | live | topics | offsets | groups | local-offsets | delays | timers | pop | transactions | ask | compress | settings | allocate | filter | rocksdb) [name=value ...]");
         }
         Options options = new Options(Arrays.asList(args).subList(1, args.length));
         int exitCode;
@@ -73,6 +73,9 @@ public final class Main {
                     return 0;
                 case "rocksdb":
                     new RocksDbProgram(options, out).run();
+                    return 0;
+                case "transactions":
+                    new TransactionsProgram(options, out).run();
                     return 0;
                 case "pop":
                     new PopProgram(options, out).run();

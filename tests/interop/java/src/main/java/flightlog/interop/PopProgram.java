@@ -58,7 +58,8 @@ final class PopProgram {
 
     void run() throws Exception {
         Path orders = Path.of(options.required("orders"));
-        BrokerController broker = start();
+        BrokerController broker = start(options, new BrokerConfig());
+        address = "127.0.0.1:" + broker.getRemotingServer().localListenPort();
         client = new NettyRemotingClient(new NettyClientConfig());
         client.start();
         for (String order : Files.readAllLines(orders, StandardCharsets.UTF_8)) {
@@ -70,10 +71,10 @@ final class PopProgram {
         out.print(new JsonLine("closed").put("at", System.currentTimeMillis()));
     }
 
-    private BrokerController start() throws Exception {
+    /** A broker on loopback, on a port of the system's choice. */
+    static BrokerController start(Options options, BrokerConfig config) throws Exception {
         MessageStoreConfig store = StoreConfig.from(options);
         store.setTimerWheelEnable(true);
-        BrokerConfig config = new BrokerConfig();
         config.setBrokerName("store");
         config.setBrokerIP1("127.0.0.1");
         config.setEnablePopLog(false);
@@ -85,7 +86,6 @@ final class PopProgram {
             throw new IllegalStateException("the broker did not initialize");
         }
         broker.start();
-        address = "127.0.0.1:" + broker.getRemotingServer().localListenPort();
         return broker;
     }
 
