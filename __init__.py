@@ -42,7 +42,7 @@ from .engine.write.queue_handle import QueueHandle
 from .index.filter.invalid_filter import InvalidFilterError
 from .index.filter.sql_filter import SqlFilter, sql
 from .produce.producer import Producer
-from .produce.send_errors import MessageTypeError, NoRouteError, SendManyError, SendTimeoutError
+from .produce.send_errors import GroupLagError, MessageTypeError, NoRouteError, SendManyError, SendTimeoutError
 from .produce.send_result import SendFailure, SendResult
 from .produce.transaction.checker import TransactionChecker
 from .produce.transaction.resolution import TransactionResolution
@@ -163,6 +163,7 @@ __all__ = [
     "GetResult",
     "GetStatus",
     "GroupHasMembersError",
+    "GroupLagError",
     "GroupNotFoundError",
     "GroupSettings",
     "GroupState",

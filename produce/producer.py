@@ -11,6 +11,8 @@ Invariants:
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -18,7 +20,9 @@ from dataclasses import replace
 from ..schedule.delivered import HALF_TOPIC
 from ..store.arguments import (
     check_callable,
+    check_choice,
     check_flag,
+    check_group,
     check_seconds,
     check_text,
     check_topic,
@@ -32,12 +36,13 @@ from ..store.message import Message
 from ..store.message_check import check_message, checked_messages
 from ..store.message_queue import MessageQueue
 from ..store.results import PutResult
+from .back_pressure import BackPressure
 from .faults import FaultRules
 from .hot_spots import HotSpots
 from .message_type import check_message_type
 from .queue_hash import by_hash_code, by_sip_hash
 from .route import Route, SendStore
-from .send_errors import NoRouteError, SendManyError, SendTimeoutError
+from .send_errors import GroupLagError, NoRouteError, SendManyError, SendTimeoutError
 from .send_many import send_parts
 from .send_result import SendFailure, SendResult
 from .sender import Sender
@@ -52,6 +57,8 @@ PRODUCER_GROUP = "DEFAULT_PRODUCER"
 """RocketMQ's, of a producer that is given none."""
 TIMEOUT_S = 3.0
 """No try of a send begins later (RocketMQ's `sendMsgTimeout`)."""
+LAG_POLL_S = 0.02
+"""How often the lag is looked at while a send waits for it."""
 A_STORE = "a store that is open for writing, as flightlog.open gives"
 ONE_STORE = "store"
 """The name of the store of a producer that has one, and was told no name."""
@@ -71,7 +78,9 @@ class Producer:
     while messages wait breaks the order between what was sent before and what after. `retries`: of a message without a
     group, each to another store where there is one. `producer_group`: whose TransactionChecker answers for transactions
     that are left without an end. `timeout_s`: of a send, see there. `check_message_type`: refuse messages of another
-    type than their topic's attribute `message.type`, as RocketMQ's 5.x proxy does.
+    type than their topic's attribute `message.type`, as RocketMQ's 5.x proxy does. `max_lag`: consumer group -> how
+    many messages of the topic it may lag behind by; while it lags more, a send waits for it until its time is over
+    (`on_lag="wait"`), or raises GroupLagError at once ("raise"). A group without offsets in the topic does not lag.
     """
 
     def __init__(
@@ -83,6 +92,8 @@ class Producer:
         producer_group: str = PRODUCER_GROUP,
         timeout_s: float | None = None,
         check_message_type: bool = False,
+        max_lag: Mapping[str, int] | None = None,
+        on_lag: str = "wait",
         fault_rules: FaultRules | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -92,6 +103,8 @@ class Producer:
         if timeout_s is not None:
             check_seconds("timeout_s", timeout_s)
         check_flag("check_message_type", check_message_type)
+        check_choice("on_lag", on_lag, ("wait", "raise"))
+        limits = _checked_lags({} if max_lag is None else max_lag)
         if fault_rules is not None:
             check_type("fault_rules", fault_rules, FaultRules, "FaultRules, or None")
         if not isinstance(stores, (SendStore, Mapping)):
@@ -103,6 +116,7 @@ class Producer:
         self.producer_group = producer_group
         self._rule, self._timeout_s, self._checks_message_type = rule, timeout_s, check_message_type
         self._uniq_keys = UniqKeys()
+        self._back_pressure, self._waits_for_lag = BackPressure(limits, self._sender.clock), on_lag == "wait"
 
     def __repr__(self) -> str:
         return f"<Producer to {', '.join(f'{name!r}: {store!r}' for name, store in self._sender.stores.items())}>"
@@ -159,7 +173,9 @@ class Producer:
         SendTimeoutError, which says whether the message may be stored, and what `put` raises: of a store that may have
         the message, that store's error, with a note.
         """
-        return self._sender.send(self._begin(message, group, selector, timeout_s))
+        sending = self._begin(message, group, selector, timeout_s)
+        self._hold_back(sending)
+        return self._sender.send(sending)
 
     def send_async(
         self,
@@ -179,7 +195,9 @@ class Producer:
 
         A future cannot be cancelled: its message is in a log. Its callbacks may not wait for other futures.
         """
-        return self._sender.send_async(self._begin(message, group, selector, timeout_s))
+        sending = self._begin(message, group, selector, timeout_s)
+        self._hold_back(sending)
+        return self._sender.send_async(sending)
 
     async def send_coroutine(
         self,
@@ -198,6 +216,8 @@ class Producer:
 
         await asyncio.sleep(0)  # a loop that only sends must not keep the event loop from its other tasks
         sending = self._begin(message, group, selector, timeout_s)
+        while (error := self._lagging(sending)) is not None:
+            await asyncio.sleep(min(LAG_POLL_S, self._left_for(sending, error)))
         future = self._sender.send_async(sending)
         if future.done():
             return future.result()
@@ -237,6 +257,8 @@ class Producer:
         check_flag("one_queue", one_queue)
         group_of = group if callable(group) else lambda _: group
         sendings = [self._begin(message, group_of(message), selector, timeout_s) for message in offered]
+        for topic, count in Counter(each.message.topic for each in sendings).items():
+            self._hold_back(next(each for each in sendings if each.message.topic == topic), count)
         outcomes = send_parts(self._sender, sendings, one_queue=one_queue)
         sent = [each for each in outcomes if not isinstance(each, SendFailure)]
         if len(sent) < len(outcomes):
@@ -263,6 +285,7 @@ class Producer:
         half = replace(message, properties={**(message.properties or {}), IS_TRANSACTION: "true"})
         sending = self._begin(half, group, selector, None)
         sending.record_topic = HALF_TOPIC
+        self._hold_back(sending)
         begun: list[Transaction] = []
 
         def begin(sending: Sending, queue: MessageQueue) -> PutResult:
@@ -311,6 +334,21 @@ class Producer:
         ends_waits = limit_s is not None
         return Sending(message, uniq_key, group, queue, route, tries_s, deadline_s, ends_waits)
 
+    def _lagging(self, sending: Sending, count: int = 1) -> GroupLagError | None:
+        return self._back_pressure.take(sending.message.topic, self._sender.stores, count)
+
+    def _left_for(self, sending: Sending, error: GroupLagError) -> float:
+        """For how long it may wait for the group. Raises the error where not at all."""
+        left_s = self._sender.left_s(sending) if self._waits_for_lag else 0.0
+        if left_s <= 0:
+            raise error
+        return left_s
+
+    def _hold_back(self, sending: Sending, count: int = 1) -> None:
+        """Return when no group lags too far. Raises GroupLagError."""
+        while (error := self._lagging(sending, count)) is not None:
+            time.sleep(min(LAG_POLL_S, self._left_for(sending, error)))
+
     def _queue_of_group(self, topic: str, group: str, route: Route) -> MessageQueue:
         if route.unknown:
             raise NoRouteError(
@@ -318,6 +356,12 @@ class Producer:
                 "known which queues are there, and so which one the group has. Open it again, or take it out"
             )
         return route.queues[self._rule(group, len(route.queues))]
+
+
+def _checked_lags(max_lag: object) -> dict[str, int]:
+    if not isinstance(max_lag, Mapping):
+        raise WrongTypeError("max_lag", max_lag, "a number of messages by consumer group, as in {'billing': 10_000}")
+    return {check_group(group): check_whole(f"max_lag[{group!r}]", limit) for group, limit in max_lag.items()}
 
 
 def _check_store(name: object, store: object) -> None:

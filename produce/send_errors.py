@@ -37,6 +37,17 @@ class MessageTypeError(InvalidMessageError):
         self.topic, self.found, self.expected = topic, found, expected
 
 
+class GroupLagError(FlightlogError):
+    """A consumer group lags by more messages than the producer's `max_lag` allows. Nothing was put."""
+
+    def __init__(self, topic: str, group: str, lag: int, max_lag: int) -> None:
+        super().__init__(
+            f"topic {topic!r}: group {group!r} lags by {lag} messages, expected {max_lag} at most (max_lag). Nothing "
+            "was put; send again when the group has caught up"
+        )
+        self.topic, self.group, self.lag, self.max_lag = topic, group, lag, max_lag
+
+
 class SendTimeoutError(FlightlogError, TimeoutError):
     """A send was not over within its `timeout_s`. `may_be_stored` says what became of the message.
 

@@ -46,6 +46,7 @@
     ├── EffectInProgressError          consume/: an id of a deduplication window that another thread is at work on
     ├── StoreLockedError               another writer holds the store
     ├── ClockBehindError               the last record lies in the clock's future
+    ├── GroupLagError                  a consumer group lags further than a producer's max_lag
     ├── SendManyError                  some of the messages of a producer's send_many were not acknowledged
     ├── SendTimeoutError               a producer's send was not over in time; a TimeoutError, too
     ├── StoreChangingError             each look at a store was overtaken by its writer: try again

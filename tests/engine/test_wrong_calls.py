@@ -434,6 +434,10 @@ MESSAGING: list[Row] = [
     *each("T", "timeout_s='3'", "seconds", lambda o: o.producer.send(Message("t", b""), timeout_s="3")),
     *each("V", "timeout_s=-1", "0 or more", lambda o: o.producer.send_async(Message("t", b""), timeout_s=-1)),
     *each("T", "timeout_s", "seconds", *(lambda o, v=v: Producer(o.store, timeout_s=v) for v in ("3", True, [3]))),
+    *each("T", "max_lag", "by consumer group", *(lambda o, v=v: Producer(o.store, max_lag=v) for v in (5, "g", ["g"]))),
+    *each("T", "max_lag['g']", "0 or more", lambda o: Producer(o.store, max_lag={"g": "5"})),
+    *each("V", "max_lag['g']=-1", "0 or more", lambda o: Producer(o.store, max_lag={"g": -1})),
+    *each("V", "on_lag='drop'", "'wait', 'raise'", lambda o: Producer(o.store, on_lag="drop")),
     *each("T", "check_message_type", "True or False", lambda o: Producer(o.store, check_message_type="FIFO")),
     (
         lambda o: Producer(o.store, check_message_type=True).send(Message("t", b""), group="g"),
