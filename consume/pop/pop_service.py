@@ -265,10 +265,12 @@ class PopService:
             self._begun[place] = offsets.log_end()
             try:
                 self._store.put(check_point_message(point, revive_queue_id, found.next_queue_offset))
-                place.last_start, place.last_pop_time_ms = start, pop_time_ms
-                offsets.set(group, *queue, found.next_queue_offset)
-            finally:
+            except FlightlogError:  # it is not there, or the store is over
                 del self._begun[place]
+                raise
+            place.last_start, place.last_pop_time_ms = start, pop_time_ms
+            offsets.set(group, *queue, found.next_queue_offset)
+            del self._begun[place]  # not where an interrupt came in between: the next life sets the offset
         if self._is_idle:  # it is to write the offset
             self._is_idle = False
             self._wake_up.notify()

@@ -16,6 +16,7 @@ Invariants:
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
 from ...engine.message_store import MessageStore
 from ...store.errors import CorruptQueueError, CorruptRecordError
@@ -42,6 +43,8 @@ log = logging.getLogger("flightlog.pop")
 SAFETY_MS = 2000
 """Acks leave the wheel within a second of their time, and a check point a second before it."""
 FIRST_POP_TIME = "1ST_POP_TIME"
+RECENT_MS = 60_000
+"""How long the timers may have delivered without a save."""
 RETRY_DELAYS_S = (10, 20, 30, 60, 120, 180, 240, 300, 360, 420, 480, 540, 600, 1200, 1800, 3600, 7200)
 """After how long a message that cannot be read is tried again (`ckRewriteIntervalsInSeconds`)."""
 
@@ -53,8 +56,13 @@ class ReviveQueue:
         self._store, self._queue_id, self._own_name = store, queue_id, own_name
         worked_off = store.offsets.get(REVIVE_GROUP, REVIVE_TOPIC, queue_id)
         self._next_offset = 0 if worked_off is None else worked_off + 1
+        self._worked_off_end = self._next_offset
+        """Where this life began: check points before it were worked off by earlier ones."""
         self._points: dict[CheckPointKey, CheckPoint] = {}
         """Those that were read and are not worked off, in order."""
+        self._worked_off: set[tuple[CheckPointKey, int]] | None = None
+        """Of earlier lives, the last of them; None: not looked at yet. After a crash the timers deliver again what they
+        delivered since their last save, check points too."""
 
     def __len__(self) -> int:
         """How many check points wait here."""
@@ -77,6 +85,8 @@ class ReviveQueue:
         first, end = self._store.queue_bounds(REVIVE_TOPIC, self._queue_id)
         if self._next_offset >= end:
             return
+        if self._worked_off is None:
+            self._worked_off = self._last_worked_off()
         start = max(self._next_offset, first)
         for message in self._store.read(REVIVE_TOPIC, self._queue_id, start, on_corrupt="skip"):
             self._next_offset = message.queue_offset + 1
@@ -86,11 +96,33 @@ class ReviveQueue:
                 text = "queue %d of the revive topic, offset %d: passed over: %s"
                 log.warning(text, self._queue_id, message.queue_offset, e, extra={"cause": repr(e)})
 
+    def _last_worked_off(self) -> set[tuple[CheckPointKey, int]]:
+        """The check points that came within RECENT_MS before this life, as far as they were worked off."""
+        found: set[tuple[CheckPointKey, int]] = set()
+        if self._worked_off_end == 0:
+            return found
+        last = self._store.get(REVIVE_TOPIC, self._queue_id, self._worked_off_end - 1, 1).messages
+        if not last:
+            return found
+        start = self._store.offset_at(REVIVE_TOPIC, self._queue_id, max(last[0].store_timestamp_ms - RECENT_MS, 0))
+        for message in self._store.read(REVIVE_TOPIC, self._queue_id, start, on_corrupt="skip"):
+            if message.queue_offset >= self._worked_off_end:
+                break
+            if message.tags == CHECK_POINT_TAG:
+                with suppress(ValueError):
+                    point = read_check_point(message.body)
+                    found.add((point.key, point.put_count))
+        return found
+
     def _note(self, message: StoredMessage) -> None:
         if message.tags == CHECK_POINT_TAG:
             point = read_check_point(message.body)
+            if self._worked_off and (point.key, point.put_count) in self._worked_off:
+                return
             point.revive_offset = message.queue_offset
-            self._points.pop(point.key, None)  # the later one counts, in its own place
+            before = self._points.pop(point.key, None)
+            if before is not None:  # the same one once more, in its new place
+                point.acked |= before.acked
             self._points[point.key] = point
         elif message.tags in (ACK_TAG, BATCH_ACK_TAG):
             ack = read_ack(message.body, self._own_name)

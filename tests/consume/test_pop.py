@@ -15,6 +15,7 @@ import pytest
 import flightlog
 from flightlog import CompressionType, FlushMode, GetResult, Message, PopHandle, PutStatus, StartFrom, StoreSettings
 from flightlog.consume.pop.pop_errors import ExpiredHandleError
+from flightlog.consume.pop.pop_topics import REVIVE_TOPIC
 from flightlog.store.errors import (
     CorruptRecordError,
     InconsistentGroupError,
@@ -188,6 +189,48 @@ def test_a_later_life_knows_what_was_popped_and_acknowledged(
     assert popped.numbers() == []
     popped.store.close()
     assert_clean(tmp_path / "store")
+
+
+def test_check_points_that_the_timers_deliver_again_after_a_kill_bring_nothing_back_again(
+    popped: PoppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popped.put(1, 2)
+    first, _ = popped.receive()
+    popped.store.ack(first.handle)
+    popped.pass_time(5_000)
+    with monkeypatch.context() as patched:
+        patched.setattr("flightlog.schedule.timer_wheel_store.SAVE_INTERVAL_MS", 3_600_000)
+        popped.pass_time(5_000 + COMES_AGAIN_MS)
+        assert popped.numbers() == [2]
+        popped.reopen(killed=True)
+    popped.pass_time(3_000)
+    tags = Counter(m.tags for queue_id in range(8) for m in popped.store.read(REVIVE_TOPIC, queue_id))
+    assert tags["ck"] == 2, "it came again"
+    assert popped.numbers() == []
+    popped.pass_time(10_000 + COMES_AGAIN_MS)
+    assert popped.numbers() == [2]
+    assert len(list(popped.store.read("%RETRY%g_orders"))) == 2
+
+
+def test_an_interrupt_before_the_offset_is_set_leaves_it_to_the_next_life(
+    popped: PoppedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    popped.put(1)
+    popped.receive()
+    popped.put(2)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(inside.engine(popped.store).offsets, "set", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            popped.receive()
+    popped.reopen()
+    assert popped.numbers() == []
+    assert popped.store.group_offsets("g", "orders")[0] == 2
+    popped.pass_time(10_000 + COMES_AGAIN_MS)
+    assert sorted(popped.numbers()) == [1, 2]
 
 
 def test_a_reset_that_was_written_outlives_a_kill(popped: PoppedStore) -> None:

@@ -297,3 +297,9 @@ def transactions_by_hand(store: AnyStore) -> Transactions:
     found = Transactions.of(engine(store))
     found.thread.start = lambda: None  # type: ignore[method-assign]
     return found
+
+
+def pop_by_hand(store: Store) -> None:
+    """Leave to the caller what the thread of the pops does, and have the same queues looked at in each run."""
+    store._pop._thread.request_stop()
+    store._pop._random.seed(7)

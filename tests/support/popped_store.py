@@ -31,6 +31,7 @@ class PoppedStore:
     def open(self) -> None:
         self.store = flightlog.open(self.root, self.settings, clock=self.clock, disk=self.disk)
         inside.delay_service(self.store).stop()
+        inside.pop_by_hand(self.store)
 
     def reopen(self, *, killed: bool = False) -> None:
         """A later life."""

@@ -1,0 +1,30 @@
+"""Pop through closes, kills, power cuts and crashes between the steps of a call: see tests/support/popped_lives.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flightlog.tests.support.popped_lives import PoppedLives
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import AssertClean
+
+STEPS = 40
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_nothing_is_lost_and_nothing_popped_twice_while_it_is_invisible(
+    tmp_path: Path, assert_clean: AssertClean, seed: int
+) -> None:
+    PoppedLives(tmp_path / "store", seed).live(STEPS)
+    assert_clean(tmp_path / "store")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_the_same_for_longer(tmp_path: Path, assert_clean: AssertClean, seed: int) -> None:
+    PoppedLives(tmp_path / "store", seed).live(2 * STEPS)
+    assert_clean(tmp_path / "store")
