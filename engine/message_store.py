@@ -142,6 +142,7 @@ class MessageStore(native.OrdinaryPut):
                 *(flushing, maintenance, topics, delay_service),
             )
             offsets = OffsetTable(disk, path, clock, commit_log.flush, lambda: commit_log.end)
+            maintenance.retention.watch(offsets)
             topic_admin = TopicAdmin(
                 *(path, settings, topics, offsets, deleted, found.deleted_file),
                 *(reader.queues, maintenance.delete_topic, maintenance.poison),
@@ -491,10 +492,9 @@ class MessageStore(native.OrdinaryPut):
         """Run one round of retention now and return what it removed.
 
         It removes the oldest full segments, `clean_batch_count` at most, that were last written to `retention_hours`
-        ago or longer (None: the setting of that name; without that, nothing), or that the settings give up for lack of
-        disk space; then the queue files, index files and seals of the removed segments. It keeps the last segment, and
-        segments that an iterator or an open view of this process still has to read. `get` answers OFFSET_TOO_SMALL for
-        removed messages.
+        ago or longer (None: the setting of that name), that exceed `retention_bytes`, or that the settings give up for
+        lack of disk space; then their queue files, index files and seals. It keeps the last segment, and those that an
+        iterator or an open view of this process has to read. `get` answers OFFSET_TOO_SMALL for removed messages.
 
         Raises DiskError if a file cannot be removed: files removed before stay removed, and the next round continues.
         Raises UsageError, StorePoisonedError, StoreClosedError, ForkedStoreError.

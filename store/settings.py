@@ -67,6 +67,7 @@ RANGES: Ranges = {
     "access_memory_percent": (0, 100),
     "get_scan_size": (1, MAX_ANSWER),
     "retention_hours": (0, 1_000_000),
+    "retention_bytes": (0, 1 << 62),
     "disk_max_used_percent": (10, 95),  # RocketMQ moves what lies outside into these three ranges
     "disk_clean_forcibly_percent": (30, 85),
     "disk_warning_percent": (35, 90),
@@ -213,6 +214,9 @@ class StoreSettings:
     """How many hours after it was last written to a full segment may go (`fileReservedTime`, there 72). None: nothing
     is ever deleted unasked, however full the disk is, and the settings that follow mean nothing. The last segment
     always stays, and what a reader of this process holds."""
+    retention_bytes: int | None = None
+    """How many bytes of the log are kept: the oldest full segments go, at any hour and whatever their age, as long as
+    at least so many bytes remain behind them. It works with `retention_hours` and without. None: no such limit."""
     delete_when: str = "04"
     """The hours of local time at which such segments go, separated by ";" (`deleteWhen`)."""
     disk_max_used_percent: int = 75

@@ -292,6 +292,14 @@ class Dispatcher:
                 starts += queue.min_index
         return starts
 
+    def entries_below(self, key: QueueKey, queue_offset: int, physical_offset: int) -> int:
+        """How many entries of a queue, from this queue offset on, are of records below this physical offset."""
+        with self._lock:
+            queue = self._table.get(key)
+            if queue is None:
+                return 0
+            return max(0, queue.first_at_or_after(physical_offset) - max(queue.min_index, queue_offset))
+
     def expire_queues(self) -> list[Path]:
         """Remove queue files whose entries all lie before the start of their queue. Raises DiskError."""
         removed: list[Path] = []

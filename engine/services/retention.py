@@ -42,6 +42,7 @@ from ...store.settings import StoreSettings
 from ...store.state.log_start import write_log_start
 from ...store.state.progress import INDEX_COUNT, QUEUE_STARTS, ProgressPage
 from ..dispatch.dispatcher import Dispatcher
+from ..topics.offset_table import OffsetTable
 
 HOUR_MS = 3_600_000
 
@@ -68,6 +69,8 @@ class RetentionRule:
     A segment is old if its file was last modified at least `retention_hours` ago. If several disks hold the log, the
     one with the lowest usage counts, unless usage is higher on the disk of the queues. With `clean_forcibly=False`, the
     first two rows delete only old segments. Without `retention_hours` nothing is deleted by this rule.
+
+    Apart from this rule, `retention_bytes` deletes the oldest segments while at least so many bytes remain behind them.
 
     The caller passes the time and the disk space. The rule remembers whether the disk was full.
     """
@@ -139,11 +142,16 @@ class Retention:
         self._pins.due_below = 0
         self._trimmed_below = 0
         self._noted_pin: Path | None = None
+        self._offsets: OffsetTable | None = None
 
     @property
     def is_disk_full(self) -> bool:
         """Whether puts are refused because the disk is full."""
         return self._rule.is_disk_full
+
+    def watch(self, offsets: OffsetTable) -> None:
+        """Warn of consumer groups that have yet to consume what is deleted."""
+        self._offsets = offsets
 
     def stop(self) -> None:
         """End retention: there are no further rounds."""
@@ -185,7 +193,7 @@ class Retention:
             report.used_ratio, at_once = self._rule.used_ratio, due.at_once
             if not (is_asked_for or due.by_age):
                 hours = None
-        if hours is not None:
+        if hours is not None or self._settings.retention_bytes is not None:
             self._remove_segments(hours, at_once, report)
         self._trim(report)
         report.min_physical_offset = self._log.reader.min_offset
@@ -198,14 +206,16 @@ class Retention:
             )
         return report
 
-    def _remove_segments(self, hours: int, at_once: bool, report: CleanUpReport) -> None:
+    def _remove_segments(self, hours: int | None, at_once: bool, report: CleanUpReport) -> None:
         lowest, now_ms = self._pins.lowest(), self._clock.now_ms()
         # Segments that are not flushed and dispatched, to queues and index, are not deleted.
         done = min(self._log.flushed, self._dispatcher.position)
         if self._index is not None:
             done = min(done, self._dispatcher.index_position)
         for segment in self._log.reader.segments[:-1][: self._settings.clean_batch_count]:
-            if segment.end > done or not (at_once or self._is_old(segment, hours, now_ms)):
+            if segment.end > done:
+                return
+            if not (at_once or self._is_surplus(segment) or self._is_old(segment, hours, now_ms)):
                 return
             self._pins.due_below = segment.end
             if lowest is not None and lowest < segment.end:
@@ -216,6 +226,7 @@ class Retention:
                     log.warning(text, segment.path, extra=extra)
                 self._noted_pin = segment.path
                 return
+            self._warn_of_lag(segment)
             try:
                 self._flush_queues_to(segment.end)
                 write_log_start(self._disk, self._path, segment.end)
@@ -230,7 +241,23 @@ class Retention:
             self._log.remove_oldest(segment)
             report.segments.append(segment.path)
 
-    def _is_old(self, segment: Segment, hours: int, now_ms: int) -> bool:
+    def _warn_of_lag(self, segment: Segment) -> None:
+        """Log which groups have yet to consume messages of a segment that is to go."""
+        for group, topics in self._offsets.by_group().items() if self._offsets is not None else ():
+            for topic, offsets in topics.items():
+                count = sum(self._dispatcher.entries_below((topic, i), at, segment.end) for i, at in offsets.items())
+                if count:
+                    extra = {"path": str(self._path), "physical_offset": segment.base, "group": group, "topic": topic}
+                    text = "%s is to go, and group %s has yet to consume %d messages of topic %s up to its end"
+                    log.warning(text, segment.path, group, count, topic, extra=extra | {"unread": count})
+
+    def _is_surplus(self, segment: Segment) -> bool:
+        kept_size = self._settings.retention_bytes
+        return kept_size is not None and self._log.end - segment.end >= kept_size
+
+    def _is_old(self, segment: Segment, hours: int | None, now_ms: int) -> bool:
+        if hours is None:
+            return False
         try:
             return self._disk.modified_ms(segment.path) + hours * HOUR_MS <= now_ms
         except FileNotFoundError:

@@ -379,3 +379,58 @@ def test_after_the_end_nothing_is_removed(open_store: Callable[..., Store], cloc
     with pytest.raises(StoreClosedError):
         maintenance.clean_up(1)
     assert len(names(store, "commitlog")) == 6
+
+
+def test_by_size_oldest_first_at_any_age_and_hour(open_store: Callable[..., Store], clock: ManualClock) -> None:
+    set_hour(clock, 15)
+    with open_store(retention_hours=None, retention_bytes=2 * SEGMENT_SIZE) as store:
+        fill(store)  # five full segments, and a bit
+        assert [path.name for path in store.clean_up().segments] == [
+            f"{base:020}" for base in (0, SEGMENT_SIZE, 2 * SEGMENT_SIZE)
+        ]
+        assert store.clean_up().segments == [], "two and a bit remain"
+        assert not store.verify().findings
+    with open_store(retention_hours=None, retention_bytes=0) as store:
+        assert len(store.clean_up().segments) == 2 and len(names(store, "commitlog")) == 1, "the last one stays"
+        assert store.clean_up(0).segments == [] and not store.verify().findings
+    with open_store(retention_bytes=1 << 62) as store:
+        assert store.clean_up().segments == []
+
+
+def test_the_service_cleans_up_by_size(tmp_path: Path, disk: FaultyDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flightlog.engine.services.flush_service.FIRST_CLEAN_UP_S", 0)
+    wanted = settings(clean_interval_ms=1, flush_interval_ms=1, retention_hours=None, retention_bytes=SEGMENT_SIZE)
+    with flightlog.open(tmp_path / "store", wanted, disk=disk) as store:
+        came = threading.Event()
+        clean_up = inside.maintenance(store).clean_up
+
+        def watched(*args: Any, **named: Any) -> Any:
+            report = clean_up(*args, **named)
+            if report.segments:
+                came.set()
+            return report
+
+        monkeypatch.setattr(inside.maintenance(store), "clean_up", watched)
+        store.put_many([Message("t", b"%05d" % i + bytes(400)) for i in range(60)])
+        store.flush()
+        assert came.wait(60)
+
+
+def test_groups_that_lag_are_named_before_their_messages_go(
+    open_store: Callable[..., Store], caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_store(retention_hours=None, retention_bytes=4 * SEGMENT_SIZE) as store:
+        fill(store)
+        ends = {queue_id: store.queue_bounds("t", queue_id)[1] for queue_id in (0, 1)}
+        for queue_id, end in ends.items():
+            store.commit_offset("ahead", "t", queue_id, end)
+        store.commit_offset("behind", "ended", 0, 20)
+        store.commit_offset("behind", "t", 1, 0)
+        with caplog.at_level("WARNING", "flightlog.retention"):
+            assert len(store.clean_up().segments) == 1
+        told = {
+            (record.__dict__["group"], record.__dict__["topic"]): record.__dict__["unread"] for record in caplog.records
+        }
+        lost = store.queue_bounds("t", 1)[0]
+        assert lost and told == {("behind", "ended"): 5, ("behind", "t"): lost}
+        assert all("is to go, and group behind has yet to consume" in message for message in caplog.messages)
