@@ -5,7 +5,7 @@ imports from which:
 
     pop      -> group, retry
     deliver  -> group, allocate, retry
-    group    -> allocate
+    group    -> allocate, retry
     allocate -> nothing
     retry    -> nothing
     deduplication -> nothing

@@ -151,6 +151,7 @@ class Consumer:
             if self._parts is not None:
                 raise UsageError(f"the consumer of group {self.group!r} was started before: make another one")
             subscription = self._subscribe()
+            subscription.has_listener = True
             if is_coroutine_function(self._listener):
                 self._loop = ListenerLoop(f"flightlog-consume-{subscription.group}-{subscription.name}-loop", loop)
             delivery = Delivery(

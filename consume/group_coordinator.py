@@ -43,6 +43,7 @@ from ..store.errors import (
 from ..store.message_queue import MessageQueue
 from .allocate.allocate import AllocationStrategy, Averagely
 from .deliver.failures import Failures, OnDeadLetter
+from .deliver.one_by_one import OneByOne
 from .deliver.ordered_subscription import OrderedSubscription
 from .deliver.process_queue import FlowLimits
 from .deliver.subscription import Subscription
@@ -121,6 +122,8 @@ class GroupCoordinator:
         self._lock = threading.RLock()
         self._stores: dict[str, ConsumedStore] = {}
         self._groups: dict[str, _Consumers] = {}
+        self._one_by_one: weakref.WeakValueDictionary[str, OneByOne] = weakref.WeakValueDictionary()
+        """By group; its members hold it."""
         self._numbers = itertools.count(1)
         self._unsaved: set[Path] = set()
         """Of stores, and of offsets on a member's side, that could not be written when it was last tried."""
@@ -300,6 +303,7 @@ class GroupCoordinator:
             before_wait=self._before_wait,
             failures=failures,
             consume_timeout_s=None if ordered or failures is None else consume_timeout_s,
+            one_by_one=self._one_by_one.setdefault(group, OneByOne()),
         )
         found.on_change, found.is_broadcasting = on_change, broadcast_folder is not None
         self._join(found)

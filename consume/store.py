@@ -59,6 +59,7 @@ from .pop.pop_request import DEFAULT_INVISIBLE_MS
 from .pop.pop_service import PopService
 from .pop.popped import PopHandle, PoppedMessage
 from .pop.recovery import recover_offsets
+from .retry.starts import Starts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,6 +88,7 @@ class Store(native.OrdinaryPut):
             undo.callback(store.close)
             self._group_table.load()
             recover_offsets(store)
+            self._starts = Starts.loaded(store.disk, store.path)
             undo.pop_all()
         self._put_fast_path = store.put_fast_path  # of `put`, without a frame of Python
         self._put_slow = store.put_slow  # type: ignore[method-assign]
@@ -534,7 +536,7 @@ class Store(native.OrdinaryPut):
             self._read_by(coordinator, name)
 
     def _read_by(self, coordinator: GroupCoordinator, name: str) -> None:
-        consumed = ConsumedStore(name, self._store, self._group_table, self._owners)
+        consumed = ConsumedStore(name, self._store, self._group_table, self._starts, self._owners)
         coordinator.add_store(consumed)
         self._readers[coordinator] = consumed
 
@@ -557,13 +559,10 @@ class Store(native.OrdinaryPut):
     def close(self) -> None:
         """End every subscription to this store alone, drop its queues from those to several, write what was
         acknowledged, then flush everything, mark the store as cleanly closed, and let it go. Calling it twice is fine.
-
         Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
         ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
         an exception there (as `sys.exit` does) and close where that arrives.
-
-        A store that is never closed is closed at the exit of the interpreter, or when its handle is collected (with a
-        ResourceWarning).
+        A store that is never closed is closed at exit, or when its handle is collected (with a ResourceWarning).
         """
         atexit.unregister(self._at_exit)
         if not self._store.is_usable:
@@ -578,6 +577,7 @@ class Store(native.OrdinaryPut):
                     else:
                         coordinator.forget_store(consumed)
             finally:
+                self._starts.close()
                 self._store.close()
 
     @property

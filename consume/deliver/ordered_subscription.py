@@ -19,9 +19,9 @@ from typing import Any
 from ...store.message_queue import MessageQueue
 from ..group.queue_locks import QueueLocks
 from .back_off import SUSPENSION
-from .process_queue import ProcessQueue
+from .process_queue import Place, ProcessQueue
 from .received import ReceivedMessage
-from .subscription import Place, Subscription
+from .subscription import Subscription
 
 LOCK_RETRY_S = 1.0
 """How long a queue rests whose lock another member has."""
@@ -69,6 +69,12 @@ class OrderedSubscription(Subscription):
     # -- messages
 
     def _choose(self, count: int) -> list[ReceivedMessage]:
+        suspects = self._suspects if self._suspects.is_on else None
+        if suspects is not None:
+            if not self.has_listener:
+                suspects.let_go()
+            suspects.clear_done(self._has, lambda queue: self._read_ahead.get(queue, ()))
+            suspects = suspects if suspects.is_on else None
         for _ in range(len(self._turns)):
             queue = next(iter(self._turns))
             self._turns.move_to_end(queue)
@@ -77,10 +83,14 @@ class OrderedSubscription(Subscription):
             if not self._locks.lock(self.group, queue, self._owner):
                 self._rest(queue, LOCK_RETRY_S)
                 continue
-            batch = self._next_of(queue, count)
+            if suspects is not None and not (queue in suspects and suspects.take(queue)):
+                continue
+            batch = self._next_of(queue, count if suspects is None else 1)
             if batch:
                 self._out[queue] = {message.place for message in batch}
                 return batch
+            if suspects is not None:
+                suspects.release(queue)
         return []
 
     def _next_of(self, queue: MessageQueue, count: int) -> list[ReceivedMessage]:
@@ -93,6 +103,7 @@ class OrderedSubscription(Subscription):
             self._ready.clear()
             message = ahead.popleft()
             if message.is_at_work:  # not acknowledged since it was given back
+                self._suspects.note_alone(message, message.queue_offset)
                 message.hand_out(self)
                 batch.append(message)
         return batch
@@ -145,6 +156,7 @@ class OrderedSubscription(Subscription):
             if out:
                 return
             del self._out[queue]
+            self._suspects.release(queue)
             is_awaited = queue in self._is_awaited
             self._is_awaited.discard(queue)
             if queue not in self._has:

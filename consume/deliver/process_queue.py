@@ -108,3 +108,7 @@ class ProcessQueue:
         if self.is_dropped or self.size >= limits.max_size:
             return 0
         return max(0, min(limits.max_count - len(self), limits.max_span - self.span))
+
+
+Place = tuple[ProcessQueue, int]
+"""A message: how its queue was held when it was read, and its queue offset."""

@@ -31,9 +31,11 @@ from ..group.initial_offset import StartFrom, start_offset
 from ..retry.send_back import retry_topic
 from .async_subscription import AsyncSubscription
 from .failures import REFUSED_BACK_OFF_S, Failures
-from .process_queue import FlowLimits, ProcessQueue
+from .one_by_one import OneByOne
+from .process_queue import FlowLimits, Place, ProcessQueue
 from .received import ReceivedMessage
 from .redelivery_queue import RedeliveryQueue
+from .suspects import Suspects
 from .waiters import Waiters
 
 log = logging.getLogger("flightlog.consume")
@@ -46,9 +48,6 @@ PULL_RETRY_S = 1.0
 """A queue that could not be read is left alone for so long; the others go on."""
 NOTHING_NEW = (GetStatus.OFFSET_OVERFLOW_ONE, GetStatus.NO_MESSAGE_IN_QUEUE)
 
-Place = tuple[ProcessQueue, int]
-"""A message: how its queue was held when it was read, and its queue offset."""
-
 
 class Subscription(AsyncSubscription):
     """Made by `store.subscribe`; an iterator over messages and a context manager, both also in asyncio. Safe from many
@@ -57,6 +56,8 @@ class Subscription(AsyncSubscription):
     is_alive = True
     is_ordered = False
     is_broadcasting = False
+    has_listener = False
+    """Whether messages go to a listener, which ends with each before it has the next."""
     on_change: Callable[[Change], None] | None = None
 
     def __init__(
@@ -77,6 +78,7 @@ class Subscription(AsyncSubscription):
         before_wait: Callable[[str], bool],
         failures: Failures | None,
         consume_timeout_s: float | None,
+        one_by_one: OneByOne,
     ) -> None:
         """`failures`: None where the group broadcasts. Then there are no retries that others could see."""
         self.group, self.name, self.strategy, self.topics = group, name, strategy, topics
@@ -97,6 +99,7 @@ class Subscription(AsyncSubscription):
         """What was handed out, and when; the oldest first. Nothing where there is no consume timeout."""
         self._is_stopped = False
         self._waiters = Waiters(stores, self._has)
+        self._suspects = Suspects(stores, group, one_by_one, self._waiters, is_active=failures is not None)
         self._receiver: threading.Thread | None = None
         """The thread that asked for a message last."""
         self._acknowledger: threading.Thread | None = None
@@ -140,6 +143,7 @@ class Subscription(AsyncSubscription):
         with self._lock:
             self._has[queue] = ProcessQueue(offset)
             self._turns[queue] = None
+            self._suspects.add(queue, offset, is_paused=queue in self._paused)
         self._waiters.notify()
 
     def revoke(self, queue: MessageQueue) -> bool:
@@ -160,6 +164,7 @@ class Subscription(AsyncSubscription):
                 self._ready = deque(message for message in self._ready if message.queue != queue)
             self._redelivery.forget(queue)
             self._in_hand = {place: each for place, each in self._in_hand.items() if place[0] is not has}
+            self._suspects.drop(queue)
 
     def acknowledge(self, queue: MessageQueue, has: ProcessQueue, queue_offsets: Sequence[int]) -> int:
         """See ReceivedMessage.ack. Returns how many of them count."""
@@ -177,6 +182,9 @@ class Subscription(AsyncSubscription):
             if self._in_hand:
                 for queue_offset in queue_offsets:
                     self._in_hand.pop((has, queue_offset), None)
+            if self._suspects.is_one_out:
+                for queue_offset in queue_offsets:
+                    self._suspects.release((has, queue_offset))
         if has_room_again:
             self._waiters.notify()
         return counts
@@ -193,6 +201,8 @@ class Subscription(AsyncSubscription):
                 self._redelivery.add(due_s, message)
         if again:
             self._waiters.notify()  # who waits has to wake for them
+            for message in again:
+                self._suspects.release(message.place)
         return len(again)
 
     def reset(self, queue: MessageQueue, queue_offset: int) -> bool:
@@ -233,16 +243,16 @@ class Subscription(AsyncSubscription):
     def _send_back(self, message: ReceivedMessage) -> bool:
         """False: the store refused it."""
         assert self._failures is not None
-        is_sent = self._failures.send_back(message)
-        if is_sent:
-            self._settle(message.queue, message.place[0], (message.queue_offset,))
-        return is_sent
+        sent = self._failures.send_back(message)
+        if sent is None:
+            return False
+        self._suspects.note_sent(message, sent.physical_offset)
+        self._settle(message.queue, message.place[0], (message.queue_offset,))
+        return True
 
     def fail_late(self) -> None:
         """Send back what has been with a listener for longer than the consume timeout."""
-        if self._consume_timeout_s is None:
-            return
-        since_s = self._clock.monotonic_s() - self._consume_timeout_s
+        since_s = self._clock.monotonic_s() - (self._consume_timeout_s or 0)
         late: list[ReceivedMessage] = []
         with self._lock:
             for handed_out_s, message in self._in_hand.values():
@@ -349,25 +359,68 @@ class Subscription(AsyncSubscription):
             self._sit_down_again()
         with self._lock:
             batch = [] if self.is_over else self._choose(count)
-            is_more = bool(self._ready)
+            has_died = bool(batch) and batch[0].place == self._suspects.died_in
+            is_more = bool(self._ready) and not self._suspects.is_on
         if is_more:
             self._waiters.notify()
-        return batch
+        if not has_died:
+            return batch
+        self._suspects.tell_died(batch[0])
+        self.fail(batch)
+        self._suspects.died_in = None
+        return self.poll(count)
 
     def _choose(self, count: int) -> list[ReceivedMessage]:
+        batch: list[ReceivedMessage] = []
+        if self._suspects.is_on:
+            batch = self._choose_suspect(self._suspects)
+            if batch or self._suspects.is_on:
+                return self._in_hands(batch)
         self._ready.extendleft(reversed(self._redelivery.take_due(self._clock.monotonic_s())))
         if not self._ready:
             self._pull()
-        batch: list[ReceivedMessage] = []
         while self._ready and len(batch) < count and (not batch or self._ready[0].queue == batch[0].queue):
             message = self._ready.popleft()
             if message.is_at_work:  # not acknowledged since it was given back
                 message.hand_out(self)
                 batch.append(message)
+        return self._in_hands(batch)
+
+    def _in_hands(self, batch: list[ReceivedMessage]) -> list[ReceivedMessage]:
+        """What the consume timeout counts from."""
         if self._consume_timeout_s is not None:
             now_s = self._clock.monotonic_s()
             self._in_hand.update((message.place, (now_s, message)) for message in batch)
         return batch
+
+    def _choose_suspect(self, suspects: Suspects) -> list[ReceivedMessage]:
+        """One message of those that are received one by one, or none."""
+        if not self.has_listener:
+            suspects.let_go()
+        self._ready.extendleft(reversed(self._redelivery.take_due(self._clock.monotonic_s())))
+        message = self._take_suspect(suspects)
+        for queue in suspects.to_read(self._has) if message is None else ():
+            try:
+                if self._may_read(queue) and self._read(queue):
+                    message = message or self._take_suspect(suspects)
+            except Exception:
+                suspects.clear(queue)  # the others go on without it
+                raise
+        if message is None:
+            suspects.clear_done(self._has, lambda queue: [each for each in self._ready if each.queue == queue])
+            return []
+        suspects.note_alone(message, self._has[message.queue].commit_offset)
+        message.hand_out(self)
+        return [message]
+
+    def _take_suspect(self, suspects: Suspects) -> ReceivedMessage | None:
+        self._ready = deque(message for message in self._ready if message.is_at_work)
+        for message in self._ready:
+            is_next = not self.has_listener or self._has[message.queue].commit_offset == message.queue_offset
+            if suspects.may_come(message, is_next=is_next):
+                self._ready.remove(message)
+                return message
+        return None
 
     def _pull(self) -> None:
         """Read from one queue after another, until there is something."""
@@ -421,11 +474,14 @@ class Subscription(AsyncSubscription):
 
     def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult) -> None:
         for message in found.messages:
-            has.deliver(message.queue_offset, len(message.body))
             if queue.topic == self._retry_topic:
                 message = replace(message, topic=message.properties.get(props.RETRY_TOPIC, message.topic))
-            self._ready.append(ReceivedMessage(message, queue, has))
+            received = ReceivedMessage(message, queue, has)
+            if not self._suspects.is_over(received):
+                has.deliver(message.queue_offset, len(message.body))
+                self._ready.append(received)
         self._pass(queue, has, found.next_queue_offset)
+        self._suspects.note_read(queue, has)
 
     def _pass(self, queue: MessageQueue, has: ProcessQueue, position: int) -> None:
         """What lies before is filtered, or gone."""
@@ -455,12 +511,14 @@ class Subscription(AsyncSubscription):
         check_queues(queues)
         with self._lock:
             self._paused |= set(queues or self._has)
+            self._suspects.pause(self._paused)
 
     def resume(self, *queues: MessageQueue) -> None:
         """Take that back."""
         check_queues(queues)
         with self._lock:
             self._paused -= set(queues or self._paused)
+            self._suspects.resume(self._paused)
         self._waiters.notify()
 
     def seek(self, queue: MessageQueue, queue_offset: int) -> None:
@@ -479,6 +537,7 @@ class Subscription(AsyncSubscription):
         self._waiters.notify()
 
     def _restart(self, queue: MessageQueue, queue_offset: int) -> None:
+        self._suspects.restart(queue)
         self._drop(queue)
         self.progress.set(queue, queue_offset)
         self._has[queue] = ProcessQueue(queue_offset)

@@ -12,6 +12,7 @@ from ...engine.topics.offset_table import OffsetTable
 from ...store.format.light_queues import is_light
 from ...store.message_queue import MessageQueue
 from ...store.topic import TopicPermission, check_routable
+from ..retry.starts import Starts
 from .group_table import GroupTable
 
 
@@ -30,6 +31,7 @@ class ConsumedStore:
     """RocketMQ's broker name: part of the name of each of its queues."""
     store: MessageStore
     groups: GroupTable
+    starts: Starts
     owners: dict[str, Owner]
     """Group -> who balances it. One for all that read this store: two would give a queue to two members."""
 

@@ -80,8 +80,7 @@ def _put(
     make_topic(store, topic, queue_count)
     properties = {name: value for name, value in message.properties.items() if name not in _OF_THE_OLD_RECORD}
     properties.setdefault(props.RETRY_TOPIC, message.topic)
-    if not properties.get(props.ORIGIN_MESSAGE_ID, "").strip():
-        properties[props.ORIGIN_MESSAGE_ID] = message.message_id
+    properties[props.ORIGIN_MESSAGE_ID] = origin_id(message)
     properties[props.DELAY] = str(delay_level)
     return store.put(
         Message(
@@ -97,6 +96,12 @@ def _put(
             wait_store_ok=False,
         )
     )
+
+
+def origin_id(message: StoredMessage) -> str:
+    """The message id of the record that was first put."""
+    named = message.properties.get(props.ORIGIN_MESSAGE_ID, "")
+    return named if named.strip() else message.message_id
 
 
 def make_topic(store: MessageStore, name: str, queue_count: int) -> None:

@@ -138,6 +138,7 @@ SUBSCRIPTION: Answers = {
 OF_THE_GROUP = {"acknowledge", "forget", "give_back", "is_abandoned", "is_alive", "is_ordered", "revoke", "on_change"}
 OF_THE_GROUP |= {"leave_group", "assign", "wake", "reset", "is_broadcasting", "change"}
 OF_THE_GROUP |= {"read_topics", "fail", "fail_late"}
+OF_THE_GROUP |= {"has_listener"}
 """What a member's group calls."""
 
 CONSUMER: Answers = {

@@ -1,0 +1,186 @@
+"""What was handed out and not done when a process died: `flightlog/starts`, a slot for each queue of each group.
+
+    | SHA-1 of group, topic, queue 20 | attempt i32 | first i64 | end i64 | suspect i64 | CRC-32 of the 48 before u32 |
+
+    first, end     queue offsets: everything below `first` was done, nothing from `end` on was handed out
+    suspect        physical offset of the one message that was handed out alone, -1: there was none
+    attempt        which delivery of that message it was
+
+The last 4,096 messages that were sent back have slots, too: the SHA-1 of the group and the message id of the first
+record, first = end = 0, the attempt, and as suspect the physical offset of the new record. A kill repeats what was not
+yet written elsewhere: offsets of groups, and of delayed deliveries. So the log may have older copies of such a message.
+They are known by their lower attempt, and passed over after the kill, if the log has kept the new record.
+
+A slot is written before messages are handed out, once for all that were read together, and emptied (first = end) when a
+member gives its queue up; a clean close empties the file. So only a process that died leaves one that is not empty.
+
+It is not synced but for a message that is handed out alone: it outlives the process, and a power cut may forget it.
+Not in RocketMQ, whose clients forget an attempt that ended their process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import struct
+import threading
+import zlib
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from ...store.disk.disk import Disk, DiskFile
+from ...store.errors import DiskError
+from ...store.state.progress import FLIGHTLOG_FOLDER
+
+log = logging.getLogger("flightlog.consume")
+
+STARTS_FILE = "starts"
+SLOT = struct.Struct(">20siqqqI")
+SLOT_SIZE = 52
+assert SLOT.size == SLOT_SIZE
+NO_SUSPECT = -1
+SENT_COUNT = 4096
+
+
+class Start(NamedTuple):
+    """What a slot says."""
+
+    first: int
+    end: int
+    suspect: int = NO_SUSPECT
+    attempt: int = 0
+
+
+EMPTY = Start(0, 0)
+
+
+class Sent(NamedTuple):
+    """A message that was sent back."""
+
+    attempt: int
+    physical_offset: int
+    """Of the record that was written for it."""
+
+
+class Starts:
+    """Of one store that is open for writing. Safe from many threads."""
+
+    def __init__(self, disk: Disk, root: Path) -> None:
+        self._disk, self._path = disk, root / FLIGHTLOG_FOLDER / STARTS_FILE
+        self._lock = threading.Lock()
+        self._slots: dict[bytes, int] = {}
+        self._left: dict[bytes, Start] = {}
+        """What processes before this one left, until it is settled."""
+        self._sent: deque[bytes] = deque()
+        """Of messages that were sent back, the latest last."""
+        self._over: dict[bytes, Sent] = {}
+        """Those among them whose older copies are passed over."""
+        self._file: DiskFile | None = None
+        self._is_closed = self._has_failed = False
+
+    @classmethod
+    def loaded(cls, disk: Disk, root: Path) -> Self:
+        """With what was left. Raises DiskError."""
+        starts = cls(disk, root)
+        starts.load()
+        return starts
+
+    def load(self) -> None:
+        """Read what was left. A file that is damaged has nothing to say. Raises DiskError."""
+        if not self._disk.exists(self._path):
+            return
+        file = self._disk.open(self._path)
+        try:
+            data = file.read(0, file.size())
+        finally:
+            file.close()
+        for number in range(len(data) // SLOT_SIZE):
+            raw = data[number * SLOT_SIZE : (number + 1) * SLOT_SIZE]
+            key, attempt, first, end, suspect, crc = SLOT.unpack(raw)
+            if crc == zlib.crc32(raw[:-4]):
+                self._slots[key] = number
+                if first < end:
+                    self._left[key] = Start(first, end, suspect, attempt)
+                elif attempt:
+                    self._over[key] = Sent(attempt, suspect)
+                    self._sent.append(key)
+
+    def left(self, group: str, topic: str, queue_id: int) -> Start | None:
+        """What a process that died had of this queue."""
+        with self._lock:
+            return self._left.get(_key(group, topic, queue_id))
+
+    def settle(self, group: str, topic: str, queue_id: int) -> None:
+        """What was left is done."""
+        with self._lock:
+            self._left.pop(_key(group, topic, queue_id), None)
+
+    def note(self, group: str, topic: str, queue_id: int, start: Start, *, sync: bool = False) -> None:
+        """Write the slot. What the disk refuses is logged once: the messages are handed out all the same."""
+        self._write(_key(group, topic, queue_id), start, sync=sync)
+
+    def note_sent(self, group: str, origin_id: str, sent: Sent, *, has_died: bool) -> None:
+        """The message with this first message id was sent back. As `note`; durable, and known to this process at once,
+        if one has died in it."""
+        key = _key(group, origin_id, -1)
+        with self._lock:
+            if key not in self._slots:
+                self._sent.append(key)
+                if len(self._sent) > SENT_COUNT:
+                    oldest = self._sent.popleft()
+                    self._slots[key] = self._slots.pop(oldest)
+                    self._over.pop(oldest, None)
+            if has_died:
+                self._over[key] = sent
+        self._write(key, EMPTY._replace(attempt=sent.attempt, suspect=sent.physical_offset), sync=has_died)
+
+    @property
+    def knows_copies(self) -> bool:
+        """Whether `sent` has anything to tell."""
+        return bool(self._over)
+
+    def sent(self, group: str, origin_id: str) -> Sent | None:
+        """How this message was sent back before the process died; None: nothing is known. Whether the log still has
+        that record is for the caller to see: it may not have been durable."""
+        return self._over.get(_key(group, origin_id, -1))
+
+    def forget_sent(self) -> None:
+        """A group goes on elsewhere because it was told to: it is to receive all that is there."""
+        with self._lock:
+            self._over.clear()
+
+    def _write(self, key: bytes, start: Start, *, sync: bool) -> None:
+        raw = SLOT.pack(key, start.attempt, start.first, start.end, start.suspect, 0)[:-4]
+        with self._lock:
+            if self._is_closed:
+                return
+            number = self._slots.setdefault(key, len(self._slots))
+            try:
+                if self._file is None:
+                    self._file = self._disk.open(self._path, writable=True, create=True)
+                self._file.write(number * SLOT_SIZE, raw + zlib.crc32(raw).to_bytes(4, "big"))
+                if sync:
+                    self._file.sync()
+            except DiskError as e:
+                if not self._has_failed:
+                    text = "%s: not written: %s. Attempts that end their process are not counted meanwhile"
+                    log.warning(text, self._path, e, extra={"path": str(self._path)})
+                self._has_failed = True
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self._file is None:
+                return
+            try:
+                if not self._left:  # all is saved elsewhere
+                    self._file.resize(0)
+            except DiskError as e:
+                log.warning("%s: not emptied: %s", self._path, e, extra={"path": str(self._path)})
+            finally:
+                self._file.close()
+
+
+def _key(group: str, topic: str, queue_id: int) -> bytes:
+    return hashlib.sha1(f"{group}\n{topic}\n{queue_id}".encode(), usedforsecurity=False).digest()

@@ -1,0 +1,277 @@
+"""What a crash leaves of messages in process: attempts that ended the process are counted, bystanders go on."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import flightlog
+from flightlog import Message, MessageQueue, Store, StoreSettings
+from flightlog.consume.retry.starts import EMPTY, SENT_COUNT, SLOT_SIZE, Sent, Start, Starts
+from flightlog.store.disk.disk import RealDisk
+from flightlog.testing.clock import ManualClock
+from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import killed_by_message
+from flightlog.tests.support.killed_copy import copy_as_killed
+
+if TYPE_CHECKING:
+    from flightlog.tests.conftest import AssertClean
+
+LEVELS = " ".join(["10s"] * 18)
+Opened = Callable[..., Store]
+
+
+@pytest.fixture
+def time() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, time: ManualClock, assert_clean: AssertClean) -> Iterator[Opened]:
+    stores: list[Store] = []
+
+    def opener(name: str = "0", **options: Any) -> Store:
+        stores.append(flightlog.open(tmp_path / name, StoreSettings.small(delay_levels=LEVELS), clock=time, **options))
+        return stores[-1]
+
+    yield opener
+    for store in stores:
+        store.close()
+        assert_clean(store.path)
+
+
+class Lives:
+    """One store after the other, each what a kill has left of the one before."""
+
+    def __init__(self, opened: Opened, root: Path) -> None:
+        self._opened, self._root, self._number = opened, root, 0
+        self.store = opened()
+
+    def kill(self) -> Store:
+        self._number += 1
+        copy_as_killed(self.store.path, self._root / str(self._number))
+        self.store.close()
+        self.store = self._opened(str(self._number))
+        return self.store
+
+
+@pytest.fixture
+def lives(opened: Opened, tmp_path: Path) -> Lives:
+    return Lives(opened, tmp_path)
+
+
+def dead(store: Store) -> list[tuple[bytes, int]]:
+    return [(letter.body, letter.reconsume_times) for letter in store.dead_letters("g")]
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_message_that_ends_the_process_again_and_again_is_a_dead_letter(
+    lives: Lives, time: ManualClock, ordered: bool
+) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n, queue_id=n % 2) for n in range(80))
+    done: set[bytes] = set()
+    deaths = 0
+    while not dead(lives.store):
+        assert deaths <= 7, "each attempt costs two deaths at most"
+        with lives.store.subscribe("orders", "g", ordered=ordered, max_attempts=3) as member:
+            member.has_listener = True
+            for _ in range(300):
+                message = member.receive(0)
+                if message is None:  # a retry waits, or an ordered queue rests
+                    time.advance(10_000)
+                elif message.body == b"33":
+                    deaths += 1
+                    lives.kill()
+                    break
+                else:
+                    done.add(message.body)
+                    assert message.ack()
+    with lives.store.subscribe("orders", "g", ordered=ordered) as member:
+        while (message := member.receive(0)) is not None:
+            done.add(message.body)
+            message.ack()
+    assert dead(lives.store) == [(b"33", 3)] and done == {b"%d" % n for n in range(80) if n != 33}
+
+
+def test_after_a_kill_what_was_in_process_comes_one_by_one_and_alone(lives: Lives) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n, queue_id=n % 4) for n in range(200))
+    before = lives.store.subscribe("orders", "g")
+    assert len(before.receive_batch(5)) == 5
+    store = lives.kill()
+    with store.subscribe("orders", "g") as one, store.subscribe("orders", "g") as other:
+        one.has_listener = other.has_listener = True
+        for _ in range(32):
+            batches = [member.poll(9) for member in (one, other)]
+            (message,) = [message for batch in batches for message in batch]
+            assert not one.poll(9) and not other.poll(9), "nothing else while it is out"
+            assert message.attempt == 1 and message.ack()
+        assert len(one.poll(9)) == len(other.poll(9)) == 9, "then as ever"
+
+
+def test_a_loop_need_not_acknowledge_what_comes_one_by_one(lives: Lives) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n) for n in range(100))
+    before = lives.store.subscribe("orders", "g")
+    assert len(before.receive_batch(5)) == 5
+    with lives.kill().subscribe("orders", "g") as member:
+        assert [member.poll(9)[0].body for _ in range(32)] == [b"%d" % n for n in range(32)]
+        assert len(member.poll(9)) == 9
+
+
+def test_a_queue_that_is_paused_or_moved_holds_up_nobody(lives: Lives) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n, queue_id=n % 4) for n in range(100))
+    before = lives.store.subscribe("orders", "g")
+    assert before.poll()
+    store = lives.kill()
+    with store.subscribe("orders", "g") as member:
+        member.has_listener = True
+        (first,) = member.poll(9)
+        member.pause(first.queue)
+        batch = member.poll(9)
+        assert first.ack() and len(batch) == 9 and all(message.ack() for message in batch)
+        member.resume()
+        (second,) = member.poll(9)
+        assert second.queue == first.queue
+        member.seek(first.queue, 20)
+        assert len(member.poll(9)) > 1
+
+
+def test_a_member_that_nobody_holds_lets_go_of_the_one_message(lives: Lives) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n) for n in range(10))
+    before = lives.store.subscribe("orders", "g")
+    assert before.poll()
+    store = lives.kill()
+    first = store.subscribe("orders", "g")
+    first.has_listener = True
+    assert len(first.poll(9)) == 1
+    del first
+    with store.subscribe("orders", "g") as member:
+        member.has_listener = True
+        assert [message.body for message in member.poll(9)] == [b"0"]
+
+
+def test_a_clean_close_leaves_nothing(opened: Opened) -> None:
+    store = opened()
+    store.put_many(Message("orders", b"%d" % n) for n in range(100))
+    with store.subscribe("orders", "g", max_attempts=1) as member:
+        batch = member.receive_batch(5)
+        assert len(batch) == 5 and batch[0].send_back()
+        assert (store.path / "flightlog" / "starts").stat().st_size
+    store.close()
+    assert not (store.path / "flightlog" / "starts").stat().st_size
+    with opened().subscribe("orders", "g") as member:
+        assert len(member.poll(9)) == 9
+
+
+def test_copies_of_what_was_sent_back_before_a_kill_are_passed_over(lives: Lives, time: ManualClock) -> None:
+    lives.store.put_many(Message("orders", b"%d" % n) for n in range(3))
+    member = lives.store.subscribe("orders", "g", max_attempts=2)
+    message = member.receive()
+    assert message is not None and message.send_back()
+    with lives.kill().subscribe("orders", "g", max_attempts=2) as member:
+        rest = [member.receive(), member.receive()]
+        assert [each.body for each in rest if each] == [b"1", b"2"] and member.receive(0) is None
+        assert all(each.ack() for each in rest if each)
+        time.advance(10_000)
+        again = member.receive()
+        assert again is not None and (again.body, again.attempt) == (b"0", 2) and again.send_back()
+    assert dead(lives.store) == [(b"0", 2)]
+    member = lives.store.subscribe("orders", "g", max_attempts=2)
+    member.seek(MessageQueue("orders", "store", 0), 0)
+    first = member.receive(0)
+    assert first is not None and first.body == b"0", "a seek has all that is there"
+
+
+def test_a_copy_is_not_passed_over_if_the_log_lost_the_record_that_was_sent_back(
+    opened: Opened, tmp_path: Path
+) -> None:
+    store = opened()
+    store.put(Message("orders", b"0"))
+    starts = Starts(RealDisk(), tmp_path / "1")
+    copy_as_killed(store.path, tmp_path / "1")
+    origin = next(store.read("orders"))
+    starts.note_sent("g", origin.message_id, Sent(1, 333), has_died=False)
+    starts.close()
+    del starts
+    damaged = opened("1")
+    with damaged.subscribe("orders", "g") as member:
+        assert [message.body for message in member.poll()] == [b"0"]
+
+
+def test_the_file_of_starts(tmp_path: Path) -> None:
+    (tmp_path / "flightlog").mkdir()
+    path = tmp_path / "flightlog" / "starts"
+
+    def loaded() -> Starts:
+        starts = Starts(RealDisk(), tmp_path)
+        starts.load()
+        return starts
+
+    starts = loaded()
+    assert starts.left("g", "t", 0) is None and not path.exists()
+    starts.note("g", "t", 0, Start(3, 9))
+    starts.note("g", "t", 1, Start(3, 4, 77, 2), sync=True)
+    starts.note("g", "u", 0, EMPTY)
+    starts.note_sent("g", "id", Sent(4, 99), has_died=False)
+    assert starts.left("g", "t", 0) is None and not starts.knows_copies and path.stat().st_size == 4 * SLOT_SIZE
+    for number in range(SENT_COUNT):
+        starts.note_sent("h", str(number), Sent(1, number), has_died=number < 5)
+    assert (
+        starts.sent("h", "0") == Sent(1, 0)
+        and starts.sent("h", "5") is None
+        and path.stat().st_size == (3 + SENT_COUNT) * SLOT_SIZE
+    )
+    starts = loaded()
+    assert starts.left("g", "t", 0) == Start(3, 9) and starts.left("g", "t", 1) == Start(3, 4, 77, 2)
+    assert starts.left("g", "u", 0) is None and starts.left("h", "t", 0) is None
+    assert starts.sent("g", "id") is None and starts.sent("h", "4095") == Sent(1, 4095)
+    starts.settle("g", "t", 0)
+    starts.forget_sent()
+    assert starts.left("g", "t", 0) is None and starts.sent("h", "1") is None
+    data = bytearray(path.read_bytes())
+    data[SLOT_SIZE + 30] ^= 1
+    path.write_bytes(data + b"torn")
+    assert loaded().left("g", "t", 0) and loaded().left("g", "t", 1) is None, "a damaged slot has nothing to say"
+
+
+def test_a_disk_that_takes_no_note_stops_no_delivery(opened: Opened, caplog: pytest.LogCaptureFixture) -> None:
+    disk = FaultyDisk()
+    store = opened(disk=disk)
+    store.put_many(Message("orders", b"%d" % n) for n in range(100))
+    disk.fail("write", "starts", 28)
+    with store.subscribe("orders", "g", idle_s=0) as member:
+        assert sum(message.ack() for message in member) == 100
+    assert caplog.text.count("are not counted meanwhile") == 1
+    disk.heal()
+
+
+def run(path: Path, count: int, mode: str) -> int:
+    """Lives until all is done."""
+    for life in range(1, 40):
+        command = [sys.executable, "-P", killed_by_message.__file__, str(path), str(count), "3", mode]
+        ended = subprocess.run(command, timeout=240, check=False).returncode
+        if ended != -signal.SIGKILL:
+            assert ended == 0
+            return life
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.parametrize("mode", ["ordered", pytest.param("any", marks=pytest.mark.ci)])
+def test_messages_that_raise_and_kill_let_all_others_through(
+    tmp_path: Path, assert_clean: AssertClean, mode: str
+) -> None:
+    path, count = tmp_path / "store", 5_000
+    lives = run(path, count, mode)
+    with flightlog.open(path, killed_by_message.SETTINGS) as store:
+        letters = sorted((letter.body, letter.reconsume_times) for letter in store.dead_letters("g"))
+    done = set((tmp_path / "store.done").read_bytes().split(b"\n")) - {b""}
+    bad = {b"kills 1234", b"raises 1235", b"kills 2222", b"raises 4000"}
+    assert set(letters) == {(body, 3) for body in bad}, "each after its last attempt"
+    assert done == {killed_by_message.body_of(number) for number in range(count)} - bad
+    assert lives <= 1 + 2 * 2 * 3 + 4
+    assert_clean(path)
