@@ -19,10 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 
 from ...engine.message_store import MessageStore
 from ...engine.services.service_thread import ServiceThread
 from ...engine.services.wake_up import WakeUp
+from ...engine.topics.offset_table import OffsetTable
 from ...index.filter.sql_filter import SqlFilter
 from ...index.filter.wanted import tags_or_filter
 from ...store.arguments import check_group, check_seconds
@@ -169,7 +171,7 @@ class PopService:
             if self._store.topic(REVIVE_TOPIC) is None:
                 with suppress(TopicExistsError):
                     self._store.topic_table.create(Topic(REVIVE_TOPIC, REVIVE_QUEUE_COUNT, REVIVE_QUEUE_COUNT))
-            self._store.offsets.note_popped(self._popped_before)
+            self._store.offsets.note_popped(partial(_popped_before, self._store.offsets, self._begun))
             self._thread.start()
             self._is_started = True
 
@@ -296,11 +298,6 @@ class PopService:
     def no_pop(self, group: str, queue: QueueKey) -> AbstractContextManager[object]:
         """The group pops nothing from the queue during the block, so that its offset can be set."""
         return self._places.setdefault((group, *queue), _Place()).lock
-
-    def _popped_before(self) -> int:
-        """Every check point below this physical offset has its group's offset set."""
-        end = self._store.offsets.log_end()  # before the look at the rest
-        return min([end, *tuple(self._begun.values())])
 
     # -- acknowledging
 
@@ -434,6 +431,15 @@ def _serving(service: PopService, wake_up: WakeUp) -> Callable[[], None]:
             wake_up.wait(wait_s)
 
     return serve
+
+
+def _popped_before(offsets: OffsetTable, begun: Mapping[_Place, int]) -> int:
+    """Every check point below this physical offset has its group's offset set.
+
+    No method: the threads of the store hold the table, and a store that is dropped without `close` is closed.
+    """
+    end = offsets.log_end()  # before the look at the rest
+    return min([end, *tuple(begun.values())])
 
 
 def _status_of(results: Iterable[PutResult]) -> PutStatus:

@@ -181,7 +181,7 @@ ROW_1 = r"^Spark partition 0, row 1 \(the first is 0\), "
             {"value": [b"x"], "key": ["a b"]},
             "value binary, key string",
             InvalidMessageError,
-            "column 'key': a key is not",
+            "column 'key': key 'a b': a key is not",
         ),
         ({"value": [b"x"], "sysFlag": [4]}, "value binary, sysFlag int", InvalidMessageError, "a half message"),
         ({"value": [b"x"], "sysFlag": [0x81]}, "value binary, sysFlag int", InvalidMessageError, "inner batch"),
