@@ -71,9 +71,8 @@ STORE_NAME = "store"
 class Store(native.OrdinaryPut):
     """A store with its consumer groups, open for writing. Made by `flightlog.open`; a context manager.
 
-    Safe from many threads. It holds a MessageStore, and a GroupCoordinator from the first subscription on; before that
-    nothing runs for groups. Their offsets are kept in `config/consumerOffset.json`. Every call raises StoreClosedError
-    after `close`, and ForkedStoreError in a child made by fork.
+    Safe from many threads. It holds a MessageStore, and a GroupCoordinator from the first subscription on. Every call
+    raises StoreClosedError after `close`, and ForkedStoreError in a child made by fork.
     """
 
     if TYPE_CHECKING:  # the kernel has it, and knows the types of neither
@@ -560,9 +559,8 @@ class Store(native.OrdinaryPut):
         """End every subscription to this store alone, drop its queues from those to several, write what was
         acknowledged, then flush everything, mark the store as cleanly closed, and let it go. Calling it twice is fine.
         Raises what the flush raises; the store is closed all the same, as one that was killed. If a KeyboardInterrupt
-        ends it, call it again. Do not call it from a signal handler, which may have come in the middle of a put: raise
-        an exception there (as `sys.exit` does) and close where that arrives.
-        A store that is never closed is closed at exit, or when its handle is collected (with a ResourceWarning).
+        ends it, call it again. Not for a signal handler, which may interrupt a put: raise an exception there, and close
+        where it arrives. Who never closes has it closed at exit, or with the handle (and a ResourceWarning).
         """
         atexit.unregister(self._at_exit)
         if not self._store.is_usable:
@@ -577,8 +575,10 @@ class Store(native.OrdinaryPut):
                     else:
                         coordinator.forget_store(consumed)
             finally:
-                self._starts.close()
-                self._store.close()
+                try:
+                    self._starts.close()
+                finally:
+                    self._store.close()
 
     @property
     def is_closed(self) -> bool:
