@@ -473,8 +473,9 @@ class Subscription(AsyncSubscription):
         return False
 
     def _hand_out(self, queue: MessageQueue, has: ProcessQueue, found: GetResult) -> None:
+        is_retry = queue.topic == self._retry_topic
         for message in found.messages:
-            if queue.topic == self._retry_topic:
+            if is_retry:
                 message = replace(message, topic=message.properties.get(props.RETRY_TOPIC, message.topic))
             received = ReceivedMessage(message, queue, has)
             if not self._suspects.is_over(received):
@@ -578,8 +579,7 @@ class Subscription(AsyncSubscription):
 
     def close(self) -> None:
         """Leave the group. Acknowledgements are on the disk when this returns; unacknowledged messages are redelivered.
-        Waiting and later receives return None, or no messages. Calling it twice is fine. The store closes its
-        subscriptions."""
+        Waiting and later receives return None, or no messages. Calling it twice is fine; its store calls it, too."""
         with self._lock:
             for queue in list(self._has):
                 self._drop(queue)
