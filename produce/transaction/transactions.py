@@ -106,9 +106,10 @@ class Transactions:
         with self._round_lock:
             self._in_round = threading.current_thread()
             try:
-                is_stopping = lambda: self.thread.is_stopping  # noqa: E731
-                checks = dict(self._checks)
-                CheckRound(self._usable(), self._open, checks, is_stopping, self._warned_groups).run()
+                this_round = CheckRound(
+                    self._usable(), self._open, dict(self._checks), lambda: self.thread.is_stopping, self._warned_groups
+                )
+                this_round.run()
             finally:
                 self._in_round = None
         self._wake_up.notify()
