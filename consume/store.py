@@ -500,7 +500,7 @@ class Store(native.OrdinaryPut):
         queue_id: int | None = None,
         dry_run: bool = False,
     ) -> dict[int, int]:
-        self._groups()  # its coordinator is there, so that nobody joins meanwhile
+        self._groups()  # its coordinator is there, so that no member joins meanwhile
         return self._admin().reset_offset(group, topic, to, queue_id=queue_id, dry_run=dry_run)
 
     @documented_by(GroupAdmin.commit_offset)

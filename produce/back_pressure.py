@@ -61,6 +61,6 @@ def _lag(group: str, topic: str, stores: Mapping[str, SendStore]) -> int:
             raise WrongTypeError("stores", store, "stores that know consumer groups (flightlog.Store), for max_lag")
         try:
             found += sum(count for (of, _), count in store.lag(group).items() if of == topic)
-        except StoreClosedError:  # nobody consumes its messages, and nothing is sent there
+        except StoreClosedError:  # its messages are not consumed, and nothing is sent there
             continue
     return found

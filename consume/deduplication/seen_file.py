@@ -103,7 +103,7 @@ class SeenFile:
             self._disk.sync_folder(folder)
             self.close()
             self._file = self._disk.open(self.path, writable=True)
-        except BaseException as e:  # which of the two files has the name after a crash, nobody knows
+        except BaseException as e:  # either of the two files may have the name after a crash
             self.failure = e
             raise
         self.count = len(records)

@@ -55,7 +55,7 @@ class ListenerLoop:
 
         assert self._loop is not None
         with self._lock:
-            if self._stops:  # nobody would run it
+            if self._stops:  # no loop would run it
                 raise StoreClosedError("the consumer was closed")
             self._calls += 1
         try:

@@ -4,7 +4,7 @@ Shared by the members of a group in one process. A queue is a suspect from the m
 messages are done that were handed out of it, and not done, when a process died. Meanwhile the group receives nothing
 but them, one at a time, and what was done before and comes again.
 
-Members that nobody holds count no more: this refers to them weakly.
+Members are referred to weakly: one without any other reference counts no more.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class OneByOne:
         self._notify()
 
     def take(self, member: object, token: Hashable) -> bool:
-        """Whether the member may hand out a message: nobody else has one out."""
+        """Whether the member may hand out a message: no other member has one out."""
         with self._lock:
             if self._taken:
                 return False

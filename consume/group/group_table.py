@@ -5,7 +5,7 @@
 Invariants:
 - Looking up a group reads one dict, without a lock; changes hold the lock, and replace that dict last.
 - What `update` and `remove` did is durable when they return. The file is first made by `update`.
-- Groups and fields that nobody changed are written as they were read.
+- Groups and fields that were not changed are written as they were read.
 
 RocketMQ: `SubscriptionGroupManager`, which also adds a group to the file when it first pulls; we do not.
 """

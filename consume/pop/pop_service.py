@@ -251,7 +251,7 @@ class PopService:
                 bounds = self._store.queue_bounds(*queue)
                 start = start_offset(self._store, *queue, request.start, bounds)
                 offsets.set(group, *queue, start)
-                offsets.save()  # else a crash would have it begin anew, at another place
+                offsets.save()  # else, after a crash, it might begin at another place
             found = self._store.get(*queue, start, room, tags=request.wanted)
             while not found.messages:
                 if found.next_queue_offset == start or found.status is GetStatus.NO_MESSAGE_IN_QUEUE:
