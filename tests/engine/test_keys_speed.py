@@ -48,10 +48,13 @@ def test_whose_keys_are_compared_without_parsing(tmp_path: Path) -> None:
         (message,) = store.read("t")
     fields = {name: getattr(message, name) for name in StoredMessage.__dataclass_fields__ if name != "properties_raw"}
     found = 0
+    texts = ["KEYS\x01a\x02KEYS\x01b\x02", "UNIQ_KEY\x01a\x02UNIQ_KEY\x01b\x02"]
     for _ in range(4000):
         text = "".join(dice.choice(PARTS) for _ in range(dice.randrange(1, 14)))
         if dice.random() < 0.5:
             text += f"\x02KEYS\x01{dice.choice(PARTS)}\x02"
+        texts.append(text)
+    for text in texts:
         message = StoredMessage(**fields, properties_raw=text.encode())
         for key in WANTED:
             expected = key in (message.uniq_key, *message.keys)

@@ -121,6 +121,20 @@ def test_over_a_store_without_index_files(tmp_path: Path, fingerprint: Callable[
     assert fingerprint(path) == before
 
 
+def test_segments_that_are_gone_take_no_keys_of_others_along(tmp_path: Path) -> None:
+    """Another process has removed them since the view was opened."""
+    path = tmp_path / "store"
+    with flightlog.open(path, keyed.settings(key_index=False)) as store:
+        results = store.put_many(keyed.messages(0, 200))
+    with flightlog.open_read_only(path) as view:
+        *gone, rest = view.segments[:3]
+        assert len(view.segments) > 4
+        for segment in gone:
+            segment.path.unlink()
+        first = next(i for i, result in enumerate(results) if result.physical_offset >= rest.base)
+        keyed.check(view, 200, first)
+
+
 def test_nothing_is_read_for_keys_until_somebody_asks(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with flightlog.open(path, keyed.settings(key_index=False)) as store:

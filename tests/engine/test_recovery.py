@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 import flightlog
-from flightlog import FlushMode, StoreSettings
+from flightlog import FlushMode, Message, StoreSettings
 from flightlog.engine.open.shutdown_state import LastWriter
 from flightlog.store.disk.disk import MappedPart, RealDisk, RealFile
+from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint
 from flightlog.store.state.progress import read_progress
 from flightlog.testing.faulty_disk import FaultyDisk, FaultyFile
 from flightlog.tests.support import inside
@@ -37,6 +38,17 @@ def test_a_clean_store_is_not_scanned(closed: Path, numbered: Numbered) -> None:
         assert (report.records_scanned, report.entries_dispatched, report.damage, report.cut) == (0, 0, [], [])
         assert "closed cleanly" in report.reason and "scanned 0 bytes" in report.log_lines()[0]
     numbered.check_goes_on(closed, 200)
+
+
+def test_the_checkpoint_is_there_from_the_first_second_on_and_an_opening_keeps_it(tmp_path: Path) -> None:
+    settings = StoreSettings.small(flush_interval_ms=3_600_000, queue_flush_interval_ms=3_600_000)
+    with flightlog.open(tmp_path, settings) as store:
+        assert read_checkpoint(RealDisk(), tmp_path) == Checkpoint()
+        store.put(Message("t", b"x"))
+    closed = read_checkpoint(RealDisk(), tmp_path)
+    assert closed is not None and closed.physic_timestamp_ms > 0
+    with flightlog.open(tmp_path, settings):
+        assert read_checkpoint(RealDisk(), tmp_path) == closed
 
 
 @pytest.mark.usefixtures("kernel")

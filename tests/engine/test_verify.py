@@ -20,6 +20,7 @@ from flightlog.store.errors import TooManyFilesError
 from flightlog.store.state.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from flightlog.store.state.progress import BOOT
 from flightlog.testing.faulty_disk import FaultyDisk
+from flightlog.tests.support import keyed
 
 if TYPE_CHECKING:
     from flightlog.tests.engine.conftest import AssertClean, Fingerprint
@@ -94,6 +95,34 @@ def test_a_store_in_use(root: Path, assert_clean: AssertClean) -> None:
                 with flightlog.open_read_only(root) as view:
                     assert view.verify().is_clean
     assert_clean(root)
+
+
+def test_a_view_that_was_opened_before_its_writer_came(root: Path) -> None:
+    with flightlog.open_read_only(root) as view, flightlog.open(root, SETTINGS) as store:
+        store.put_many([message(i) for i in range(COUNT, COUNT + 20)])
+        store.queues()
+        assert view.verify().findings == []
+
+
+@pytest.mark.parametrize("count", [19, 20], ids=["within a segment", "at its end"])
+def test_a_topic_that_was_deleted_and_made_anew_without_a_note(count: int, tmp_path: Path) -> None:
+    """As RocketMQ does it: what was put before is in no queue. Two messages fill a segment."""
+    with flightlog.open(tmp_path, SETTINGS) as store:
+        store.put_many([Message("t", bytes(1900), queue_id=0) for _ in range(count)])
+        store.delete_topic("t")
+        again = store.put_many([Message("t", bytes(1900), queue_id=0) for _ in range(9)])
+    assert (again[0].queue_offset, again[0].physical_offset % SEGMENT_SIZE == 0) == (0, count == 20)
+    for note in (tmp_path / "flightlog").glob("deleted-topics.json*"):
+        note.unlink()
+    assert findings(tmp_path) == []
+
+
+def test_keys_of_damaged_records_are_not_called_stale(tmp_path: Path) -> None:
+    with flightlog.open(tmp_path, keyed.settings()) as store:
+        store.put_many(keyed.messages(0, 60))
+    victim = places(tmp_path)[30]
+    change(segment(tmp_path, victim // SEGMENT_SIZE), victim % SEGMENT_SIZE, b"\xff" * 8)
+    assert {f.path.parent.name for f in findings(tmp_path)} == {"commitlog"}
 
 
 def test_keys_that_stand_more_than_once_are_told_of_and_harm_nothing(tmp_path: Path, assert_clean: AssertClean) -> None:
